@@ -29,8 +29,8 @@ impl Served {
     pub fn on_store(desk: &Desk, store: &str, args: &[&str]) -> Self {
         let serve = ["serve", "--store", store];
         let (child, mut said) = begin(desk, &[&serve[..], args].concat());
-        let ready = line(&mut said, "serving");
-        let url = ready.split_whitespace().nth(1).expect("it says where");
+        let ready = line(&mut said, "listening on");
+        let url = ready.split_whitespace().nth(2).expect("the line has a URL");
         Self {
             url: url.to_owned(),
             child,

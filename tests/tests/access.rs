@@ -88,12 +88,12 @@ impl Cluster {
         let said = BufReader::new(child.stderr.take().expect("it is piped"));
         let mut lines = said.lines().map_while(Result::ok);
         let ready = lines
-            .find(|line| line.contains("serving"))
-            .expect("it says when it serves");
+            .find(|line| line.contains("listening on"))
+            .expect("the server starts");
         let url = ready
             .split_whitespace()
-            .nth(1)
-            .expect("it says where")
+            .nth(2)
+            .expect("the line has a URL")
             .to_owned();
         std::thread::spawn(move || lines.for_each(drop));
         let worker = desk

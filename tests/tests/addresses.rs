@@ -132,9 +132,9 @@ fn serve(desk: &Desk) -> (Served, String) {
     let mut child = command.spawn().expect("the binary starts");
     let said = child.stderr.take().expect("what it says is piped");
     let mut lines = BufReader::new(said).lines().map_while(Result::ok);
-    let ready = lines.find(|line| line.starts_with("serving"));
-    let ready = ready.expect("it says where");
-    let url = ready.split_whitespace().nth(1).expect("it says where");
+    let ready = lines.find(|line| line.starts_with("listening on"));
+    let ready = ready.expect("the server starts");
+    let url = ready.split_whitespace().nth(2).expect("the line has a URL");
     let url = url.to_owned();
     // A pipe that nobody reads would break.
     std::thread::spawn(move || lines.for_each(drop));

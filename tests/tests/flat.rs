@@ -68,7 +68,7 @@ fn two_gigabytes_pass_through_flat_memory_and_leave_a_small_log() {
     desk.write("flat.yaml", PLAYBOOK);
     let served = Served::with_context(&desk, &["--local-slots", "0"]);
     let (mut worker, mut said) = begin(&desk, &["worker", "--server", &served.url]);
-    line(&mut said, "working");
+    line(&mut said, "started worker");
     let idle = peak(served.id());
     let api = format!("api={}", api.url());
     let result = desk.json(&["run", "flat.yaml", "--set", &api]);

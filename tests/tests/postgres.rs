@@ -111,7 +111,10 @@ async fn a_schema_newer_than_the_binary_is_refused_by_its_number() {
         matches!(refused, Error::SchemaTooNew { found: 99, .. }),
         "{refused:?}"
     );
-    assert!(refused.to_string().contains("schema 99"), "{refused}");
+    assert!(
+        refused.to_string().contains("schema version 99"),
+        "{refused}"
+    );
 }
 
 /// Undoes the migration that gave rows their retention.

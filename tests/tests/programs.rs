@@ -252,12 +252,12 @@ fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
     let (mut server, said) = begin(
         &desk,
         &["serve", "--store", "kept", "--listen", "127.0.0.1:0"],
-        "serving",
+        "listening on",
     );
     let url = said
         .split_whitespace()
-        .nth(1)
-        .expect("it says where")
+        .nth(2)
+        .expect("the line has a URL")
         .to_owned();
     let health = desk.json(&[
         "doctor",
@@ -270,7 +270,7 @@ fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
     ]);
     assert_eq!(check(&health, "server")["state"], "ok");
     assert_eq!(check(&health, "clock")["state"], "ok");
-    let (mut plain, _) = begin(&desk, &["worker", "--server", &url], "working");
+    let (mut plain, _) = begin(&desk, &["worker", "--server", &url], "started worker");
     let begun = desk.run(&[
         "run",
         "tools/greet.yaml",
@@ -287,7 +287,7 @@ fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
     let (mut able, _) = begin(
         &desk,
         &["worker", "--server", &url, "--tools", "tools"],
-        "working",
+        "started worker",
     );
     let mut follow = desk.start(&["events", "last", "--server", &url, "-f", "-o", "ndjson"]);
     assert!(

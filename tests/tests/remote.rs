@@ -251,18 +251,18 @@ fn a_worker_that_was_killed_comes_back_under_its_name_at_once() {
         "worker", "--server", url, "--store", "scratch", "--name", "fixed",
     ];
     let (mut killed, mut said) = begin(&desk, &args);
-    line(&mut said, "working   fixed");
+    line(&mut said, "started worker fixed");
     killed.kill().expect("it can be killed");
     killed.wait().expect("it ends");
 
     let (mut replaced, mut said) = begin(&desk, &args);
-    line(&mut said, "working   fixed");
+    line(&mut said, "started worker fixed");
     let run = desk.run(&["run", "counting.yaml"]);
     assert_eq!(run.code, Some(0), "{run:?}");
 
     // Of two that live, the one that registered first ends and says why.
     let (mut second, mut second_said) = begin(&desk, &args);
-    line(&mut second_said, "working   fixed");
+    line(&mut second_said, "started worker fixed");
     line(&mut said, "error[SESSION_MISMATCH]");
     assert_eq!(replaced.wait().expect("it ends").code(), Some(6));
     let run = desk.run(&["run", "counting.yaml"]);
@@ -290,7 +290,7 @@ fn a_worker_elsewhere_does_the_work_of_a_server_that_does_none() {
         "scratch",
     ];
     let (mut worker, mut said) = begin(&desk, &worker);
-    line(&mut said, "working");
+    line(&mut said, "started worker");
     let followed = desk.run(&["events", &id, "-f"]);
     assert_eq!(followed.code, Some(0), "{followed:?}");
     let result = desk.run(&["result", &id]);

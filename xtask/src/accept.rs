@@ -1,12 +1,12 @@
-//! `accept`: rewrites what conformance and golden tests expect, so that the difference can be reviewed.
+//! `accept`: rewrites the expectations of conformance and golden tests, so that you can review the difference.
 
 use crate::prerequisite::{NEXTEST, ensure_python};
 use crate::shell::cargo;
 
-/// The variable under which a test writes its expectation instead of comparing with it.
+/// Variable that makes a test write its expectation instead of comparing with it.
 pub(crate) const ACCEPT: (&str, &str) = ("NOETL_ACCEPT", "1");
 
-/// Arguments narrow the tests down, as the test runner's filters.
+/// Runs the tests in accept mode; arguments are filters of the test runner.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     NEXTEST.ensure()?;
     let python = ensure_python()?;

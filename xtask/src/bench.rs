@@ -1,17 +1,17 @@
-//! `bench`: builds the measuring program, and what it measures, with optimisation and runs it.
+//! `bench`: builds the benchmark program and `noetl` in release mode and runs the benchmarks.
 
 use crate::shell::{cargo, run as shell};
 
-/// Arguments go to the measuring program.
+/// Passes the arguments to the benchmark program.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     if args.iter().any(|arg| arg == "--results") {
-        // S3 is a program of the tests' own environment.
+        // The S3 server is a program of the Python test environment.
         crate::prerequisite::ensure_python()?;
     }
     if args.iter().any(|arg| arg == "--transfer") {
         crate::prerequisite::ensure_duckdb()?;
     }
-    // Both in one build, so that what they share is built once.
+    // One build for both, so that shared dependencies are built once.
     shell(&mut cargo([
         "build",
         "--release",

@@ -1,9 +1,9 @@
-//! `check`: the gates that every commit passes, without the tests.
+//! `check`: the checks that every commit must pass, without the tests.
 
 use crate::prerequisite::DENY;
 use crate::shell::cargo;
 
-/// Format, lints, dependencies, house rules.
+/// Checks format, lints, dependencies and project rules.
 pub(crate) fn run() -> anyhow::Result<()> {
     gates()?;
     crate::shell::run(&mut cargo([
@@ -16,7 +16,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     ]))
 }
 
-/// The gates that are not tests: format, lints, dependencies.
+/// Checks format, lints and dependencies.
 pub(crate) fn gates() -> anyhow::Result<()> {
     DENY.ensure()?;
     for gate in [
@@ -29,7 +29,7 @@ pub(crate) fn gates() -> anyhow::Result<()> {
             "-D",
             "warnings",
         ],
-        // Advisories need a database that only a machine with free access to the net can fetch; see deny.toml.
+        // Without `advisories`: that check needs a database from the internet; see deny.toml.
         &["deny", "check", "bans", "licenses", "sources"],
     ] {
         crate::shell::run(&mut cargo(gate.iter().copied()))?;

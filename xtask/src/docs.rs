@@ -1,9 +1,9 @@
-//! `docs`: rewrites the parts of `docs/reference` and `docs/decisions` that are generated.
+//! `docs`: rewrites the generated parts of `docs/reference` and `docs/decisions`.
 
 use crate::accept::ACCEPT;
 use crate::shell::cargo;
 
-/// The comparison of each page with the code lives in `tests/tests/docs.rs`; accepting rewrites the page.
+/// Runs `tests/tests/docs.rs` in accept mode: it rewrites pages that differ from the code.
 pub(crate) fn run() -> anyhow::Result<()> {
     let (name, value) = ACCEPT;
     crate::shell::run(

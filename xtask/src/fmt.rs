@@ -1,8 +1,8 @@
-//! `fmt`: formats the workspace with rustfmt's defaults.
+//! `fmt`: formats the workspace with rustfmt.
 
 use crate::shell::cargo;
 
-/// Rewrites every file that is not formatted.
+/// Formats all files.
 pub(crate) fn run() -> anyhow::Result<()> {
     crate::shell::run(&mut cargo(["fmt", "--all"]))
 }

@@ -1,6 +1,6 @@
-//! The verbs of the house, as `cargo xtask VERB`. CI runs exactly these.
+//! Project commands, run as `cargo xtask COMMAND`. CI runs the same commands.
 //!
-//! Each verb is a file: arguments enter, child processes print what they print, an error names what is missing.
+//! Each command is a module. It starts child processes, whose output goes to the terminal.
 
 mod accept;
 mod bench;
@@ -16,16 +16,16 @@ mod test;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: cargo xtask VERB [ARGS]
+usage: cargo xtask COMMAND [ARGS]
 
-  check    format, lints, dependencies and house rules; builds no tests but those of the rules
-  test     everything: check's gates, then every test of the workspace
+  check    check format, lints, dependencies and project rules
+  test     run all checks and all tests of the workspace
   fmt      format the workspace
   accept   rewrite the expectations of conformance and golden tests, for review
   docs     rewrite the generated parts of docs/reference and docs/decisions
   sim      run the simulator: cargo xtask sim -- --seeds 1000
-  e2e      a cluster under fire: cargo xtask e2e -- --minutes 10 --seed 7
-  bench    measure: cargo xtask bench -- NAME
+  e2e      run the fault-injection test: cargo xtask e2e -- --minutes 10 --seed 7
+  bench    run benchmarks: cargo xtask bench -- NAME
 ";
 
 fn main() -> ExitCode {

@@ -1,6 +1,6 @@
-//! What the verbs need besides the toolchain: two cargo programs, a private Python environment, Postgres, and DuckDB.
+//! Prerequisites of the commands: two cargo programs, a private Python environment, Postgres and DuckDB.
 //!
-//! What is missing is fetched from its registry by name; where that fails, the error says what to install.
+//! Missing ones are installed from their registries; if that fails, the error names what to install.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use anyhow::{Context, bail};
 
 use crate::shell::{cargo, root, run, succeeds, target_directory};
 
-/// A program that cargo finds as a subcommand.
+/// A cargo subcommand.
 pub(crate) struct CargoProgram {
-    /// What cargo calls it: `nextest`.
+    /// Name of the subcommand, such as `nextest`.
     subcommand: &'static str,
-    /// The crate that holds it.
+    /// Crate that provides it.
     crate_name: &'static str,
 }
 
@@ -28,31 +28,33 @@ pub(crate) const DENY: CargoProgram = CargoProgram {
 };
 
 impl CargoProgram {
-    /// Installs it unless it is there.
+    /// Installs it if it is missing.
     pub(crate) fn ensure(&self) -> anyhow::Result<()> {
         if succeeds(&mut cargo([self.subcommand, "--version"])) {
             return Ok(());
         }
         run(&mut cargo(["install", self.crate_name, "--locked"])).with_context(|| {
             format!(
-                "{0} is missing and could not be installed; install it by hand: cargo install {0} --locked",
+                "cannot install {0}; install it manually: cargo install {0} --locked",
                 self.crate_name
             )
         })
     }
 }
 
-/// The interpreter of the private Python environment, made from `tests/requirements.txt` unless it is up to date.
+/// Returns the interpreter of the private Python environment; creates or updates it from `tests/requirements.txt`.
 pub(crate) fn ensure_python() -> anyhow::Result<PathBuf> {
     if !succeeds(Command::new("python3").arg("--version")) {
-        bail!("python3 is missing: the tests run playbooks with `kind: python`; install Python 3");
+        bail!(
+            "python3 not found; the tests run playbooks with `kind: python`, so install Python 3"
+        );
     }
     let requirements = root().join("tests/requirements.txt");
     let wanted = fs::read_to_string(&requirements)
         .with_context(|| format!("cannot read {}", requirements.display()))?;
     let environment = target_directory()?.join("test-env");
     let python = environment.join("bin/python");
-    // Written last, so that an environment whose making was interrupted is made again.
+    // Written last, so that an incomplete environment is created again.
     let stamp = environment.join("requirements.installed");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted)
         && succeeds(Command::new(&python).arg("--version"))
@@ -69,7 +71,7 @@ fn make_environment(environment: &Path, python: &Path, requirements: &Path) -> a
         .args(["-m", "venv", "--clear"])
         .arg(environment))
     .context(
-        "no Python environment could be made; install Python's venv module (Debian: python3-venv)",
+        "cannot create a Python environment; install Python's venv module (Debian: python3-venv)",
     )?;
     run(Command::new(python)
         .args([
@@ -81,10 +83,10 @@ fn make_environment(environment: &Path, python: &Path, requirements: &Path) -> a
             "--requirement",
         ])
         .arg(requirements))
-    .context("the packages of tests/requirements.txt could not be installed from PyPI")
+    .context("cannot install the packages of tests/requirements.txt from PyPI")
 }
 
-/// Postgres's programs: those of the machine, else those that a Python package carries.
+/// Ensures that Postgres is available: installed on the machine, or from a Python package.
 pub(crate) fn ensure_postgres(python: &Path) -> anyhow::Result<()> {
     let is_packaged = Path::new("/usr/lib/postgresql").is_dir();
     if is_packaged || succeeds(Command::new("initdb").arg("--version")) {
@@ -102,23 +104,21 @@ pub(crate) fn ensure_postgres(python: &Path) -> anyhow::Result<()> {
         "--disable-pip-version-check",
         "pgserver",
     ]))
-    .context(
-        "Postgres is missing and could not be fetched from PyPI; install it (Debian: postgresql)",
-    )
+    .context("Postgres not found, and cannot install it from PyPI; install it (Debian: postgresql)")
 }
 
-/// The version of DuckDB's library that tests and measurements load.
+/// Version of the DuckDB library that tests and benchmarks load.
 const DUCKDB: &str = "1.5.6-r.1";
 
-/// DuckDB's library, out of the package that carries it for Node, beside the Python environment.
+/// Downloads the DuckDB library from its Node.js package into the Python environment.
 pub(crate) fn ensure_duckdb() -> anyhow::Result<()> {
     let folder = target_directory()?.join("test-env/duckdb");
-    // Written last, so that an unpacking that was interrupted is done again.
+    // Written last, so that an interrupted download is repeated.
     let stamp = folder.join("version");
     if fs::read_to_string(&stamp).is_ok_and(|version| version.trim() == DUCKDB) {
         return Ok(());
     }
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let system = match std::env::consts::OS {
         "macos" => "darwin",
         other => other,
@@ -128,7 +128,7 @@ pub(crate) fn ensure_duckdb() -> anyhow::Result<()> {
         _ => "x64",
     };
     let package = format!("@duckdb/node-bindings-{system}-{machine}@{DUCKDB}");
-    let remedy = "cannot fetch DuckDB's library from npm, which the tests need: install `npm` (Debian: npm; it comes with Node.js) and see that it reaches registry.npmjs.org";
+    let remedy = "cannot download the DuckDB library, which the tests need, from npm: install `npm` (Debian: npm; it comes with Node.js) and check that it can reach registry.npmjs.org";
     run(Command::new("npm")
         .args(["pack", "--silent", &package])
         .current_dir(&folder))

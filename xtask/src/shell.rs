@@ -1,6 +1,6 @@
-//! Child processes: how a verb starts cargo and other programs, and where things lie.
+//! Starts cargo and other programs, and finds the workspace and target directories.
 //!
-//! A child inherits the terminal, so what it prints is what the person sees.
+//! A child process inherits the terminal, so its output is visible.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,10 +8,11 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, bail};
 
-/// The workspace's root, as cargo says it: another clone with the same target directory may have built this program.
+/// Returns the workspace root from cargo's environment, because another clone with the same target directory may have
+/// built this program.
 #[expect(
     clippy::disallowed_methods,
-    reason = "cargo tells a program that it runs where its package lies in no other way"
+    reason = "cargo passes the package directory only through the environment"
 )]
 pub(crate) fn root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
@@ -19,19 +20,19 @@ pub(crate) fn root() -> &'static Path {
         let built = || PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         let package = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(built, PathBuf::from);
         let root = package.parent();
-        root.expect("xtask lies directly under the workspace's root")
+        root.expect("xtask is directly below the workspace root")
             .to_owned()
     })
 }
 
-/// Cargo, started at the workspace's root.
+/// Returns a cargo command that runs in the workspace root.
 pub(crate) fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new("cargo");
     command.args(args).current_dir(root());
     command
 }
 
-/// Says what is started, runs it to its end, and fails if it fails.
+/// Prints a command, runs it, and returns an error if it fails.
 pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     let shown = describe(command);
     eprintln!("$ {shown}");
@@ -44,7 +45,7 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether a command can be started and succeeds; what it prints is dropped.
+/// Returns whether a command succeeds; discards its output.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     command
         .stdin(Stdio::null())
@@ -54,16 +55,16 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Where cargo builds: inside the tree, or wherever the caller's configuration says.
+/// Returns cargo's target directory.
 pub(crate) fn target_directory() -> anyhow::Result<PathBuf> {
     let output = cargo(["metadata", "--no-deps", "--format-version", "1"])
         .output()
         .context("cannot start `cargo metadata`")?;
     let metadata: serde_json::Value =
-        serde_json::from_slice(&output.stdout).context("`cargo metadata` gave no JSON")?;
+        serde_json::from_slice(&output.stdout).context("`cargo metadata` printed no JSON")?;
     let directory = metadata["target_directory"]
         .as_str()
-        .context("`cargo metadata` names no target directory")?;
+        .context("`cargo metadata` printed no target directory")?;
     Ok(PathBuf::from(directory))
 }
 

@@ -1,8 +1,8 @@
-//! `sim`: runs the simulator over more seeds than the tests do.
+//! `sim`: runs the simulator with more seeds than the tests.
 
 use crate::shell::cargo;
 
-/// Arguments go to the simulator.
+/// Passes the arguments to the simulator.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     crate::shell::run(
         cargo([

@@ -1,4 +1,4 @@
-//! `test`: everything a change must pass, in one command.
+//! `test`: runs everything that a change must pass.
 
 use std::process::Command;
 
@@ -6,17 +6,18 @@ use crate::check;
 use crate::prerequisite::{NEXTEST, ensure_duckdb, ensure_postgres, ensure_python};
 use crate::shell::{cargo, root, run as shell, target_directory};
 
-/// The gates of `check`, then every test, a short storm, and a trial of what measures; arguments go to the test runner.
+/// Runs the checks, all tests, a short fault-injection test and a trial of the benchmarks. Passes the arguments to the
+/// test runner.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     NEXTEST.ensure()?;
     let python = ensure_python()?;
     ensure_postgres(&python)?;
     ensure_duckdb()?;
     check::gates()?;
-    // Everything in one build: tests use the binaries that lie beside their own, and what both share is built once.
+    // One build for everything: tests use the binaries in their own directory, and shared code is built once.
     shell(&mut cargo(["build", "--workspace", "--all-targets"]))?;
     let programs = target_directory()?.join("debug");
-    // One server for the whole run; it is stopped however the run ends.
+    // One Postgres server for all tests; `with_postgres` always stops it.
     shell(
         Command::new(programs.join("with_postgres"))
             .args(["cargo", "nextest", "run", "--workspace", "--no-fail-fast"])
@@ -24,9 +25,9 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
             .current_dir(root())
             .env("NOETL_TEST_PYTHON", &python),
     )?;
-    // Alone on the machine: it is about time, and about processes that get none.
+    // Not in parallel with the tests, because its timing is sensitive to load.
     shell(Command::new(programs.join("e2e")).current_dir(root()))?;
-    // Not for the figures: what measures must not break unseen.
+    // Checks only that the benchmarks run; the measurements are ignored.
     shell(
         Command::new(programs.join("bench"))
             .arg("--trial")

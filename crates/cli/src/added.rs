@@ -1,4 +1,4 @@
-//! What only a deployment knows of a playbook: the kinds it adds, and the stores that are configured.
+//! Checks a playbook against this deployment: its external tools and its configured result stores.
 
 use model::diagnostic::Diagnostic;
 use model::playbook::kinds::is_external;
@@ -7,16 +7,16 @@ use model::playbook::{Parsed, Playbook, Task};
 use crate::config::Settings;
 use crate::local;
 
-/// Who will run the playbook.
+/// Where the playbook will run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Runner {
-    /// This process: what it does not know, it cannot run.
+    /// In this process: an unknown tool kind is an error.
     Here,
-    /// Somebody else, who may know more.
+    /// On a server that may have more tool kinds: an unknown one is a warning.
     Elsewhere,
 }
 
-/// Reads a playbook, and checks it against the manifests that are known here.
+/// Parses a playbook and checks it against the configured tool manifests.
 pub(crate) fn parse(name: &str, bytes: &[u8], settings: &Settings, runner: Runner) -> Parsed {
     let mut parsed = model::playbook::parse(name, bytes);
     let Some(playbook) = &parsed.playbook else {
@@ -46,7 +46,7 @@ fn findings(playbook: &Playbook, settings: &Settings, runner: Runner) -> Vec<Dia
     findings
 }
 
-/// A store that the task names and that is not configured here.
+/// Returns a warning if the result store of a task is not configured here.
 fn missing_store(playbook: &Playbook, task: &Task, settings: &Settings) -> Option<Diagnostic> {
     let store = task.result.store.as_ref()?;
     let kind = results::Kind::named(store.as_str())?;
@@ -56,7 +56,7 @@ fn missing_store(playbook: &Playbook, task: &Task, settings: &Settings) -> Optio
         kind => settings.storage.missing(kind)?,
     };
     let message = format!(
-        "the store `{store}` of task `{}` is not configured here",
+        "store `{store}` of task `{}` is not configured here",
         task.label
     );
     let finding = Diagnostic::new("W233", message, task.span, &playbook.source);
@@ -78,14 +78,14 @@ fn of_task(
         .find(|manifest| manifest.name == kind);
     let Some(manifest) = manifest else {
         return vec![match runner {
-            Runner::Here => finding("E0108", format!("no tool kind is called `{kind}`"))
-                .label("name the directory of its manifest with --tools DIR or NOETL_TOOLS_DIR"),
-            Runner::Elsewhere => finding("W219", format!("nothing is known here of kind `{kind}`"))
-                .label("its keys are not checked; with --tools DIR they are"),
+            Runner::Here => finding("E0108", format!("unknown tool kind `{kind}`"))
+                .label("set the directory of its manifest with --tools DIR or NOETL_TOOLS_DIR"),
+            Runner::Elsewhere => finding("W219", format!("no manifest for tool kind `{kind}`"))
+                .label("its keys are not checked; add the manifest with --tools DIR"),
         }];
     };
     let faults = manifest.faults(task).into_iter();
     faults
-        .map(|fault| finding("E0127", fault).label("as its manifest says"))
+        .map(|fault| finding("E0127", fault).label("required by the tool manifest"))
         .collect()
 }

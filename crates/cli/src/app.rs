@@ -1,4 +1,4 @@
-//! What every verb has at hand, and the one place that chooses a verb.
+//! Runs the command that the command line selects, with settings, environment and output.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -11,20 +11,20 @@ use crate::out::Out;
 use crate::problem::{Exit, Problem};
 use crate::verbs;
 
-/// What every verb has at hand.
+/// Shared context of all commands.
 pub(crate) struct App {
-    /// The settings in force.
+    /// Effective settings.
     pub(crate) settings: Settings,
-    /// The surroundings.
+    /// Environment variables.
     pub(crate) environment: Environment,
-    /// Where text leaves.
+    /// Output streams.
     pub(crate) out: Out,
 }
 
-/// How a verb ends.
+/// Result of a command.
 pub(crate) type Ended = Result<Exit, Problem>;
 
-/// Does what the command line says.
+/// Runs the parsed command line and returns the exit code.
 pub(crate) fn run(cli: Cli) -> Exit {
     let environment = Environment::read();
     crate::memory::keep_few_heaps(&environment);
@@ -89,23 +89,23 @@ fn verb(app: &App, verb: Verb) -> Ended {
     }
 }
 
-/// Runs a verb that waits for something; the others start without threads.
+/// Runs an asynchronous command on two threads. Synchronous commands start no runtime.
 fn block_on(verb: impl Future<Output = Ended>) -> Ended {
     run_on(Builder::new_multi_thread().worker_threads(2), verb)
 }
 
-/// Runs a verb that stays and does the work of many, on every core.
+/// Runs a long-lived process (`serve`, `worker`) with a thread for each core.
 fn block_on_every_core(verb: impl Future<Output = Ended>) -> Ended {
     run_on(&mut Builder::new_multi_thread(), verb)
 }
 
 fn run_on(threads: &mut Builder, verb: impl Future<Output = Ended>) -> Ended {
     let runtime = threads.enable_all().build().map_err(|error| {
-        let message = format!("this process cannot start threads: {error}");
+        let message = format!("cannot start threads: {error}");
         Problem::new(Exit::NotAllowed, "NO_THREADS", message)
     })?;
     let ended = runtime.block_on(verb);
-    // A read of standard input that nobody answers must not keep the process.
+    // A pending read of standard input must not keep the process alive.
     runtime.shutdown_background();
     ended
 }

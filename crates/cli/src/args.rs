@@ -1,4 +1,4 @@
-//! The command line as it is typed.
+//! Command-line arguments of `noetl`. The doc comments of fields and variants are the help texts.
 
 mod secret;
 mod serving;
@@ -28,40 +28,40 @@ pub(crate) struct Cli {
     pub(crate) verb: Verb,
 }
 
-/// Flags that every verb takes.
+/// Options of every command.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Global {
-    /// How data is printed
+    /// Output format
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
     pub(crate) output: Option<Format>,
-    /// The same as -o json
+    /// Same as -o json
     #[arg(short, global = true, conflicts_with = "output")]
     pub(crate) json: bool,
-    /// Print no progress
+    /// Do not print progress
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Print what the engine does (twice: in detail)
+    /// Increase log verbosity (-v info, -vv debug, -vvv trace)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// When to use colours
+    /// When to use colors
     #[arg(long, global = true, value_enum, value_name = "WHEN")]
     pub(crate) color: Option<ColorWhen>,
-    /// The directory that runs are kept in [default: ./.noetl]
+    /// Local store directory; `serve` also takes a `postgres://` URL [env: `NOETL_STORE`] [default: ./.noetl]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,
-    /// The server that runs are on, or several with commas; whichever answers is asked
+    /// Server URL; a comma-separated list fails over to the next one [env: `NOETL_SERVER`]
     #[arg(long, global = true, value_name = "URL", value_delimiter = ',')]
     pub(crate) server: Vec<String>,
-    /// A file with the token for the server; of `serve`, the admin's, made if it does not exist
+    /// File with the access token; `serve` creates it and writes the first admin token to it
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// A directory of programs that add tool kinds
+    /// Directory of external tool manifests [env: `NOETL_TOOLS_DIR`]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) tools: Option<PathBuf>,
 }
 
 impl Global {
-    /// How data is printed.
+    /// Returns the output format that `-o` and `-j` select.
     pub(crate) fn format(&self) -> Format {
         match self.output {
             Some(format) => format,
@@ -71,10 +71,10 @@ impl Global {
     }
 }
 
-/// How data is printed.
+/// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people
+    /// Human-readable text
     Table,
     /// One JSON document
     Json,
@@ -82,114 +82,114 @@ pub(crate) enum Format {
     Ndjson,
 }
 
-/// When to use colours.
+/// When to use colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ColorWhen {
-    /// On a terminal
+    /// Only on a terminal
     Auto,
-    /// Everywhere
+    /// Always
     Always,
-    /// Nowhere
+    /// Never
     Never,
 }
 
-/// What to do.
+/// A command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Run a playbook to its end and print its result
+    /// Run a playbook and print its result
     #[command(visible_alias = "exec")]
     Run(RunArgs),
-    /// Go on with a run after a pause or a crash
+    /// Resume a paused or interrupted run
     Resume(ResumeArgs),
-    /// Do the failed work of a run again, in the same run
+    /// Retry the failed steps of a run
     Retry(RetryArgs),
-    /// Do a run once more as a new run, from its beginning or from a step
+    /// Start a new run from an earlier one, optionally reusing results up to a step
     Rerun(RerunArgs),
-    /// Stop a run for good
+    /// Cancel a run
     Cancel(CancelArgs),
-    /// Stop a run for a while
+    /// Pause a run
     Pause(PauseArgs),
-    /// Send a signal to a run that waits for it
+    /// Send a signal to a waiting run
     Signal(SignalArgs),
-    /// Serve the API, and work, until stopped
+    /// Start the API server; with a local store it also runs tasks
     Serve(ServeArgs),
-    /// Work for a server
+    /// Start a worker that runs tasks for a server
     Worker(WorkerArgs),
     /// List runs, newest first
     Runs(RunsArgs),
-    /// Show how a run stands and where it failed
+    /// Show the status, steps and errors of a run
     #[command(visible_alias = "status")]
     Show(ShowArgs),
-    /// Print the log of a run
+    /// Print the event log of a run
     Events(EventsArgs),
-    /// Print what the tasks of a run wrote to their output
+    /// Print the stdout and stderr of the tasks of a run
     Logs(LogsArgs),
-    /// Print the result of a run, or of one of its steps
+    /// Print the result of a run or of one of its steps
     Result(ResultArgs),
-    /// Put playbooks into the catalog, and credentials into the store
+    /// Register playbooks and credentials
     Register(RegisterArgs),
-    /// Look at the playbooks in the catalog
+    /// List and print registered playbooks
     #[command(subcommand)]
     Catalog(CatalogVerb),
-    /// Set, list and remove credentials
+    /// Create, list and remove credentials
     #[command(subcommand)]
     Secret(SecretVerb),
-    /// Make, list and take back tokens
+    /// Create, list and revoke access tokens
     #[command(subcommand)]
     Token(TokenVerb),
-    /// Say which server is meant when none is named
+    /// Manage contexts (named servers)
     #[command(subcommand)]
     Context(ContextVerb),
-    /// Check playbooks and report every mistake
+    /// Check playbooks for errors without running them
     Validate(ValidateArgs),
-    /// Draw a playbook
+    /// Draw the graph of a playbook
     Graph(GraphArgs),
-    /// Remove results that nothing needs any more from this machine's store
+    /// Delete expired results from the local store
     Gc(GcArgs),
-    /// Check this machine and say what is missing
+    /// Check this machine and report what is missing
     Doctor(DoctorArgs),
-    /// Begin with a playbook that runs
+    /// Create a project with an example playbook
     Init(InitArgs),
-    /// Say what an error code means and what to do
+    /// Explain an error code and how to fix it
     Explain(ExplainArgs),
-    /// Print completions for a shell
+    /// Print shell completions
     Completions(CompletionsArgs),
 }
 
-/// Values for a playbook or a signal.
+/// Inputs of a run, or data of a signal.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Values {
-    /// Set a value, read as YAML; dots reach into maps
+    /// Set an input, parsed as YAML; `a.b=1` sets a nested key (repeatable)
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Set a value, taken as text
+    /// Set an input as a string (repeatable)
     #[arg(long, value_name = "KEY=TEXT")]
     pub(crate) set_string: Vec<String>,
-    /// Values as a YAML or JSON file, `-` for standard input, or JSON text
+    /// Inputs: a YAML or JSON file, `-` for standard input, or JSON text
     #[arg(long, visible_aliases = ["payload", "workload"], value_name = "FILE")]
     pub(crate) input: Option<String>,
 }
 
-/// How a run is driven from here.
+/// Options for running a playbook and waiting for its end.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Driving {
-    /// Wait at most so long, such as 30s or 5m; the run can be resumed
+    /// Stop waiting after this time, for example 30s; the run continues in the background (exit code 7)
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// How many tasks run at once [default: 8]
+    /// Maximum number of steps to run at once [default: 32]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) slots: Option<u32>,
     /// Let templates read this environment variable as `env.NAME`
     #[arg(long, value_name = "NAME")]
     pub(crate) allow_env: Vec<String>,
-    /// Print the id and go on in the background
+    /// Run in the background and print the run ID
     #[arg(long)]
     pub(crate) detach: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The playbook: a file, `-` for standard input, or PATH[@VERSION] in the catalog
+    /// Playbook: a file, `-` for standard input, or PATH[@VERSION] of a registered playbook
     pub(crate) file: String,
     #[command(flatten)]
     pub(crate) values: Values,
@@ -199,22 +199,22 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
-    /// The run [default: the latest that has not ended]
+    /// Run ID, a unique prefix or suffix of one, or `last` [default: the latest unfinished run]
     #[arg(allow_negative_numbers = true)]
     pub(crate) id: Option<String>,
     #[command(flatten)]
     pub(crate) driving: Driving,
-    /// Drive the run without a terminal; what `--detach` starts
+    /// Run without a terminal; `--detach` starts a process with this flag
     #[arg(long, hide = true)]
     pub(crate) background: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RetryArgs {
-    /// The run
+    /// Run ID, a unique prefix or suffix of one, or `last`
     #[arg(allow_negative_numbers = true)]
     pub(crate) id: String,
-    /// Go on with this version of the playbook
+    /// Playbook version to continue with [default: the current version of the run]
     #[arg(long, value_name = "N")]
     pub(crate) version: Option<u32>,
     #[command(flatten)]
@@ -223,16 +223,16 @@ pub(crate) struct RetryArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RerunArgs {
-    /// The run
+    /// Run ID, a unique prefix or suffix of one, or `last`
     #[arg(allow_negative_numbers = true)]
     pub(crate) id: String,
-    /// The first step that runs again; what ran before it is taken over
+    /// Step to start from; results of earlier steps are reused
     #[arg(long, value_name = "STEP")]
     pub(crate) from: Option<String>,
-    /// The first iteration of that step's loop that runs again
+    /// Loop iteration of that step to start from; results of earlier iterations are reused
     #[arg(long, value_name = "N", requires = "from")]
     pub(crate) iteration: Option<u64>,
-    /// Use this version of the playbook
+    /// Playbook version to run [default: the current version of the run]
     #[arg(long, value_name = "N")]
     pub(crate) version: Option<u32>,
     #[command(flatten)]
@@ -243,33 +243,33 @@ pub(crate) struct RerunArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CancelArgs {
-    /// The run
+    /// Run ID, a unique prefix or suffix of one, or `last`
     #[arg(allow_negative_numbers = true)]
     pub(crate) id: String,
-    /// Let the runs it started go on
+    /// Do not cancel child runs
     #[arg(long)]
     pub(crate) no_cascade: bool,
-    /// Why, for the log
+    /// Reason, recorded in the event log
     #[arg(long)]
     pub(crate) reason: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PauseArgs {
-    /// The run
+    /// Run ID, a unique prefix or suffix of one, or `last`
     #[arg(allow_negative_numbers = true)]
     pub(crate) id: String,
-    /// Why, for the log
+    /// Reason, recorded in the event log
     #[arg(long)]
     pub(crate) reason: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SignalArgs {
-    /// The run
+    /// Run ID, a unique prefix or suffix of one, or `last`
     #[arg(allow_negative_numbers = true)]
     pub(crate) id: String,
-    /// The signal's name
+    /// Signal name
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) values: Values,
@@ -277,52 +277,52 @@ pub(crate) struct SignalArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunsArgs {
-    /// Only those that stand so; several with commas
+    /// Filter by status, comma-separated: running, paused, completed, failed, cancelled
     #[arg(long, value_delimiter = ',', value_parser = status)]
     pub(crate) status: Vec<RunStatus>,
-    /// Only those started within this time, such as 24h
+    /// Only runs started within this time, for example 24h
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) since: Option<Duration>,
-    /// Only those of this playbook path
+    /// Only runs of this playbook path
     #[arg(long)]
     pub(crate) path: Option<String>,
-    /// At most so many
+    /// Maximum number of runs to list
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub(crate) limit: usize,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// The run
+    /// Run ID, a unique prefix or suffix of one, or `last`
     #[arg(allow_negative_numbers = true, default_value = "last")]
     pub(crate) id: String,
-    /// Only what failed, with every error in full
+    /// Only failed steps, with all errors in full
     #[arg(long)]
     pub(crate) failed: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct EventsArgs {
-    /// The run
+    /// Run ID, a unique prefix or suffix of one, or `last`
     #[arg(allow_negative_numbers = true, default_value = "last")]
     pub(crate) id: String,
-    /// Go on printing until the run ends
+    /// Keep printing until the run ends
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Only events of this type; several with commas
+    /// Only events of these types, comma-separated
     #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', value_parser = kind)]
     pub(crate) kinds: Vec<Kind>,
-    /// Only events after this seq
+    /// Only events after this sequence number
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
     pub(crate) after: u64,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
-    /// The run
+    /// Run ID, a unique prefix or suffix of one, or `last`
     #[arg(allow_negative_numbers = true, default_value = "last")]
     pub(crate) id: String,
-    /// Go on printing until the run ends
+    /// Keep printing until the run ends
     #[arg(short, long)]
     pub(crate) follow: bool,
     /// Only lines of this step
@@ -335,182 +335,182 @@ pub(crate) struct LogsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ResultArgs {
-    /// The run, or RUN/STEP, RUN/STEP#ITERATION, RUN/STEP#ITERATION/TASK
+    /// Run ID or `last`, optionally with a step, iteration and task, for example last/fetch#0/save
     #[arg(
         allow_negative_numbers = true,
         default_value = "last",
         value_name = "RUN[/STEP[#ITERATION][/TASK]]"
     )]
     pub(crate) id: String,
-    /// A step, in place of the whole run
+    /// Step whose result to print instead of the run's
     pub(crate) step: Option<String>,
-    /// The result of this task
+    /// Task whose result to print
     #[arg(long)]
     pub(crate) task: Option<String>,
-    /// The result of this iteration, from 0
+    /// Iteration number, from 0
     #[arg(long, value_name = "N")]
     pub(crate) iteration: Option<u64>,
-    /// The result of this page
+    /// Page number
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) page: Option<i64>,
-    /// The result of this try, from 1; the one that ended well unless said
+    /// Attempt number, from 1 [default: the latest successful attempt]
     #[arg(long, value_name = "N")]
     pub(crate) attempt: Option<u32>,
-    /// A part of the result, such as rows[0].id
+    /// Part of the result, for example rows[0].id
     #[arg(long)]
     pub(crate) path: Option<String>,
-    /// List the results that fit, and where they are
+    /// List the matching results and where they are stored
     #[arg(long, conflicts_with_all = ["path", "raw", "tree"])]
     pub(crate) list: bool,
-    /// The bytes as they are, however many
+    /// Write the raw bytes, unformatted
     #[arg(long, conflicts_with_all = ["path", "tree"])]
     pub(crate) raw: bool,
-    /// As a tree, also where nobody sits at a terminal
+    /// Print a tree even if stdout is not a terminal
     #[arg(long)]
     pub(crate) tree: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ValidateArgs {
-    /// Playbooks, directories of them, or `-`
+    /// Playbook files, directories, or `-` for standard input
     #[arg(required = true)]
     pub(crate) files: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RegisterArgs {
-    /// Playbooks and credentials, or `-`
+    /// Playbook and credential files, or `-` for standard input
     #[arg(required_unless_present_any = ["dir", "file"], value_name = "FILE")]
     pub(crate) files: Vec<String>,
-    /// The same as FILE
+    /// Same as FILE
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: Vec<String>,
-    /// Every playbook and credential in this directory and below
+    /// Directory to search recursively for playbooks and credentials
     #[arg(short, long, value_name = "DIR")]
     pub(crate) dir: Vec<String>,
 }
 
-/// What to look at in the catalog.
+/// Subcommands of `noetl catalog`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CatalogVerb {
-    /// List every path with its latest version
+    /// List all playbook paths with their latest version
     List,
     /// Print the text of a playbook
     Get {
-        /// PATH, or PATH@VERSION
+        /// PATH or PATH@VERSION
         path: String,
     },
 }
 
-/// What to do with tokens.
+/// Subcommands of `noetl token`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenVerb {
-    /// Make a token; it is printed once
+    /// Create an access token and print it; it cannot be shown again
     Create {
-        /// What people call it
+        /// Token name, shown by `token list`
         name: String,
-        /// What it allows: worker, viewer, operator, author or admin
+        /// Role: worker, viewer, operator, author or admin
         #[arg(long, value_name = "ROLE")]
         role: wire::api::Role,
-        /// How long it lives, such as 30d [default: for ever]
+        /// Lifetime, for example 30d [default: does not expire]
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         expires: Option<Duration>,
     },
-    /// List tokens
+    /// List access tokens
     List,
-    /// Take a token back
+    /// Revoke an access token
     Revoke {
-        /// Its id, as `list` shows it
+        /// Token ID, shown by `token list`
         id: String,
     },
 }
 
-/// What to do with contexts.
+/// Subcommands of `noetl context`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ContextVerb {
-    /// Name a server; the first one named is used from then on
+    /// Add a context; the first one you add becomes the current context
     Add {
-        /// What to call it
+        /// Context name
         name: String,
     },
-    /// Use this one; `local` means no server
+    /// Switch the current context; `local` selects the local store
     Use {
-        /// Which
+        /// Context name
         name: String,
     },
-    /// List all of them
+    /// List contexts
     List,
-    /// Forget one
+    /// Remove a context
     Rm {
-        /// Which
+        /// Context name
         name: String,
     },
-    /// Show which server is meant now
+    /// Show which server or store commands use
     Show,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct GraphArgs {
-    /// The playbook, or `-`
+    /// Playbook file, or `-` for standard input
     pub(crate) file: String,
-    /// How to draw it
+    /// Graph format
     #[arg(long, value_enum, default_value = "ascii")]
     pub(crate) format: Drawing,
 }
 
-/// How a graph is drawn.
+/// Graph format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Drawing {
-    /// On the terminal
+    /// Text for the terminal
     Ascii,
-    /// As a Mermaid flowchart
+    /// Mermaid flowchart
     Mermaid,
-    /// As Graphviz source
+    /// Graphviz source
     Dot,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
-    /// Where; made if it does not exist
+    /// Directory; created if it does not exist
     #[arg(default_value = ".")]
     pub(crate) dir: PathBuf,
-    /// What to begin with
+    /// Example playbook to create
     #[arg(long, value_enum, default_value = "hello")]
     pub(crate) template: Template,
 }
 
-/// A playbook to begin with.
+/// Example playbook of `noetl init`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Template {
     /// One input, two steps, one result
     Hello,
-    /// Pages read by jumping back inside a pipeline
+    /// Pagination with a jump inside a pipeline
     Pagination,
-    /// Branches and a parallel loop that meet again
+    /// Parallel branches and a parallel loop, joined at the end
     FanOut,
-    /// Retries by policy, and a failure that an arc handles
+    /// Retry rules, and an arc that handles a failure
     Retry,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The code, such as E0107 or TIMEOUT
+    /// Error code, for example E0107 or TIMEOUT
     pub(crate) code: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell
+    /// Shell
     pub(crate) shell: clap_complete::Shell,
 }
 
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     model::duration::parse_text(text)
-        .ok_or_else(|| format!("`{text}` is not a duration such as 500ms, 30s or `1h 30m`"))
+        .ok_or_else(|| format!("invalid duration `{text}`: use for example 500ms, 30s or `1h 30m`"))
 }
 
 fn status(text: &str) -> Result<RunStatus, String> {
-    // People say how a run ended in more than one way.
+    // Common synonyms of the status names.
     match text.to_ascii_lowercase().as_str() {
         "succeeded" | "success" | "ok" | "done" => Ok(RunStatus::Completed),
         "error" => Ok(RunStatus::Failed),
@@ -540,7 +540,7 @@ mod tests {
     fn the_latest_run_can_be_called_minus_one() {
         let cli = Cli::try_parse_from(["noetl", "show", "-1", "--failed"]).unwrap();
         let Verb::Show(show) = cli.verb else {
-            panic!("show was asked for")
+            panic!("the verb is not `show`")
         };
         assert_eq!((show.id.as_str(), show.failed), ("-1", true));
     }
@@ -551,7 +551,7 @@ mod tests {
         let cli = Cli::try_parse_from(line).unwrap();
         assert_eq!(cli.global.format(), Format::Json);
         let Verb::Run(run) = cli.verb else {
-            panic!("run was asked for")
+            panic!("the verb is not `run`")
         };
         assert_eq!(run.values.input.as_deref(), Some("p.json"));
         assert!(Cli::try_parse_from(["noetl", "status", "last"]).is_ok());
@@ -561,7 +561,7 @@ mod tests {
     fn several_statuses_are_told_apart_by_commas() {
         let cli = Cli::try_parse_from(["noetl", "runs", "--status", "failed,cancelled"]).unwrap();
         let Verb::Runs(runs) = cli.verb else {
-            panic!("runs was asked for")
+            panic!("the verb is not `runs`")
         };
         assert_eq!(runs.status, [RunStatus::Failed, RunStatus::Cancelled]);
     }

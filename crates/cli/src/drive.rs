@@ -1,4 +1,4 @@
-//! Driving a run from the terminal: shows progress until it ends, hears Ctrl-C, keeps to a time limit.
+//! Follows a run from the terminal: shows progress until it ends, handles Ctrl-C and `--timeout`.
 
 use std::time::Duration;
 
@@ -20,24 +20,24 @@ use crate::render::{failure, lines, result_text};
 use crate::runs::{Begin, Driven, News, Runs};
 use crate::view::RunView;
 
-/// How often progress is drawn anew.
+/// Interval at which progress is redrawn.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
-/// So many pages of missed events are read before the outline is read instead.
+/// Maximum number of pages of missed events to read; beyond it the outline is read instead.
 const PAGES_READ_MAX: u32 = 2;
-/// How often another process's hold on a run is looked at.
+/// Interval at which this process checks whether another process still drives the run.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// As good as never.
+/// Deadline of a run without `--timeout`.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// A run that this process follows to its end.
 pub(crate) struct Follow<'a> {
-    /// What every verb has at hand.
+    /// Shared context of the commands.
     pub(crate) app: &'a App,
-    /// Where it is.
+    /// The backend that has the run.
     pub(crate) runs: &'a dyn Runs,
     /// The run.
     pub(crate) driven: Box<dyn Driven + 'a>,
-    /// Its playbook and names.
+    /// Name, ID and playbook of the run.
     pub(crate) subject: Subject,
 }
 
@@ -45,16 +45,16 @@ pub(crate) struct Follow<'a> {
 enum Stop {
     /// The run ended, or is paused.
     Settled,
-    /// The run ended after Ctrl-C asked for it.
+    /// The run ended after Ctrl-C.
     Cancelled,
-    /// There was no more time.
+    /// `--timeout` passed.
     TimedOut,
-    /// The second Ctrl-C, or the first where another process drives the run.
+    /// The second Ctrl-C, or the first if another process drives the run.
     Interrupted,
 }
 
 impl Follow<'_> {
-    /// Follows the run to its end and prints what came of it.
+    /// Follows the run to its end and prints its result or error.
     pub(crate) async fn until_settled(mut self, driving: &Driving) -> Ended {
         let mut view = RunView::default();
         let mut progress = Progress::begin(&self.subject, &self.app.out);
@@ -62,7 +62,7 @@ impl Follow<'_> {
         progress.end();
         let stop = stop?;
         if view.is_outlined && matches!(stop, Stop::Settled | Stop::Cancelled) {
-            // Counts that were read while the run continued may lag; now they are final.
+            // Counts that were read while the run was active may be outdated; now they are final.
             view = find::view(self.runs, self.driven.id()).await?;
         }
         match stop {
@@ -71,7 +71,7 @@ impl Follow<'_> {
                 Exit::Cancelled => Ok(Exit::Interrupted),
                 exit => Ok(exit),
             },
-            Stop::TimedOut => self.hand_over().await,
+            Stop::TimedOut => self.hand_over(driving.timeout.unwrap_or(NEVER)).await,
             Stop::Interrupted => Ok(Exit::Interrupted),
         }
     }
@@ -82,9 +82,9 @@ impl Follow<'_> {
         progress: &mut Progress,
         driving: &Driving,
     ) -> Result<Stop, Problem> {
-        // Heard from here on, also while the log is read for the first time.
+        // Registered before the log is read for the first time, so that Ctrl-C works during that read.
         let mut keyboard = signal(SignalKind::interrupt()).map_err(|error| {
-            let message = format!("this process cannot hear signals: {error}");
+            let message = format!("cannot handle signals: {error}");
             Problem::new(Exit::NotAllowed, "NO_SIGNALS", message)
         })?;
         let mut ticks = interval(DRAW_EVERY);
@@ -125,7 +125,7 @@ impl Follow<'_> {
         }
     }
 
-    /// Says once that the run's events cannot be recorded, and once that they can again.
+    /// Reports once that events of the run cannot be recorded, and once that they can again.
     fn say_trouble(&self, said: &mut Option<String>, progress: &Progress) {
         let trouble = self.driven.trouble();
         if trouble == *said {
@@ -133,15 +133,15 @@ impl Follow<'_> {
         }
         let text = match &trouble {
             Some(why) => format!(
-                "{why}\n  the run waits and continues when this is fixed; press Ctrl-C to cancel it"
+                "{why}\n  the run waits and continues once this is fixed; press Ctrl-C to cancel it"
             ),
-            None => "the store can be written again; the run continues".to_owned(),
+            None => "the store is writable again; the run continues".to_owned(),
         };
         progress.say(&text, &self.app.out);
         *said = trouble;
     }
 
-    /// Folds what is new, or reads the log where something was missed.
+    /// Applies an update to the view, or reads the log if events were missed.
     async fn take_in(
         &self,
         news: News,
@@ -160,7 +160,7 @@ impl Follow<'_> {
         match events.first() {
             Some(first) if first.seq == view.last.next() => {
                 self.fold(events, view);
-                // Events from elsewhere may come in pieces; the end of a run is read whole.
+                // A server may send one commit in several parts, so the end of a run is read from the log.
                 match news {
                     News::Events(_) if view.status != RunStatus::Running => {
                         self.catch_up(view).await
@@ -173,7 +173,7 @@ impl Follow<'_> {
         }
     }
 
-    /// Reads what was missed: the events where each is printed or they are few, else the outline of the run.
+    /// Reads missed events, if each is printed or they are few; else the outline of the run.
     async fn catch_up(&self, view: &mut RunView) -> Result<(), Problem> {
         for pages in 0.. {
             if pages == PAGES_READ_MAX && self.app.out.format != Format::Ndjson {
@@ -203,23 +203,24 @@ impl Follow<'_> {
         }
     }
 
-    /// Answers Ctrl-C; whether it is time to go.
+    /// Handles Ctrl-C; returns whether to stop following.
     async fn interrupt(&self, interrupts: u32, progress: &Progress) -> Result<bool, Problem> {
-        let out = &self.app.out;
+        let (id, out) = (self.driven.id(), &self.app.out);
         if !self.driven.is_mine() {
-            progress.say("detached; the run goes on", out);
+            progress.say(&format!("detached; run {id} is still running"), out);
             return Ok(true);
         }
         if interrupts > 1 {
             progress.say(&self.driven.farewell(), out);
             return Ok(true);
         }
-        progress.say("cancelling; once more to stop at once", out);
+        let text = format!("cancelling run {id}; press Ctrl-C again to exit immediately");
+        progress.say(&text, out);
         self.driven.cancel().await?;
         Ok(false)
     }
 
-    /// Prints what came of the run.
+    /// Prints the result or error of the run.
     async fn settled(self, view: &RunView) -> Ended {
         let out = &self.app.out;
         let now = self.runs.now();
@@ -255,12 +256,12 @@ impl Follow<'_> {
         report::run(view, &name, self.subject.playbook.as_ref(), now)
     }
 
-    /// Waiting is over, the run is not: it goes on elsewhere.
-    async fn hand_over(self) -> Ended {
+    /// Stops waiting; the run continues in the background or on its server.
+    async fn hand_over(self, timeout: Duration) -> Ended {
         let (id, out) = (self.driven.id(), &self.app.out);
         let elsewhere = self.driven.elsewhere();
         out.complain(&format!(
-            "no end within the time given; run {id} goes on {elsewhere}\n  look   noetl show {id}\n  stop   noetl cancel {id}"
+            "timed out after {timeout:?}; run {id} continues {elsewhere}\n  follow  noetl events {id} -f\n  cancel  noetl cancel {id}"
         ));
         if out.is_machine() {
             let view = find::view(self.runs, id).await?;
@@ -271,7 +272,7 @@ impl Follow<'_> {
     }
 }
 
-/// Sets a run going that is there already, and follows it.
+/// Starts, resumes, retries or reruns a run, and follows it.
 pub(crate) async fn begin(app: &App, runs: &dyn Runs, begin: Begin, driving: &Driving) -> Ended {
     let driven = runs.begin(begin, driving).await?;
     let id = driven.id();
@@ -282,7 +283,11 @@ pub(crate) async fn begin(app: &App, runs: &dyn Runs, begin: Begin, driving: &Dr
     }
     let row = runs.get(id).await?;
     let row = row.ok_or_else(|| {
-        Problem::new(Exit::NotFound, "RUN_NOT_FOUND", format!("run {id} is gone"))
+        Problem::new(
+            Exit::NotFound,
+            "RUN_NOT_FOUND",
+            format!("run {id} not found"),
+        )
     })?;
     let playbook = runs.playbook(&row).await?;
     let follow = Follow {
@@ -294,7 +299,7 @@ pub(crate) async fn begin(app: &App, runs: &dyn Runs, begin: Begin, driving: &Dr
     follow.until_settled(driving).await
 }
 
-/// What a run is shown by.
+/// Returns what the progress display shows about a run.
 pub(crate) fn subject(
     runs: &dyn Runs,
     id: ExecutionId,
@@ -308,7 +313,7 @@ pub(crate) fn subject(
     }
 }
 
-/// How the process ends when a run stands so.
+/// Returns the exit code for the status of a run.
 pub(crate) fn exit(status: RunStatus) -> Exit {
     match status {
         RunStatus::Completed => Exit::Done,

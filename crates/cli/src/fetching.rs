@@ -1,4 +1,4 @@
-//! Requests for secrets, made by the http tool under its own rules: the server cannot make any itself.
+//! Sends the secret requests of a server through the http tool, so that its network rules apply.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,19 +10,19 @@ use server::{Fetch, FetchError, FetchRequest, Fetched};
 use tokio_util::sync::CancellationToken;
 use tools::{Call, Network, NoLog, Timeout, Tool};
 
-/// How long an endpoint may take.
+/// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The http tool, made at first need.
+/// Sends requests with the http tool, which is created at first use.
 pub(crate) struct Guarded {
     network: Network,
     http: OnceLock<Arc<dyn Tool>>,
-    /// For addresses that the operator gave.
+    /// For addresses that the operator configured.
     trusted: OnceLock<Arc<dyn Tool>>,
 }
 
 impl Guarded {
-    /// A tool that may reach so much of the network.
+    /// Creates a fetcher with this network access.
     pub(crate) fn new(network: Network) -> Self {
         Self {
             network,
@@ -79,7 +79,7 @@ fn call(request: FetchRequest) -> Call {
     }
 }
 
-/// What came of it. A failure is told by its code alone: its words may quote the request.
+/// Converts the outcome. An error contains only the code of the failure, because its message may quote the request.
 fn answered(outcome: Outcome) -> Result<Fetched, FetchError> {
     let status = |value: Option<&Value>| value.and_then(Value::as_u64);
     let status = |value| status(value).and_then(|status| u16::try_from(status).ok());
@@ -96,7 +96,7 @@ fn answered(outcome: Outcome) -> Result<Fetched, FetchError> {
                     body: Value::Null,
                 }),
                 None => Err(FetchError {
-                    why: format!("the endpoint cannot be asked ({})", failure.error.code),
+                    why: format!("request to the endpoint failed ({})", failure.error.code),
                     is_passing: failure.error.retryable,
                 }),
             }

@@ -1,4 +1,4 @@
-//! Which run is meant: a whole id, `last` or `-1`, a unique beginning or end of an id.
+//! Finds a run by its ID, by `last` or `-1`, or by a unique prefix or suffix of its ID.
 
 use model::id::{ExecutionId, Seq};
 use server::RunOutline;
@@ -8,17 +8,17 @@ use crate::problem::{Exit, Problem};
 use crate::runs::Runs;
 use crate::view::RunView;
 
-/// So many of the latest runs can be called by a part of their id.
+/// Number of latest runs that are searched for a prefix or suffix.
 const SEARCHED: usize = 2_000;
 
-/// The run that a text names.
+/// Returns the run that `text` identifies.
 pub(crate) async fn run(runs: &dyn Runs, text: &str) -> Result<ExecutionRow, Problem> {
     if matches!(text, "last" | "-1") {
         return latest(runs).await;
     }
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Problem::usage(format!("`{text}` is not the id of a run"))
-            .help("an id is a number, the beginning or end of one, or `last`"));
+        return Err(Problem::usage(format!("invalid run ID `{text}`"))
+            .help("use a run ID, a unique prefix or suffix of one, or `last`"));
     }
     if let Ok(id) = text.parse::<ExecutionId>()
         && let Some(row) = runs.get(id).await?
@@ -32,7 +32,7 @@ pub(crate) async fn run(runs: &dyn Runs, text: &str) -> Result<ExecutionRow, Pro
     let rows = runs.list(&filter).await?;
     let id = matching(rows.iter().map(|row| row.id), text)?;
     let found = rows.into_iter().find(|row| row.id == id);
-    Ok(found.expect("the id comes from these rows"))
+    Ok(found.expect("`matching` returns the ID of one of these rows"))
 }
 
 async fn latest(runs: &dyn Runs) -> Result<ExecutionRow, Problem> {
@@ -41,18 +41,18 @@ async fn latest(runs: &dyn Runs) -> Result<ExecutionRow, Problem> {
         ..Filter::default()
     };
     let rows = runs.list(&filter).await?;
-    // People mean the run they started, not the children it started.
+    // The user means the run they started, not its child runs.
     let own = rows
         .iter()
         .position(|row| row.parent.is_none())
         .unwrap_or(0);
     rows.into_iter().nth(own).ok_or_else(|| {
-        Problem::new(Exit::NotFound, "RUN_NOT_FOUND", "there are no runs")
-            .help("start one with `noetl run FILE`")
+        Problem::new(Exit::NotFound, "RUN_NOT_FOUND", "no runs found")
+            .help("start a run with `noetl run FILE`")
     })
 }
 
-/// The view of a run as its log stands now.
+/// Builds the view of a run from its current event log.
 pub(crate) async fn view(runs: &dyn Runs, id: ExecutionId) -> Result<RunView, Problem> {
     let mut view = RunView::default();
     let RunOutline {
@@ -73,7 +73,7 @@ pub(crate) async fn view(runs: &dyn Runs, id: ExecutionId) -> Result<RunView, Pr
     Ok(view)
 }
 
-/// The one id that begins or ends so.
+/// Returns the only ID that starts or ends with `part`.
 fn matching(ids: impl Iterator<Item = ExecutionId>, part: &str) -> Result<ExecutionId, Problem> {
     let fits = |id: &ExecutionId| {
         let id = id.to_string();
@@ -85,13 +85,13 @@ fn matching(ids: impl Iterator<Item = ExecutionId>, part: &str) -> Result<Execut
         [] => Err(Problem::new(
             Exit::NotFound,
             "RUN_NOT_FOUND",
-            format!("no run has the id `{part}`, nor one that begins or ends so"),
+            format!("no run ID starts or ends with `{part}`"),
         )
-        .help("`noetl runs` lists them")),
+        .help("list runs with `noetl runs`")),
         several => {
             let names: Vec<String> = several.iter().map(ToString::to_string).collect();
-            let message = format!("`{part}` could be {}", names.join(", "));
-            Err(Problem::new(Exit::Usage, "RUN_AMBIGUOUS", message).help("give more digits"))
+            let message = format!("ambiguous run ID `{part}`: matches {}", names.join(", "));
+            Err(Problem::new(Exit::Usage, "RUN_AMBIGUOUS", message).help("enter more digits"))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a worker of this process is made of, whether it works beside a server or for one elsewhere.
+//! Configuration of a worker in this process, for a server in the same process or a remote one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::app::App;
 use crate::local::{Place, WORKPLACE, place};
 use crate::reach::Reach;
 
-/// The pool that playbooks use unless they say otherwise.
+/// Default worker pool.
 pub(crate) const POOL: &str = "default";
-/// Where bodies become files that programs read.
+/// Directory in which stored results become files for programs of tasks.
 const SCRATCH: &str = "scratch";
-/// How often a worker says that it is alive: several times before its lease is over.
+/// Heartbeat interval of a worker; several heartbeats fit into one lease.
 const HEARTBEAT: Duration = Duration::from_secs(3);
 
-/// Where the clients of docker, podman and Kubernetes find what they are clients of.
+/// Variables that configure the clients of Docker, Podman and Kubernetes.
 const RUNTIMES: [&str; 9] = [
     "DOCKER_HOST",
     "DOCKER_CONTEXT",
@@ -33,23 +33,23 @@ const RUNTIMES: [&str; 9] = [
     "KUBERNETES_SERVICE_PORT",
 ];
 
-/// Who works, and on what.
+/// Settings of one worker.
 pub(crate) struct Hired<'a> {
     pub(crate) worker: WorkerId,
     pub(crate) pool: &'a str,
-    /// The tool kinds it takes; none is all.
+    /// Tool kinds it runs; `None` is all.
     pub(crate) kinds: Option<Vec<Name>>,
     pub(crate) slots: u32,
-    /// The variables of this process's environment that playbooks may read.
+    /// Environment variables that playbooks may read.
     pub(crate) allow_env: &'a [String],
     pub(crate) bodies: Arc<dyn Bodies>,
     pub(crate) logs: Arc<dyn Logs>,
-    /// Where its tasks may go.
+    /// Network access of its tasks.
     pub(crate) reach: Reach,
 }
 
 impl Hired<'_> {
-    /// The worker's configuration.
+    /// Builds the worker configuration.
     pub(crate) fn config(self, app: &App) -> worker::Config {
         let allowed = self.allow_env.iter().map(String::as_str);
         let env: Map<String, Value> = app
@@ -76,7 +76,7 @@ impl Hired<'_> {
     }
 }
 
-/// Where this process keeps what it must: in the store's directory, if it has one.
+/// Returns the directory for the files of this process: the store directory, if there is one.
 fn own_dir(app: &App) -> PathBuf {
     match place(&app.settings) {
         Place::Directory(dir) => dir,
@@ -84,9 +84,9 @@ fn own_dir(app: &App) -> PathBuf {
     }
 }
 
-/// Where results go that are too large for the log, said once at the start.
+/// Returns the start message that names the result store for large results.
 pub(crate) fn spills_to(bodies: &results::Stores) -> String {
-    format!("over 64 KiB are kept in {}", bodies.spills_to())
+    format!("results over 64 KiB are stored in {}", bodies.spills_to())
 }
 
 fn tools(app: &App, slots: u32, reach: Reach) -> tools::Config {
@@ -128,7 +128,7 @@ fn tools(app: &App, slots: u32, reach: Reach) -> tools::Config {
     }
 }
 
-/// This program. A newer one may lie in its place by now, and what runs must be the same.
+/// Returns the path of the running program. `/proc/self/exe` is the same version even after an upgrade on disk.
 fn own_program() -> Option<PathBuf> {
     let running = PathBuf::from("/proc/self/exe");
     if running.exists() {
@@ -137,7 +137,7 @@ fn own_program() -> Option<PathBuf> {
     std::env::current_exe().ok()
 }
 
-/// Where `DuckDB` is, and what it may take.
+/// Returns the library paths and resource limits of `DuckDB`.
 fn duckdb(app: &App) -> tools::DuckdbConfig {
     let default = tools::DuckdbConfig::default();
     let get = |name: &str| app.environment.get(name);
@@ -152,7 +152,7 @@ fn duckdb(app: &App) -> tools::DuckdbConfig {
     }
 }
 
-/// Where the libraries of python tasks are kept; one person's workers share them.
+/// Returns the directory of Python environments; all workers of a user share it.
 pub(crate) fn environments_dir(app: &App) -> PathBuf {
     let cache = app.environment.cache_dir();
     cache
@@ -160,7 +160,8 @@ pub(crate) fn environments_dir(app: &App) -> PathBuf {
         .join("python")
 }
 
-/// The kinds of a worker that shares its work with others: the language's, and those added here. What others add, others do.
+/// Returns the tool kinds of a worker in a cluster: the built-in ones and the external tools configured here. Steps
+/// with other external tools go to workers that have those.
 pub(crate) fn every_kind(app: &App) -> Vec<Name> {
     let built_in = model::playbook::kinds::KINDS.iter().map(|kind| kind.name);
     let added = app

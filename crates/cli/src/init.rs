@@ -1,4 +1,4 @@
-//! A playbook to begin with, and a configuration beside it.
+//! Writes an example playbook and a configuration file.
 
 use std::fs;
 use std::io::Write;
@@ -9,7 +9,7 @@ use crate::config::DEFAULTS;
 use crate::problem::{Exit, Problem};
 
 impl Template {
-    /// The file it becomes.
+    /// Returns the name of the file.
     fn file(self) -> &'static str {
         match self {
             Self::Hello => "hello.yaml",
@@ -19,7 +19,7 @@ impl Template {
         }
     }
 
-    /// The playbook.
+    /// Returns the text of the playbook.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Hello => include_str!("../templates/hello.yaml"),
@@ -30,7 +30,7 @@ impl Template {
     }
 }
 
-/// Writes the files of a template; answers their names, the playbook first. Files that exist are never touched.
+/// Writes the files of a template and returns their names, the playbook first. Never changes existing files.
 pub(crate) fn write(dir: &Path, template: Template) -> Result<Vec<&'static str>, Problem> {
     fs::create_dir_all(dir)
         .map_err(|error| Problem::unwritable(&dir.display().to_string(), &error))?;
@@ -39,7 +39,7 @@ pub(crate) fn write(dir: &Path, template: Template) -> Result<Vec<&'static str>,
         let problem = Problem::new(
             Exit::NotAllowed,
             "FILE_EXISTS",
-            format!("`{name}` exists already"),
+            format!("`{name}` already exists"),
         );
         return Err(problem.help("choose another directory, or another --template"));
     }
@@ -63,7 +63,7 @@ fn put(dir: &Path, name: &str, text: &str) -> Result<(), Problem> {
     made.map_err(|error| Problem::unwritable(&path.display().to_string(), &error))
 }
 
-/// The defaults with every setting commented out, so that later defaults still reach the project.
+/// Returns the default settings commented out, so that new defaults of later versions apply.
 fn commented() -> String {
     let comment = |line: &str| match line {
         line if line.is_empty() || line.starts_with('#') => format!("{line}\n"),

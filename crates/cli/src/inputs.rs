@@ -1,4 +1,4 @@
-//! Values given on the command line: `--input` first, then each `--set` over it, in the order typed.
+//! Inputs from the command line: `--input`, then each `--set`, then each `--set-string`; later values win.
 
 use std::io::Read;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::args::Values;
 use crate::problem::{Exit, Problem};
 
-/// The values given, merged; none if none were.
+/// Merges the inputs; `None` if no option is set.
 pub(crate) fn read(values: &Values) -> Result<Option<Map<String, Value>>, Problem> {
     let mut merged = match &values.input {
         Some(input) => mapping(input)?,
@@ -20,8 +20,8 @@ pub(crate) fn read(values: &Values) -> Result<Option<Map<String, Value>>, Proble
             let why = problems
                 .first()
                 .map_or("", |problem| problem.message.as_str());
-            Problem::usage(format!("--set {pair}: the value is not YAML: {why}"))
-                .help("quote it for YAML, or use --set-string")
+            Problem::usage(format!("invalid --set {pair}: value is not YAML: {why}"))
+                .help("quote the value for YAML, or use --set-string")
         })?;
         put(&mut merged, key, value)?;
     }
@@ -32,7 +32,7 @@ pub(crate) fn read(values: &Values) -> Result<Option<Map<String, Value>>, Proble
     Ok(Some(merged))
 }
 
-/// The text of a file, or of standard input for `-`.
+/// Reads a file, or standard input for `-`.
 pub(crate) fn bytes(name: &str) -> Result<Vec<u8>, Problem> {
     if name != "-" {
         return std::fs::read(name).map_err(|error| Problem::unreadable(name, &error));
@@ -64,7 +64,7 @@ fn mapping(input: &str) -> Result<Map<String, Value>, Problem> {
         _ => Err(Problem::new(
             Exit::Usage,
             "INPUT_INVALID",
-            format!("{name} is not a mapping of names to values"),
+            format!("invalid {name}: expected a mapping of names to values"),
         )),
     }
 }
@@ -72,11 +72,13 @@ fn mapping(input: &str) -> Result<Map<String, Value>, Problem> {
 fn split<'a>(pair: &'a str, flag: &str) -> Result<(&'a str, &'a str), Problem> {
     match pair.split_once('=') {
         Some((key, text)) if !key.trim().is_empty() => Ok((key.trim(), text)),
-        _ => Err(Problem::usage(format!("{flag} {pair}: expected KEY=VALUE"))),
+        _ => Err(Problem::usage(format!(
+            "invalid {flag} {pair}: expected KEY=VALUE"
+        ))),
     }
 }
 
-/// Writes a value where a dotted key says, making maps on the way.
+/// Sets a value at a dotted key; creates the maps in between.
 fn put(map: &mut Map<String, Value>, key: &str, value: Value) -> Result<(), Problem> {
     let Some((head, tail)) = key.split_once('.') else {
         map.insert(key.to_owned(), value);
@@ -84,7 +86,7 @@ fn put(map: &mut Map<String, Value>, key: &str, value: Value) -> Result<(), Prob
     };
     if head.is_empty() || tail.is_empty() {
         return Err(Problem::usage(format!(
-            "`{key}` is not a key: a part of it is empty"
+            "invalid key `{key}`: a part of it is empty"
         )));
     }
     let entry = map.entry(head).or_insert_with(|| Value::Object(Map::new()));
@@ -93,7 +95,7 @@ fn put(map: &mut Map<String, Value>, key: &str, value: Value) -> Result<(), Prob
     }
     match entry {
         Value::Object(inner) => put(inner, tail, value),
-        _ => unreachable!("the entry was just made a map"),
+        _ => unreachable!("the entry was replaced by a map above"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Wiring: the store, bodies and logs of one directory, and the server and worker that drive runs in this process.
+//! Opens a store with its result stores and logs, and starts the server and worker that drive runs in this process.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::log::Log;
 use crate::problem::{Exit, Problem};
 use crate::reach::Reach;
 
-/// Where a process without a store of its own keeps what it must.
+/// Working directory of a process without a local store.
 pub(crate) const WORKPLACE: &str = ".noetl";
-/// Where bodies are kept in the store's directory.
+/// Directory of stored results in the store directory.
 const BODIES: &str = "bodies";
-/// Where task logs are kept in the store's directory.
+/// Directory of task logs in the store directory.
 const LOGS: &str = "logs";
 
-/// Where the task logs of a store are.
+/// Returns the directory of task logs.
 pub(crate) fn logs(settings: &Settings) -> PathBuf {
     match place(settings) {
         Place::Directory(dir) => dir.join(LOGS),
@@ -36,19 +36,19 @@ pub(crate) fn logs(settings: &Settings) -> PathBuf {
     }
 }
 
-/// Opens a store that exists; reading never makes one.
+/// Opens an existing store for reading; does not create one.
 pub(crate) fn existing(settings: &Settings) -> Result<Log, Problem> {
     let dir = &settings.store;
     refuse_url(dir)?;
     if !dir.join("noetl.db").is_file() {
-        let message = format!("there is no store in `{}`", dir.display());
+        let message = format!("no NoETL store at `{}`", dir.display());
         return Err(Problem::new(Exit::Unreachable, "STORE_NOT_FOUND", message)
-            .help("run a playbook first, or name the store with --store DIR or NOETL_STORE"));
+            .help("run a playbook first, or specify the store with --store DIR or NOETL_STORE"));
     }
     over(settings, dir, store::Sqlite::open_to_read(dir)?)
 }
 
-/// Opens a store, and makes it if there is none.
+/// Opens a store; creates it if it does not exist.
 pub(crate) fn open(settings: &Settings) -> Result<Log, Problem> {
     open_publishing(settings, &settings.store, false)
 }
@@ -60,18 +60,18 @@ fn open_publishing(settings: &Settings, dir: &Path, publishes: bool) -> Result<L
     over(settings, dir, store)
 }
 
-/// A store in Postgres is not opened from here.
+/// Rejects a store URL: only `serve` opens a store in Postgres.
 fn refuse_url(store: &Path) -> Result<(), Problem> {
     if !is_store_url(store) {
         return Ok(());
     }
     let message = format!(
-        "cannot open the store `{}` here: this command opens stores in a directory, and a store in Postgres is reached \
-         through a server",
+        "cannot open store `{}`: this command opens only store directories; access a store in Postgres through a \
+         server",
         store.display()
     );
     Err(Problem::new(Exit::Usage, "STORE_NEEDS_SERVER", message).help(
-        "start `noetl serve --store postgres://…`, then add --server URL to this command; or name a directory with --store DIR",
+        "start `noetl serve --store postgres://…`, then add --server URL to this command; or use --store DIR",
     ))
 }
 
@@ -83,7 +83,7 @@ fn over(settings: &Settings, dir: &Path, store: store::Sqlite) -> Result<Log, Pr
     })
 }
 
-/// Every store of bodies that is configured, and the server's own.
+/// Opens all configured result stores and the server's own.
 fn bodies(
     settings: &Settings,
     own: impl results::Bodies + 'static,
@@ -97,7 +97,7 @@ fn file_logs(dir: PathBuf) -> Result<FileLogs, Problem> {
     FileLogs::open(dir).map_err(|error| Problem::unwritable(&name, &error))
 }
 
-/// Bodies and task logs reach the database as the store does.
+/// Connects the result store and the task logs to the database of the store.
 struct Connections(store::PostgresConnections);
 
 #[async_trait]
@@ -114,15 +114,15 @@ impl results::Connect for Connections {
     }
 }
 
-/// Where runs are kept.
+/// Location of a store.
 pub(crate) enum Place {
-    /// In a directory.
+    /// A directory.
     Directory(PathBuf),
-    /// In a database that several servers share.
+    /// A Postgres database that several servers share.
     Postgres(store::PostgresUrl),
 }
 
-/// Where these settings keep runs.
+/// Returns the store location from the settings.
 pub(crate) fn place(settings: &Settings) -> Place {
     match settings.store.to_str() {
         Some(url) if is_store_url(&settings.store) => Place::Postgres(store::PostgresUrl::new(url)),
@@ -130,17 +130,17 @@ pub(crate) fn place(settings: &Settings) -> Place {
     }
 }
 
-/// A store that is open.
+/// An open store.
 pub(crate) struct Opened {
-    /// What runs are read from.
+    /// Reads runs.
     pub(crate) log: Log,
-    /// What tasks print.
+    /// Logs of tasks.
     pub(crate) logs: Arc<dyn TaskLogs>,
-    /// Whether other servers may be on it.
+    /// Whether other servers may share the store.
     pub(crate) is_cluster: bool,
 }
 
-/// Opens a store for a server that others reach at this address.
+/// Opens the store of a server; other servers reach it at `address`.
 pub(crate) async fn open_place(
     settings: &Settings,
     address: &str,
@@ -174,25 +174,25 @@ pub(crate) async fn open_place(
     }
 }
 
-/// What a control plane is, beyond its store.
+/// Options of a control plane.
 #[derive(Default)]
 pub(crate) struct Setup {
-    /// Where events are published; none where nobody listens.
+    /// Where events are published; `None` without NATS.
     pub(crate) bus: Option<Arc<dyn wire::Bus>>,
-    /// Whether it takes over what dead processes drove.
+    /// Whether it adopts the runs of dead processes.
     pub(crate) takes_over: bool,
-    /// How long after a run's end its bodies are kept; none where this process does not stay to collect them.
+    /// How long stored results are kept after the end of their run; `None` if this process does not delete them.
     pub(crate) retention: Option<Duration>,
-    /// The secret that servers on the same store know each other by.
+    /// Secret with which servers on the same store authenticate each other.
     pub(crate) cluster_secret: Option<String>,
-    /// Where the servers on the same store keep what tasks print; none where that is the store's directory.
+    /// Task logs that servers share through the database; `None` if they are in the store directory.
     pub(crate) logs: Option<Arc<dyn TaskLogs>>,
-    /// Where tasks of this process may go.
+    /// Network access of the tasks of this process.
     pub(crate) reach: Reach,
 }
 
 impl Setup {
-    /// For a server that stays.
+    /// Returns the options of `noetl serve`.
     pub(crate) async fn serving(opened: &Opened) -> Result<Self, Problem> {
         let cluster_secret = if opened.is_cluster {
             opened.log.store.setting("cluster_secret").await?
@@ -210,9 +210,9 @@ impl Setup {
     }
 }
 
-/// The control plane in this process, with or without a worker beside it.
+/// The control plane in this process, with or without a worker.
 pub(crate) struct Session {
-    /// What runs are read from.
+    /// Reads runs.
     pub(crate) log: Log,
     /// The control plane.
     pub(crate) server: Server,
@@ -228,7 +228,7 @@ impl Session {
         Self::start_with(log, Setup::default())
     }
 
-    /// Starts the control plane over a store, set up so.
+    /// Starts the control plane over a store with these options.
     pub(crate) fn start_with(log: Log, setup: Setup) -> Result<Self, Problem> {
         let config = server::Config {
             store: log.store.clone(),
@@ -252,7 +252,7 @@ impl Session {
         })
     }
 
-    /// Lets defaults of playbooks read the variables that were allowed.
+    /// Lets defaults of playbooks read the variables of `--allow-env`.
     pub(crate) fn allow_env(&self, app: &App, driving: &Driving) {
         if driving.allow_env.is_empty() {
             return;
@@ -263,12 +263,12 @@ impl Session {
         self.server.allow_env(allowed.collect());
     }
 
-    /// Starts a worker beside it.
+    /// Starts a worker for all tool kinds.
     pub(crate) fn work(&mut self, app: &App, driving: &Driving) -> Result<(), Problem> {
         self.work_on(app, driving, None)
     }
 
-    /// Starts a worker beside it that takes only these kinds.
+    /// Starts a worker for these tool kinds; `None` is all.
     pub(crate) fn work_on(
         &mut self,
         app: &App,
@@ -302,11 +302,11 @@ impl Session {
         Ok(())
     }
 
-    /// Ends: the worker gives back what it holds, the control plane commits what it has taken in.
+    /// Stops: the worker releases its commands, the control plane commits the events it has accepted.
     pub(crate) async fn stop(self) {
         if let Some((stop, task)) = self.work {
             stop.cancel();
-            // A worker that panicked has nothing left to give back.
+            // A worker that panicked has nothing left to release.
             let _ = task.await;
         }
         if let Some(shipped) = self.shipped {

@@ -1,4 +1,4 @@
-//! A run read from its log: the view, the playbook, the result. Nothing here writes.
+//! Read-only access to a run in a store: its playbook and results.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use store::Store;
 
 use crate::problem::Problem;
 
-/// How many events are read at once.
+/// Number of events that are read at once.
 pub(crate) const PAGE: usize = 5_000;
 
-/// What runs are read from.
+/// Reads runs from a store.
 #[derive(Clone)]
 pub(crate) struct Log {
     /// The store.
     pub(crate) store: Arc<dyn Store>,
-    /// Bodies too large for it.
+    /// Result stores for results that are too large for the log.
     pub(crate) bodies: Arc<Stores>,
-    /// How credentials are sealed and resolved.
+    /// How credentials are encrypted and resolved.
     pub(crate) keychain: KeychainConfig,
 }
 
 impl Log {
-    /// The playbook of a run, where it can be read; `name` is what places in it are called by.
+    /// Loads and parses the playbook of a run; `None` if it is missing or invalid. Diagnostics refer to it as `name`.
     pub(crate) async fn playbook(
         &self,
         hash: &PlaybookHash,
@@ -37,7 +37,7 @@ impl Log {
         Ok(model::playbook::parse(name, entry.text.as_bytes()).playbook)
     }
 
-    /// A result of a run as JSON text.
+    /// Reads a result of a run as JSON text.
     pub(crate) async fn result(
         &self,
         id: ExecutionId,
@@ -50,7 +50,7 @@ impl Log {
         }
     }
 
-    /// What reads results.
+    /// Returns a reader of results.
     pub(crate) fn reader(&self) -> Reader {
         Reader::new(self.store.clone(), self.bodies.clone())
     }

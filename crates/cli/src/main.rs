@@ -1,4 +1,4 @@
-//! The `noetl` binary: reads flags and configuration, wires the crates, prints.
+//! The `noetl` binary: reads flags and configuration, connects the crates, prints.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -36,7 +36,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    // A worker starts this program for what may take all the memory that its process may have.
+    // A worker starts this program again for evaluations that may exhaust the memory limit of their process.
     if std::env::args_os()
         .nth(1)
         .is_some_and(|argument| argument == tools::EVALUATION_PROCESS_ARGUMENT)

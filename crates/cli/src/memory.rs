@@ -1,9 +1,9 @@
-//! How the process holds memory: few heaps, so that what one thread gives back serves the next, and nothing is kept for
-//! long after a burst of work.
+//! Allocator settings: few heaps, so that threads reuse freed memory, and a periodic return of unused memory to the
+//! system.
 
 #![expect(
     unsafe_code,
-    reason = "the C library is told how many heaps to keep and when to return memory, and has no safe way to be told"
+    reason = "the C library has no safe interface to set the number of heaps and to return memory"
 )]
 
 use std::num::NonZero;
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use crate::config::Environment;
 
-/// Lets the C library keep one heap a core. By itself it makes up to eight a core as threads come and go, and each keeps
-/// what it once needed: a server that reads for fifty workers at once would hold several times what it uses.
-/// To be called before threads start.
+/// Limits the C library to one heap for each core. Its default is up to eight, and each heap keeps the memory it once
+/// needed: a server that reads for fifty workers at once would hold several times the memory it uses.
+/// Must be called before threads start.
 pub(crate) fn keep_few_heaps(environment: &Environment) {
     let chosen = ["MALLOC_ARENA_MAX", "GLIBC_TUNABLES"];
     if !chosen.iter().any(|name| environment.get(name).is_some()) {
@@ -22,11 +22,11 @@ pub(crate) fn keep_few_heaps(environment: &Environment) {
     }
 }
 
-/// How often a server returns memory that it does not use.
+/// Interval at which a server returns unused memory.
 const RETURN_EVERY: Duration = Duration::from_secs(10);
 
-/// Returns memory that is not used any more to the system, now and then, for as long as the process lives. By itself the C
-/// library keeps most of what a burst of runs needed.
+/// Starts a thread that returns unused memory to the system every `RETURN_EVERY`. By default the C library keeps most
+/// of the memory that a burst of runs needed.
 pub(crate) fn return_unused() {
     let thread = std::thread::Builder::new().name("return-memory".to_owned());
     let returning = thread.spawn(|| {
@@ -42,8 +42,7 @@ pub(crate) fn return_unused() {
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn return_now() {
-    // SAFETY: the call takes the allocator's own locks and returns pages that hold nothing. It answers whether there were
-    // any.
+    // SAFETY: the call takes the allocator's own locks and returns unused pages. Its result is not needed.
     let _ = unsafe { libc::malloc_trim(0) };
 }
 
@@ -54,7 +53,7 @@ fn return_now() {}
 fn set(heaps: usize) {
     let heaps = libc::c_int::try_from(heaps).unwrap_or(libc::c_int::MAX);
     // SAFETY: the call only writes a number that the allocator reads, and no other thread runs yet.
-    // It answers whether it knows the setting; one that it does not know changes nothing.
+    // Its result is not needed: an unsupported setting changes nothing.
     let _ = unsafe { libc::mallopt(libc::M_ARENA_MAX, heaps) };
 }
 

@@ -1,6 +1,6 @@
-//! Where text leaves: data on standard output, everything else on standard error.
+//! Output streams: data goes to standard output, everything else to standard error.
 //!
-//! A reader that goes away (`noetl events last | head`) ends the output, not the process.
+//! If the reader of standard output closes it (`noetl events last | head`), output stops and the process continues.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -13,14 +13,14 @@ use crate::config::Environment;
 use crate::problem::{Problem, without_userinfo};
 use crate::surface::Surface;
 
-/// The two streams, and what may be shown on each.
+/// The two output streams, and what each can display.
 #[derive(Debug)]
 pub(crate) struct Out {
-    /// How data is printed.
+    /// Output format of data.
     pub(crate) format: Format,
-    /// What standard output can show.
+    /// What standard output can display.
     pub(crate) stdout: Surface,
-    /// What standard error can show.
+    /// What standard error can display.
     pub(crate) stderr: Surface,
     quiet: bool,
     data: io::Stdout,
@@ -30,7 +30,7 @@ pub(crate) struct Out {
 }
 
 impl Out {
-    /// The streams as flags and surroundings have them.
+    /// Creates the streams from flags and environment.
     pub(crate) fn new(
         format: Format,
         color: ColorWhen,
@@ -59,7 +59,7 @@ impl Out {
         }
     }
 
-    /// Prints a line (or lines) of data.
+    /// Prints one or more lines of data.
     pub(crate) fn data(&self, text: &str) {
         if self.is_closed() {
             return;
@@ -79,18 +79,18 @@ impl Out {
         self.written(written);
     }
 
-    /// Takes note of a reader that is gone.
+    /// Records a failed write; a closed pipe is not an error.
     fn written(&self, written: io::Result<()>) {
         if let Err(error) = written {
             self.closed.store(true, Ordering::Relaxed);
             if error.kind() != io::ErrorKind::BrokenPipe {
                 self.failed.store(true, Ordering::Relaxed);
-                self.complain(&format!("standard output cannot be written: {error}"));
+                self.complain(&format!("cannot write to standard output: {error}"));
             }
         }
     }
 
-    /// Writes bytes of data as they are.
+    /// Writes raw bytes of data.
     pub(crate) fn bytes(&self, bytes: &[u8]) {
         if self.is_closed() {
             return;
@@ -101,13 +101,13 @@ impl Out {
         self.written(written);
     }
 
-    /// Prints a value: pretty JSON, or one line of it where lines are records.
+    /// Prints a value as indented JSON, or on one line for `ndjson`.
     pub(crate) fn json<T: Serialize + ?Sized>(&self, value: &T) {
         let text = match self.format {
             Format::Ndjson => serde_json::to_string(value),
             Format::Json | Format::Table => serde_json::to_string_pretty(value),
         };
-        self.data(&text.expect("plain data serialises to JSON"));
+        self.data(&text.expect("plain data serializes to JSON"));
     }
 
     /// Prints records: an array for `json`, one per line for `ndjson`.
@@ -118,23 +118,23 @@ impl Out {
         }
     }
 
-    /// Says something on standard error, unless asked to be quiet.
+    /// Prints a message to standard error, except with `--quiet`.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
             self.complain(text);
         }
     }
 
-    /// Says something on standard error in any case.
+    /// Prints a message to standard error, even with `--quiet`.
     pub(crate) fn complain(&self, text: &str) {
         let text = without_userinfo(text.to_owned());
         let mut stderr = self.rest.lock();
         let end = if text.ends_with('\n') { "" } else { "\n" };
-        // Nobody is left to tell when standard error is gone.
+        // If standard error is closed, the message cannot be shown anywhere.
         let _ = write!(stderr, "{text}{end}");
     }
 
-    /// Shows what stopped a verb.
+    /// Prints the error of a command.
     pub(crate) fn problem(&self, problem: &Problem) {
         let surface = self.stderr;
         for finding in &problem.findings {
@@ -148,22 +148,22 @@ impl Out {
         self.complain(&text);
     }
 
-    /// Whether data is for a machine.
+    /// Returns whether the output format is JSON or NDJSON.
     pub(crate) fn is_machine(&self) -> bool {
         self.format != Format::Table
     }
 
-    /// Whether progress is unwanted.
+    /// Returns whether `--quiet` is set.
     pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Whether the reader of standard output has gone.
+    /// Returns whether standard output is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Whether data was lost for another reason than that its reader went away.
+    /// Returns whether data was lost for another reason than a closed pipe.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }

@@ -1,13 +1,13 @@
-//! What stops a verb: an exit code for scripts, and one clear block for people.
+//! Errors of commands: an exit code for scripts, and a message with help for users.
 
 use std::borrow::Cow;
 
 use model::diagnostic::Diagnostic;
 
-/// How the process ends; scripts rely on these numbers.
+/// Exit code of the process; scripts rely on these numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Done.
+    /// Success.
     Done = 0,
     /// The run failed.
     RunFailed = 1,
@@ -15,46 +15,46 @@ pub(crate) enum Exit {
     Usage = 2,
     /// The playbook is invalid.
     InvalidPlaybook = 3,
-    /// No such thing.
+    /// Not found.
     NotFound = 4,
-    /// The store or the server cannot be reached.
+    /// The store or the server is unreachable.
     Unreachable = 5,
-    /// Not allowed, or not in this state.
+    /// Not allowed, or not possible in the current state.
     NotAllowed = 6,
-    /// Waiting timed out; the run goes on.
+    /// Waiting timed out; the run continues.
     TimedOut = 7,
     /// The run was cancelled.
     Cancelled = 8,
-    /// The run is paused or waits for someone.
+    /// The run is paused.
     Paused = 10,
-    /// Interrupted from the keyboard.
+    /// Interrupted by a signal.
     Interrupted = 130,
 }
 
 impl Exit {
-    /// The number.
+    /// Returns the number of the exit code.
     pub(crate) fn number(self) -> u8 {
         self as u8
     }
 }
 
-/// Why a verb could not do what it was asked.
+/// Why a command failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
-    /// How the process ends.
+    /// Exit code of the process.
     pub(crate) exit: Exit,
-    /// The stable code.
+    /// Stable error code.
     pub(crate) code: Cow<'static, str>,
-    /// What is wrong, in one line.
+    /// Error message, one line.
     pub(crate) message: String,
-    /// What to do, a line each.
+    /// Help lines: what the user can do.
     pub(crate) help: Vec<String>,
-    /// What is wrong with a playbook, each with its place.
+    /// Diagnostics of a playbook.
     pub(crate) findings: Vec<Diagnostic>,
 }
 
 impl Problem {
-    /// A problem without help.
+    /// Creates an error without help.
     pub(crate) fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
         Self {
             exit,
@@ -65,7 +65,7 @@ impl Problem {
         }
     }
 
-    /// A problem whose code someone else gives.
+    /// Creates an error with a code from another crate or a server.
     pub(crate) fn coded(exit: Exit, code: &str, message: impl Into<String>) -> Self {
         Self {
             code: code.to_owned().into(),
@@ -73,34 +73,34 @@ impl Problem {
         }
     }
 
-    /// Wrong usage that the argument parser cannot see.
+    /// Creates a usage error that the argument parser cannot detect.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, "USAGE", message)
     }
 
-    /// A file that cannot be read.
+    /// Creates the error for a file that cannot be read.
     pub(crate) fn unreadable(name: &str, error: &std::io::Error) -> Self {
         match error.kind() {
             std::io::ErrorKind::NotFound => Self::new(
                 Exit::NotFound,
                 "FILE_NOT_FOUND",
-                format!("`{name}` does not exist"),
+                format!("file `{name}` not found"),
             ),
             _ => Self::new(
                 Exit::NotAllowed,
                 "FILE_NOT_READABLE",
-                format!("`{name}` cannot be read: {error}"),
+                format!("cannot read `{name}`: {error}"),
             ),
         }
     }
 
-    /// A file that cannot be written.
+    /// Creates the error for a file that cannot be written.
     pub(crate) fn unwritable(name: &str, error: &std::io::Error) -> Self {
-        let message = format!("`{name}` cannot be written: {error}");
+        let message = format!("cannot write `{name}`: {error}");
         Self::new(Exit::NotAllowed, "FILE_NOT_WRITABLE", message)
     }
 
-    /// With one more line of help.
+    /// Adds a line of help.
     #[must_use]
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help.push(without_userinfo(help.into()));
@@ -108,7 +108,7 @@ impl Problem {
     }
 }
 
-/// A text without the passwords of the URLs in it: a store or a server may be named by one.
+/// Removes user names and passwords from the URLs in a text; store and server URLs may contain them.
 pub(crate) fn without_userinfo(text: String) -> String {
     model::userinfo::without_userinfo(&text).unwrap_or(text)
 }

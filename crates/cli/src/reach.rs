@@ -1,22 +1,22 @@
-//! Where tasks of this process may go: how far by default, and where the engine itself is.
+//! Network access of the tasks of this process: its default, and the engine's own addresses.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A name that is not resolved by then is not protected.
+/// Timeout of a name lookup. A name that is not resolved in time is not protected.
 const LOOKUP_MAX: Duration = Duration::from_secs(2);
 
-/// What tasks may reach by default.
+/// Default network access of tasks.
 #[derive(Debug, Clone)]
 pub(crate) struct Reach {
-    /// Whether that is everything but metadata: so it is where one person works for himself.
+    /// Whether private addresses are allowed (metadata addresses never are); true for local runs.
     pub(crate) allow_private: bool,
-    /// Where the server and the store are, which tasks do not reach.
+    /// Addresses of the server and the store, which tasks may not reach.
     pub(crate) own: Vec<SocketAddr>,
 }
 
 impl Default for Reach {
-    /// One person, without a server.
+    /// Access of a local run without a server.
     fn default() -> Self {
         Self {
             allow_private: true,
@@ -25,18 +25,18 @@ impl Default for Reach {
     }
 }
 
-/// The addresses that URLs lead to. One without a port has the usual port of its scheme.
+/// Resolves the addresses of URLs. A URL without a port gets the default port of its scheme.
 pub(crate) async fn addresses(urls: impl IntoIterator<Item = &str>) -> Vec<SocketAddr> {
     let mut found = Vec::new();
     for place in urls.into_iter().flat_map(places) {
         let looked_up = tokio::time::timeout(LOOKUP_MAX, tokio::net::lookup_host(place)).await;
-        // What cannot be resolved now has no address to protect.
+        // A name that cannot be resolved has no address to protect.
         found.extend(looked_up.ok().and_then(Result::ok).into_iter().flatten());
     }
     found
 }
 
-/// The hosts and ports of a URL, which may name several with commas.
+/// Returns the hosts and ports of a URL, which may contain several, separated by commas.
 fn places(url: &str) -> Vec<String> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let port = match scheme {

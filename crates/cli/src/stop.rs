@@ -1,11 +1,11 @@
-//! Stopping: the first signal asks everything to end well, the second ends the process.
+//! Shutdown on signals: the first signal starts a graceful shutdown, the second exits at once.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::problem::Exit;
 
-/// Cancelled by the first SIGINT or SIGTERM; the second ends the process at once.
+/// Returns a token that the first SIGINT or SIGTERM cancels; the second exits the process at once.
 pub(crate) fn on_signal() -> CancellationToken {
     let stop = CancellationToken::new();
     let told = stop.clone();

@@ -1,23 +1,23 @@
-//! What a stream can show: colours, characters beyond ASCII, a width; and the marks drawn with them.
+//! Display capabilities of a stream (colors, Unicode, width) and the styles and marks that use them.
 
 use anstyle::{AnsiColor, Style};
 use model::diagnostic;
 
-/// What one stream can show.
+/// Display capabilities of one stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Surface {
-    /// Whether colours are wanted.
+    /// Whether to use colors.
     pub(crate) color: bool,
-    /// Whether it shows more than ASCII.
+    /// Whether it can display characters beyond ASCII.
     pub(crate) unicode: bool,
-    /// How wide it is; none where lines may be as long as they like.
+    /// Width in columns; `None` if lines have no limit.
     pub(crate) columns: Option<usize>,
     /// Whether the cursor may move.
     pub(crate) live: bool,
 }
 
 impl Surface {
-    /// A stream that shows text only.
+    /// Plain Unicode text without colors or width.
     #[cfg(test)]
     pub(crate) const PLAIN: Self = Self {
         color: false,
@@ -34,47 +34,47 @@ impl Surface {
         }
     }
 
-    /// Something went well.
+    /// Styles a success.
     pub(crate) fn good(self, text: &str) -> String {
         self.paint(AnsiColor::Green.on_default(), text)
     }
 
-    /// Something went wrong.
+    /// Styles an error.
     pub(crate) fn bad(self, text: &str) -> String {
         self.paint(AnsiColor::Red.on_default().bold(), text)
     }
 
-    /// Something needs attention.
+    /// Styles a warning.
     pub(crate) fn warn(self, text: &str) -> String {
         self.paint(AnsiColor::Yellow.on_default(), text)
     }
 
-    /// Something beside the point.
+    /// Styles secondary text.
     pub(crate) fn dim(self, text: &str) -> String {
         self.paint(Style::new().dimmed(), text)
     }
 
-    /// The point.
+    /// Styles important text.
     pub(crate) fn strong(self, text: &str) -> String {
         self.paint(Style::new().bold(), text)
     }
 
-    /// The first of two texts where it can be shown, else the second.
+    /// Returns the first text if the stream can display Unicode, else the second.
     pub(crate) fn either(self, unicode: &'static str, ascii: &'static str) -> &'static str {
         if self.unicode { unicode } else { ascii }
     }
 
-    /// Done.
+    /// Returns the mark for success.
     pub(crate) fn tick(self) -> String {
         self.good(self.either("✓", "ok"))
     }
 
-    /// Failed.
+    /// Returns the mark for failure.
     pub(crate) fn cross(self) -> String {
         self.bad(self.either("✗", "x"))
     }
 
-    /// A bar that is `part` of `whole` full.
+    /// Draws a progress bar, filled to `part` of `whole`.
     pub(crate) fn bar(self, part: u64, whole: u64, cells: usize) -> String {
         let eighths = cells as u64 * 8;
         let full = (part.min(whole) * eighths)
@@ -97,7 +97,7 @@ impl Surface {
         bar
     }
 
-    /// How diagnostics are drawn here.
+    /// Returns the style for diagnostics on this stream.
     pub(crate) fn diagnostics(self) -> diagnostic::Style {
         diagnostic::Style {
             color: self.color,

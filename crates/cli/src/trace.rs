@@ -1,4 +1,4 @@
-//! What the engine says of itself, on standard error, when asked.
+//! Log output on standard error, enabled by `-v` or `NOETL_LOG`.
 
 use std::io::{self, Stderr, Write};
 
@@ -7,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::Environment;
 
-/// Standard error without the passwords of URLs: what libraries say of themselves is printed too.
+/// Writer to standard error that removes passwords from URLs, because log lines of libraries may contain them.
 struct Cleaned(Stderr);
 
 impl Write for Cleaned {
@@ -25,18 +25,18 @@ impl Write for Cleaned {
     }
 }
 
-/// The parts of the program that may speak in detail. Libraries may not: they print addresses and headers as they are.
+/// Crates that may log below `info`. Libraries may not, because they log addresses and headers unchanged.
 const CRATES: &[&str] = &[
     "noetl", "model", "pipeline", "engine", "store", "results", "wire", "tools", "worker", "server",
 ];
 
-/// Details from the engine's own crates, and events from everything.
+/// Builds a filter: `level` for the engine's own crates, `info` for everything else.
 fn of_the_engine(level: &str) -> String {
     let own = CRATES.iter().map(|name| format!(",{name}={level}"));
     format!("info{}", own.collect::<String>())
 }
 
-/// Starts to print traces if `-v` or `NOETL_LOG` asks for them.
+/// Starts logging if `-v` or `NOETL_LOG` is set.
 pub(crate) fn start(verbose: u8, environment: &Environment, color: bool) {
     let wanted = environment.get("NOETL_LOG").map(str::to_owned);
     let wanted = wanted.or(match verbose {
@@ -52,6 +52,6 @@ pub(crate) fn start(verbose: u8, environment: &Environment, color: bool) {
         .with_ansi(color)
         .with_writer(|| Cleaned(std::io::stderr()))
         .finish();
-    // Only the first subscriber of a process counts; this is it.
+    // This cannot fail: no other subscriber is set in this process.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }

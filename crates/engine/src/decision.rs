@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::State;
 
-/// What follows from an input.
+/// The result of deciding an input.
 #[derive(Debug, Clone)]
 pub struct Decision {
-    /// The state after it.
+    /// The state after the decision.
     pub state: State,
-    /// The input's own events and what was decided, in order, with their seqs.
+    /// The events of the input and of the decision, in order, with their sequence numbers.
     pub events: Vec<Event>,
     /// Commands to offer and to withdraw.
     pub commands: Vec<CommandChange>,
@@ -25,20 +25,20 @@ pub struct Decision {
     pub timers: Vec<TimerChange>,
     /// Messages to other executions.
     pub messages: Vec<OutMessage>,
-    /// Bodies that must be durable before the events are.
+    /// Bodies that must be durable before the events are committed.
     pub bodies: Vec<BodyToKeep>,
-    /// What must be unique in the store.
+    /// Keys that must be unique in the store.
     pub keys: Vec<Key>,
-    /// The claims the input's reports rest on.
+    /// The claims that the reports of the input depend on.
     pub fences: Vec<(Seq, LeaseEpoch)>,
-    /// Whether more follows from this input: decide `Input::GoOn` next.
+    /// Whether more decisions follow from this input: decide `Input::GoOn` next.
     pub more: bool,
-    /// Commands whose holders should stop.
+    /// Commands that workers should stop.
     pub stops: Vec<(Seq, WorkerId)>,
 }
 
 impl Decision {
-    /// Whether there is nothing to write.
+    /// Whether there is nothing to commit.
     pub fn is_nothing(&self) -> bool {
         self.events.is_empty()
             && self.commands.is_empty()
@@ -47,104 +47,104 @@ impl Decision {
     }
 }
 
-/// A body referenced by one of the events.
+/// A body that one of the events refers to.
 #[derive(Debug, Clone)]
 pub struct BodyToKeep {
-    /// Where it will live.
+    /// The reference to it.
     pub reference: ResultRef,
     /// Its text.
     pub text: Raw,
 }
 
-/// A change to the commands on offer.
+/// A change to the offered commands.
 #[derive(Debug, Clone)]
 pub enum CommandChange {
-    /// Offer it.
+    /// Offers a command.
     Issue {
         /// What to run.
         command: Box<Command>,
-        /// How long it may wait for a worker.
+        /// Maximum time that it waits for a worker.
         schedule_to_start: Duration,
     },
-    /// Withdraw it: it ended, or its run did.
+    /// Withdraws a command: it ended, or its run did.
     Close {
         /// The `command.issued` event.
         seq: Seq,
     },
 }
 
-/// A message to another execution, unique by its place in this decision's events.
+/// A message to another execution, unique by its event and number.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OutMessage {
-    /// The event it follows from.
+    /// The event that sends it.
     pub seq: Seq,
-    /// Counts the messages of that event.
+    /// Number of the message within that event.
     pub n: u32,
-    /// The receiver.
+    /// The receiving execution.
     pub to: ExecutionId,
-    /// What it says.
+    /// The content.
     pub body: MessageBody,
 }
 
-/// What executions say to each other, and what people say to an execution.
+/// Messages between executions, and control requests of users.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageBody {
-    /// Begin.
+    /// Starts a child execution.
     Start {
-        /// The playbook's path, or a file beside the parent's.
+        /// The playbook's path, or a file relative to the parent's.
         path: String,
-        /// The catalog version; the latest if none.
+        /// The catalog version; `None` means the latest.
         version: Option<u32>,
         /// The payload.
         input: Raw,
         /// The sender.
         parent: Parent,
-        /// The receiver's depth.
+        /// The nesting depth of the receiver.
         depth: u32,
-        /// The sender's own path, which a relative path starts from.
+        /// The sender's path, which a relative path is resolved against.
         base: Name,
-        /// The trace that the sender belongs to.
+        /// The sender's trace.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trace_id: Option<Name>,
     },
-    /// The sender, a child, ended.
+    /// The sender, a child execution, ended.
     ChildEnded {
-        /// The parent's event that waits.
+        /// The parent's event that waits for it.
         seq: Seq,
-        /// How.
+        /// The child's outcome.
         outcome: Box<Outcome>,
     },
-    /// Stop.
+    /// Stops the execution.
     Cancel(StopRequested),
-    /// Redo what failed.
+    /// Retries failed work.
     Retry {
-        /// Another version of the playbook to go on with.
+        /// Version of the playbook to continue with.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<u32>,
     },
-    /// Offer nothing more for now.
+    /// Issues no more commands until resumed.
     Pause {
-        /// Why.
+        /// The reason.
         reason: Option<String>,
     },
-    /// Go on.
+    /// Resumes after a pause.
     Resume,
-    /// Write to `ctx`.
+    /// Patches `ctx`.
     Patch {
-        /// The keys written, with values or reducers.
+        /// The written keys, with values or reducers.
         patch: Raw,
     },
-    /// Something from outside.
+    /// A signal from outside the execution.
     Signal {
         /// Its name.
         name: Name,
-        /// What it carries.
+        /// The payload.
         payload: Option<Raw>,
     },
 }
 
-/// What must be unique in the store, beyond event ids and seqs.
+/// Keys that must be unique in the store, besides event IDs and sequence numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Key {
     /// One terminal event per generation.

@@ -1,4 +1,4 @@
-//! Reachability: which steps can still lead to which.
+//! Reachability: which steps can lead to which other steps.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use roaring::RoaringBitmap;
 
 use crate::state::SharedMap;
 
-/// The net's arcs, and for every step the steps that lead to it, computed once.
+/// The arcs of the net, and for every step the steps that lead to it, computed once.
 ///
-/// Steps that lead to each other form one cycle. Cycles and single steps are numbered so that arcs between them only
-/// lead to higher numbers; the steps before each of them are a set of such numbers.
+/// Steps that lead to each other form one cycle. Cycles and single steps are numbered in topological order, so arcs
+/// between them only lead to higher numbers. The predecessors of each are a set of step numbers.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
     steps: BTreeMap<Name, StepPosition>,
-    /// By number: the step's name.
+    /// Step names by number.
     names: Vec<Name>,
     /// By cycle: the steps of other cycles that lead to it.
     before: Vec<RoaringBitmap>,
 }
 
-/// Where a step stands in the net.
+/// The position of a step in the net.
 #[derive(Debug, Clone, Copy)]
 struct StepPosition {
     number: u32,
@@ -30,7 +30,7 @@ struct StepPosition {
 }
 
 impl Graph {
-    /// Reads the arcs of a playbook. The final step stands outside the net: its `next` is ignored.
+    /// Builds the graph of a playbook. The final step is outside the net: its `next` is ignored.
     pub fn of(playbook: &Playbook) -> Self {
         let arcs = Arcs::of(playbook);
         let order = arcs.in_topological_order();
@@ -67,14 +67,14 @@ impl Graph {
         graph
     }
 
-    /// Whether tokens can meet at this step: several steps lead to it.
+    /// Whether tokens can meet at this step, because several steps lead to it.
     pub fn is_meeting_place(&self, step: &Name) -> bool {
         self.steps
             .get(step)
             .is_some_and(|position| position.has_several_sources)
     }
 
-    /// Whether a token that leaves `from` can come to `to` without passing through `to` before.
+    /// Whether a token that leaves `from` can reach `to` without passing through `to` earlier.
     pub fn reaches(&self, from: &Name, to: &Name) -> bool {
         let (Some(start), Some(end)) = (self.steps.get(from), self.steps.get(to)) else {
             return false;
@@ -85,7 +85,7 @@ impl Graph {
         self.before[end.cycle].contains(start.number)
     }
 
-    /// Whether `from` leads to `to` and no way leads back.
+    /// Whether `from` leads to `to` and no path leads back.
     pub fn precedes(&self, from: &Name, to: &Name) -> bool {
         let (Some(start), Some(end)) = (self.steps.get(from), self.steps.get(to)) else {
             return false;
@@ -93,8 +93,9 @@ impl Graph {
         start.cycle != end.cycle && self.before[end.cycle].contains(start.number)
     }
 
-    /// Whether one of these steps leads to `step`, no way leads back, and `is_wanted` holds for it. Looks at the steps
-    /// before `step` or at `others`, whichever are fewer; `is_wanted` is false for any step that is not among `others`.
+    /// Whether one of `others` leads to `step`, no path leads back, and `is_wanted` is true for it. Searches the
+    /// predecessors of `step` or `others`, whichever are fewer. `is_wanted` must be false for any step that is not in
+    /// `others`.
     pub(crate) fn any_before(
         &self,
         step: &Name,
@@ -114,7 +115,7 @@ impl Graph {
     }
 }
 
-/// The arcs by number: steps, and targets that no step has the name of.
+/// The arcs by number, for steps and for targets that are not steps.
 struct Arcs {
     names: Vec<Name>,
     targets: Vec<Vec<usize>>,
@@ -159,7 +160,7 @@ impl Arcs {
         }
     }
 
-    /// The cycles, and every other step on its own, so that arcs between them only lead onward (Kosaraju).
+    /// The strongly connected components in topological order (Kosaraju's algorithm).
     fn in_topological_order(&self) -> Vec<Vec<usize>> {
         let all: Vec<usize> = (0..self.names.len()).collect();
         let left: Vec<usize> = walk(&self.targets, &all).into_iter().flatten().collect();
@@ -168,8 +169,7 @@ impl Arcs {
     }
 }
 
-/// Walks along the arcs from each start that no earlier walk came to. Each walk lists its steps in the order in which
-/// they were left.
+/// Runs a depth-first search from each start that no earlier search visited. Each result lists its steps in postorder.
 fn walk(arcs: &[Vec<usize>], starts: &[usize]) -> Vec<Vec<usize>> {
     let mut is_known = vec![false; arcs.len()];
     let mut walks = Vec::new();
@@ -216,13 +216,13 @@ mod tests {
                 text,
                 "  - {{step: s{step}, next: {{spec: {{mode: inclusive}}, arcs: [{targets}]}}}}"
             )
-            .expect("a string takes any text");
+            .expect("writing to a string cannot fail");
         }
         let parsed = model::playbook::parse("p", text.as_bytes());
-        parsed.playbook.expect("the text is a playbook")
+        parsed.playbook.expect("the playbook is valid")
     }
 
-    /// What `reaches` means, by walking the arcs.
+    /// Reference implementation of `reaches`: a breadth-first search.
     fn is_reached(arcs: &[(usize, usize)], from: usize, to: usize) -> bool {
         let mut seen = BTreeSet::from([from]);
         let mut queue = VecDeque::from([from]);
@@ -247,7 +247,7 @@ mod tests {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            usize::try_from(state >> 33).expect("it fits") % below
+            usize::try_from(state >> 33).expect("a 31-bit number fits into usize") % below
         };
         for round in 0..60 {
             let count = 4 + round % 12;

@@ -1,4 +1,4 @@
-//! Inputs: everything that can move an execution. Time and fresh ids enter here, never inside a decision.
+//! Inputs: everything that can change an execution. Time and new IDs enter here, never inside a decision.
 
 use std::sync::Arc;
 
@@ -13,29 +13,29 @@ use model::time::Time;
 
 use crate::reuse::Reuse;
 
-/// When an input arrived, and the ids its events may use.
+/// The arrival time of an input, and the IDs that its events may use.
 #[derive(Debug, Clone, Copy)]
 pub struct Stamp {
-    /// The store's clock.
+    /// The time of the store's clock.
     pub now: Time,
-    /// Fresh ids.
+    /// New IDs.
     pub ids: IdBlock,
 }
 
-/// Something that moves an execution.
+/// An input that changes an execution.
 #[derive(Debug, Clone)]
 pub enum Input {
-    /// A run is asked for.
+    /// A request for a new execution.
     Submit(Box<Submit>),
     /// A worker reports on a command.
     Report(Report),
     /// A timer is due.
     Timer(Seq),
-    /// A signal came.
+    /// A signal arrived.
     Signal {
         /// Its name.
         name: Name,
-        /// What it carries.
+        /// The payload.
         payload: Option<Raw>,
     },
     /// A child execution ended.
@@ -44,91 +44,91 @@ pub enum Input {
         child: ExecutionId,
         /// The parent's `task.started` event that waits for it.
         seq: Seq,
-        /// How it ended.
+        /// Its outcome.
         outcome: Box<Outcome>,
     },
-    /// Stop it, as cancelled unless it says otherwise.
+    /// Stops the execution; the default ending is `Cancelled`.
     Cancel(StopRequested),
-    /// Offer nothing more for now.
+    /// Issues no more commands until resumed.
     Pause {
-        /// Why.
+        /// The reason.
         reason: Option<String>,
     },
-    /// Go on after a pause.
+    /// Resumes after a pause.
     Resume,
-    /// Redo what failed, in a new generation.
+    /// Retries failed work, in a new generation.
     Retry {
-        /// The text to go on with, which is the one that is decided with; none: the same as before.
+        /// The version to continue with, which `Net` already contains; `None` keeps the current version.
         switch: Option<Box<Switch>>,
     },
-    /// Write to `ctx` from outside.
+    /// Patches `ctx` from outside.
     Patch(Raw),
-    /// The holder of a command is gone.
+    /// The worker that held a command is lost.
     Lost {
         /// The command.
         command: Seq,
-        /// Who held it.
+        /// The worker that held it.
         worker: WorkerId,
         /// The claim that ended.
         lease_epoch: LeaseEpoch,
-        /// Whether it counts against the command.
+        /// Whether the loss counts as a strike against the command.
         is_strike: bool,
     },
-    /// Something of the server's own to write down, from which nothing follows.
+    /// An event of the server that changes nothing else.
     Record(Box<Body>),
-    /// The decision before this one stopped short of its end.
+    /// Continues a decision that stopped early.
     GoOn,
-    /// No worker took a command in time.
+    /// No worker claimed a command in time.
     Unclaimed(Seq),
 }
 
-/// A run goes on with another text of its playbook.
+/// A switch of an execution to another version of its playbook.
 #[derive(Debug, Clone)]
 pub struct Switch {
-    /// The catalog version of the new text.
+    /// The new catalog version.
     pub version: u32,
-    /// The new text.
+    /// The hash of the new version.
     pub hash: PlaybookHash,
-    /// The playbook it was decided with so far.
+    /// The playbook that the execution has used so far.
     pub was: Arc<Playbook>,
 }
 
-/// A run to start.
+/// A request to start an execution.
 #[derive(Debug, Clone)]
 pub struct Submit {
     /// Its id.
     pub execution: ExecutionId,
-    /// Where the playbook is known.
+    /// The playbook's path.
     pub path: Name,
     /// Its catalog version.
     pub version: u32,
-    /// Its text.
+    /// The hash of its text.
     pub hash: PlaybookHash,
     /// The request's payload, merged over the playbook's workload.
     pub payload: Option<Raw>,
-    /// Who asked, if an execution did.
+    /// The parent, if another execution started it.
     pub parent: Option<Parent>,
-    /// How deep in a tree of sub-playbooks.
+    /// Nesting depth of sub-playbooks.
     pub depth: u32,
-    /// The trace it belongs to; none: one made of its id.
+    /// The trace it belongs to; `None` derives one from the execution's ID.
     pub trace_id: Option<Name>,
-    /// What it takes over from the run it does again.
+    /// The results it reuses if it is a rerun.
     pub reuse: Option<Box<Reuse>>,
-    /// Variables that defaults may read as `env`; none on a server.
+    /// Variables that defaults may read as `env`; `None` on a server.
     pub env: Option<Data>,
 }
 
-/// What a worker says of a command it holds.
+/// A worker's report about a command it has claimed.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The `command.issued` event.
     pub command: Seq,
-    /// Who reports.
+    /// The reporting worker.
     pub worker: WorkerId,
-    /// The claim it reports under.
+    /// The claim that the report belongs to.
     pub lease_epoch: LeaseEpoch,
-    /// What happened, in order.
+    /// The events, in order.
     pub events: Vec<Event>,
-    /// Whether the worker is done with the command.
+    /// Whether the worker has finished with the command.
     pub end: ReportEnd,
 }

@@ -1,7 +1,7 @@
-//! The decisions: folds events into `State`, turns `State` and an input into a `Decision`.
+//! The engine: folds events into `State`, and computes a `Decision` from `State` and an input.
 //!
-//! Pure. The same log and the same input always give the same decision. What a decision must read and does not
-//! have is named in `Needs`; the caller loads it and asks again.
+//! The engine is pure: the same log and the same input always give the same decision. If a decision needs data that is
+//! not loaded, it returns `Needs`; the caller loads the data and calls it again.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,7 +1,7 @@
-//! Reuse: what a new run takes over from the log of one that has ended.
+//! Reuse: plans what a rerun reuses from the log of an execution that has ended.
 //!
-//! Enters: that log, event by event. Leaves: a plan. The run is set back to the moment before the named step was first
-//! scheduled: what had ended by then is taken over by reference, what was under way begins again, from its tokens.
+//! Input: that log, event by event. Output: a plan. The rerun starts from the state before the given step was first
+//! scheduled. Steps that had ended by then are reused by reference; steps in progress start again from their tokens.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,21 +17,21 @@ use serde_json::{Map, Value};
 use crate::decide::Refusal;
 use crate::state::{BoundaryKind, State, Token, fold};
 
-/// An event of another run's log.
+/// An event of another execution's log.
 pub(crate) type Source = (ExecutionId, Seq);
 
-/// What a run takes over from the one it does again.
+/// What a rerun reuses from the original execution.
 #[derive(Debug, Clone)]
 pub struct Reuse {
-    /// Which run, and from where on.
+    /// The original execution, and the step to start from.
     pub rerun: Rerun,
-    /// Its inputs.
+    /// The inputs of the original execution.
     pub workload: Raw,
-    /// What is taken over; none if everything runs again.
+    /// The reused state; `None` if everything runs again.
     pub takeover: Option<Box<Takeover>>,
 }
 
-/// Everything that stands when a run begins in the middle.
+/// The initial state of a rerun that starts at a later step.
 #[derive(Debug, Clone)]
 pub struct Takeover {
     pub(crate) from_step: Name,
@@ -41,7 +41,7 @@ pub struct Takeover {
     pub(crate) iterations: Option<(Source, ReusedIterations)>,
 }
 
-/// The latest end of a step that is taken over.
+/// The latest end of a step that is reused.
 #[derive(Debug, Clone)]
 pub(crate) struct TakenStep {
     pub(crate) name: Name,
@@ -51,7 +51,7 @@ pub(crate) struct TakenStep {
 }
 
 impl Reuse {
-    /// How many events at most it takes to write it down.
+    /// Maximum number of events that record the reuse.
     pub fn events_max(&self) -> usize {
         let Some(takeover) = &self.takeover else {
             return 0;
@@ -61,24 +61,24 @@ impl Reuse {
     }
 }
 
-/// A log on its way to be cut.
+/// Reads a log up to the point where the rerun starts.
 #[derive(Debug)]
 pub struct Cut {
     from_step: Option<Name>,
     from_iteration: Option<u64>,
-    /// The run as it stood at the cut.
+    /// The state of the execution at the cut.
     state: Option<State>,
     pins: BTreeSet<ExecutionId>,
-    /// What the run itself took over, by its own event.
+    /// What the original execution itself reused, by its own event.
     reused: BTreeMap<Seq, Reused>,
-    /// The tokens that each run under way took.
+    /// The tokens that each step run in progress consumed.
     taken: BTreeMap<StepRunId, Vec<Token>>,
-    /// The first run of the named step, once it is found.
+    /// The first run of the given step, once it is found.
     run: Option<StepRunId>,
     loop_: LoopSoFar,
 }
 
-/// What is known of the loop that runs again in part.
+/// The progress of the loop that is partly rerun.
 #[derive(Debug, Default)]
 struct LoopSoFar {
     started: Option<(Seq, LoopStarted)>,
@@ -89,7 +89,8 @@ struct LoopSoFar {
 }
 
 impl Cut {
-    /// Before the first run of a step, or before that iteration of its loop; with no step at the very beginning.
+    /// Cuts before the first run of a step, or before an iteration of its loop. Without a step, cuts at the start of
+    /// the log.
     pub fn before(from_step: Option<Name>, from_iteration: Option<u64>) -> Self {
         Self {
             from_step,
@@ -103,7 +104,7 @@ impl Cut {
         }
     }
 
-    /// Whether the rest of the log makes no difference.
+    /// Whether the remaining events make no difference.
     pub fn is_complete(&self) -> bool {
         let is_cut = self.from_step.is_none() || self.run.is_some();
         self.state.is_some() && is_cut && self.from_iteration.is_none()
@@ -177,7 +178,7 @@ impl Cut {
         }
     }
 
-    /// What the new run takes over.
+    /// Returns what the rerun reuses.
     pub fn plan(mut self) -> Result<Reuse, Refusal> {
         let state = self.state.take().ok_or(Refusal::StillRuns)?;
         let rerun = Rerun {
@@ -222,7 +223,7 @@ impl Cut {
         })
     }
 
-    /// Every step that had ended, in the order of their latest ends.
+    /// All ended steps, in the order of their latest ends.
     fn steps(&self, state: &State) -> Vec<TakenStep> {
         let ended = state.steps.iter();
         let ended = ended.filter_map(|(name, step)| Some((name, step.latest.as_ref()?)));
@@ -252,13 +253,13 @@ impl Cut {
         taken.collect()
     }
 
-    /// Where the work behind an event of this log was done.
+    /// The event that originally produced the result of an event in this log.
     fn source(&self, execution: ExecutionId, seq: Seq) -> Source {
         let reused = self.reused.get(&seq);
         reused.map_or((execution, seq), |reused| (reused.execution_id, reused.seq))
     }
 
-    /// The tokens that stood, and those of what was under way.
+    /// The waiting tokens, and the tokens that step runs in progress consumed.
     fn tokens(&self, state: &State) -> Vec<PlacedToken> {
         let under_way = state.runs.iter().filter(|(_, run)| !run.is_final);
         let under_way = under_way.flat_map(|(id, run)| {
@@ -291,7 +292,7 @@ impl Cut {
         }
         let inherited = state.reusing.get(step).filter(|_| started.reused.is_some());
         let inherited = inherited.map(|(_, inherited)| inherited);
-        // What inherited iterations wrote to `ctx` cannot be told apart any more.
+        // The `ctx` writes of inherited iterations cannot be separated any more.
         let is_inherited = |end: u64| end > before;
         let mut ranges = inherited.iter().flat_map(|inherited| inherited.ranges());
         if ranges.any(|(_, to)| is_inherited(to)) {
@@ -324,7 +325,7 @@ impl Cut {
     }
 }
 
-/// Indices as ranges of neighbours.
+/// Converts indices to ranges of consecutive indices.
 fn runs_of(indices: &BTreeSet<u64>) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     for index in indices {

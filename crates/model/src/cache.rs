@@ -1,17 +1,17 @@
-//! A cache with a bound: the entry that was used longest ago is evicted first.
+//! A bounded cache that evicts the least recently used entry first.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
-/// Entries whose weights together stay within a bound. The newest entry stays even if it is heavier than the bound; callers
-/// that cannot afford this check [`BoundedCache::fits`] first.
+/// A cache that limits the total weight of its entries. It keeps the newest entry even if that entry alone exceeds the
+/// limit; callers that cannot afford this check [`BoundedCache::fits`] first.
 #[derive(Debug)]
 pub struct BoundedCache<K, V> {
     weight_max: u64,
     weight: u64,
     uses: u64,
     entries: BTreeMap<K, Entry<V>>,
-    /// The keys by their last use.
+    /// Keys by last use.
     order: BTreeMap<u64, K>,
 }
 
@@ -23,7 +23,7 @@ struct Entry<V> {
 }
 
 impl<K: Clone + Ord, V: Clone> BoundedCache<K, V> {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(weight_max: u64) -> Self {
         Self {
             weight_max,
@@ -34,12 +34,12 @@ impl<K: Clone + Ord, V: Clone> BoundedCache<K, V> {
         }
     }
 
-    /// Whether an entry of this weight leaves room for others: at most an eighth of the bound.
+    /// Whether an entry of this weight takes at most an eighth of the limit, so that others fit beside it.
     pub fn fits(&self, weight: u64) -> bool {
         weight <= self.weight_max / 8
     }
 
-    /// The value of a key; counts as a use.
+    /// Returns the value of a key and counts this as a use.
     pub fn get<Q>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -54,7 +54,7 @@ impl<K: Clone + Ord, V: Clone> BoundedCache<K, V> {
         Some(entry.value.clone())
     }
 
-    /// Every entry, by key; does not count as a use.
+    /// Iterates over all entries by key, without counting this as a use.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.entries.iter().map(|(key, entry)| (key, &entry.value))
     }
@@ -71,7 +71,7 @@ impl<K: Clone + Ord, V: Clone> BoundedCache<K, V> {
         }
     }
 
-    /// Inserts or replaces an entry; returns the keys that were evicted for it.
+    /// Inserts or replaces an entry and returns the keys that this evicts.
     pub fn insert(&mut self, key: K, value: V, weight: u64) -> Vec<K> {
         self.remove(&key);
         self.uses += 1;

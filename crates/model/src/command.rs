@@ -1,4 +1,4 @@
-//! Commands: what a worker should do, by reference.
+//! Commands: the work that the server assigns to workers, and the state of a pipeline.
 
 use std::collections::BTreeMap;
 
@@ -13,25 +13,25 @@ use crate::time::Time;
 pub struct Command {
     /// Derived from the event that issued it.
     pub id: CommandId,
-    /// The text to run.
+    /// The playbook text to run.
     pub playbook: PlaybookHash,
     /// The step run it belongs to.
     pub run: StepRunId,
-    /// Which part of that run.
+    /// The part of the step run to do.
     pub work: Work,
     /// Counts the offers of the same work from 1.
     pub dispatch: u32,
-    /// Who may take it.
+    /// The pool whose workers may claim it.
     pub pool: Name,
     /// The token's arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Raw>,
-    /// The `loop.started` event with the elements, for loop work.
+    /// The `loop.started` event with the items; set for loop work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_started: Option<Seq>,
 }
 
-/// Which part of a step run a command covers.
+/// The part of a step run that a command covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
@@ -43,40 +43,40 @@ pub enum Work {
         from: u64,
         /// One past the last index.
         to: u64,
-        /// How many at once.
+        /// The maximum number at once.
         width: u32,
     },
-    /// One iteration that was suspended and goes on.
+    /// One suspended iteration that resumes.
     Iteration {
         /// Its index.
         index: u64,
     },
-    /// Render the loop's collection where its inputs can be read, and store it.
+    /// Renders the loop's collection on a worker that can read its inputs, and stores it.
     Prepare,
 }
 
-/// How far a pipeline has come: a fold of its task events, holding pointers into the log, never values.
+/// The state of a pipeline, folded from its task events. Holds pointers into the log, never values.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Continuation {
     /// The task that runs now or next.
     #[serde(default)]
     pub cursor: Cursor,
-    /// How often each label was entered.
+    /// The number of times each label was entered.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub visits: BTreeMap<Name, u32>,
-    /// The current try of the current visit; 0 before the first.
+    /// The current attempt of the current visit; 0 before the first.
     #[serde(default)]
     pub attempt: u32,
-    /// Whether the last outcome of the current visit left its effect unknown, and in which try.
+    /// The attempt of the current visit whose outcome left the effect unknown, if the last outcome did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<u32>,
     /// The latest outcome of each label.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outcomes: BTreeMap<Name, OutcomePointer>,
-    /// The parts of each label that ended well more than once.
+    /// The parts of each label that succeeded more than once.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parts: BTreeMap<Name, Parts>,
-    /// The label that ended last.
+    /// The label that finished last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Name>,
     /// The events that wrote to `iter`, oldest first.
@@ -88,15 +88,15 @@ pub struct Continuation {
     /// The events that wrote `ctx` and are not yet in the execution's ctx (parallel loops), oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ctx_writes: Vec<Seq>,
-    /// How often the pipeline jumped.
+    /// The number of jumps so far.
     #[serde(default)]
     pub jumps: u32,
-    /// What it is doing.
+    /// What the pipeline does now.
     #[serde(default)]
     pub stage: Stage,
 }
 
-/// A place in a pipeline, by label: the fold never needs the playbook to know it.
+/// A position in a pipeline, by label, so that the fold does not need the playbook.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cursor {
@@ -105,35 +105,35 @@ pub enum Cursor {
     Start,
     /// At this task.
     At(Name),
-    /// Behind this task.
+    /// After this task.
     After(Name),
 }
 
-/// Where a task's outcome is recorded.
+/// Location of a task's outcome in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutcomePointer {
     /// The `task.done` or `task.failed` event.
     pub seq: Seq,
-    /// Whether it ended well.
+    /// Whether the task succeeded.
     pub ok: bool,
-    /// The size of its text in the log.
+    /// The size of its JSON text in the log.
     pub bytes: u32,
-    /// The page it is; the visit where none is said.
+    /// The page number; `None` means the visit number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<i64>,
-    /// The size of its body, where that lives outside the log.
+    /// The size of its body, if the body is stored outside the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside: Option<u64>,
 }
 
-/// The parts of one label: the visits that ended well.
+/// The parts of one label: its successful visits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parts {
-    /// Where each page is recorded, in page order; one that comes again takes the place of the one before.
+    /// The event of each page, in page order; a repeated page replaces the earlier one.
     pub by_page: Vec<(i64, Seq)>,
-    /// The size of their bodies.
+    /// The total size of their bodies.
     pub bytes: u64,
-    /// Whether some of them live outside the log.
+    /// Whether any of the bodies is stored outside the log.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_outside: bool,
 }
@@ -155,7 +155,7 @@ impl Parts {
 }
 
 impl Continuation {
-    /// The visits of a label that ended well, however many.
+    /// Returns the successful visits of a label, also if there is only one.
     pub fn parts_of(&self, label: &Name) -> Option<Parts> {
         if let Some(parts) = self.parts.get(label) {
             return Some(parts.clone());
@@ -167,68 +167,68 @@ impl Continuation {
     }
 }
 
-/// What a pipeline is doing.
+/// What a pipeline does now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// The task at the position has not begun.
+    /// The task at the cursor has not started.
     #[default]
     Ready,
-    /// The task began and no outcome is recorded.
+    /// The task started and has no recorded outcome.
     Started,
-    /// An attempt failed; the next one may begin at the given time.
+    /// An attempt failed; the next one may start at `due`.
     Retrying {
-        /// When.
+        /// The earliest time of the next attempt.
         due: Time,
-        /// Whether the slot was freed for it.
+        /// Whether the worker's slot was freed for the delay.
         suspended: bool,
     },
-    /// The task waits for something outside, since the given `task.started` event.
+    /// The task waits for a child run, a time or a signal.
     Awaiting {
-        /// That event.
+        /// The `task.started` event that records what it waits for.
         since: Seq,
     },
-    /// What the task waited for has come.
+    /// The task's wait has ended.
     Answered {
-        /// The event it came in.
+        /// The event that ended the wait.
         by: Seq,
-        /// The `task.started` event that says what was awaited.
+        /// The `task.started` event that records what it waited for.
         since: Seq,
     },
-    /// The last task ended, or a rule ended the pipeline well.
+    /// The last task finished, or a rule ended the pipeline with success.
     Done,
-    /// A rule ended the pipeline as a failure.
+    /// A rule ended the pipeline with a failure.
     Failed,
 }
 
-/// A change to the timers that run.
+/// A change to the active timers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimerChange {
-    /// Run it.
+    /// Start a timer.
     Set {
         /// The `timer.set` event.
         seq: Seq,
-        /// When it fires.
+        /// When the timer fires.
         due: Time,
     },
-    /// Forget it.
+    /// Remove a timer.
     Clear {
         /// The `timer.set` event.
         seq: Seq,
     },
 }
 
-/// Whether a worker is done with a command.
+/// Whether a report ends the worker's claim on a command.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReportEnd {
-    /// It goes on.
+    /// The worker continues with the command.
     #[default]
     Open,
-    /// Everything the command covers has ended or is suspended.
+    /// All work of the command has finished or is suspended.
     Finished,
-    /// It gives back what has not ended: pause, drain, or nothing more may start.
+    /// The worker releases the unfinished work: pause, drain, or no new work may start.
     Released,
-    /// It was told to stop and has.
+    /// The worker stopped the command as instructed.
     Stopped,
 }

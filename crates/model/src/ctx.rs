@@ -1,7 +1,8 @@
 //! Patches of `ctx`: plain values replace, reducers combine.
 //!
-//! A patch maps keys to values. A value that is a map with one of `$add $append $extend $max $min $merge` as its only
-//! key is a reducer. Folding the patches of a log in order gives `ctx`; parallel iterations combine first (see [`Combined`]).
+//! A patch maps keys to values. A map whose only key is one of `$add $append $extend $max $min $merge` is a reducer.
+//! Applying the patches of a log in order gives `ctx`; the patches of parallel iterations are combined first (see
+//! [`Combined`]).
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -11,10 +12,10 @@ use serde_json::{Map, Number, Value};
 
 use crate::size::{WRITE_BYTES_MAX, is_within};
 
-/// The most that `ctx` may hold, as JSON text; more fails with `LIMIT_CTX`.
+/// Maximum size of `ctx` as JSON text; more fails with `LIMIT_CTX`.
 pub const CTX_BYTES_MAX: usize = 1024 * 1024;
 
-/// How a value is combined with the one that is there.
+/// How an operand is combined with the current value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Reducer {
@@ -47,7 +48,7 @@ pub fn apply(ctx: &mut Map<String, Value>, patch: &Map<String, Value>) {
     ctx.extend(next);
 }
 
-/// The values that the keys of a patch have once it is applied.
+/// Returns the values that the keys of a patch have once it is applied.
 pub fn patched_values(ctx: &Map<String, Value>, patch: &Map<String, Value>) -> Map<String, Value> {
     let next = |(key, value): (&String, &Value)| {
         let next = match reducer(value) {
@@ -59,8 +60,8 @@ pub fn patched_values(ctx: &Map<String, Value>, patch: &Map<String, Value>) -> M
     patch.iter().map(next).collect()
 }
 
-/// The values of a patch that are kept as bodies: whole values and appended items over [`WRITE_BYTES_MAX`]. Other
-/// reducers compute with their operand, so it stays.
+/// Returns the values of a patch that must be stored as bodies: whole values and appended items over
+/// [`WRITE_BYTES_MAX`]. Other reducers compute with their operand, so it stays inline.
 pub fn large_values(patch: &mut Map<String, Value>) -> Vec<(&str, &mut Value)> {
     let operands = patch.iter_mut().filter_map(|(key, value)| {
         let kind = reducer(value).map(|(reducer, _)| reducer);
@@ -75,7 +76,8 @@ pub fn large_values(patch: &mut Map<String, Value>) -> Vec<(&str, &mut Value)> {
         .collect()
 }
 
-/// The first key that a patch would reduce although its value is kept as a body, which nobody has at hand.
+/// Returns the first key that a patch would reduce although its current value is a stored body, which is not loaded
+/// here.
 pub fn reduced_body<'p>(
     ctx: &Map<String, Value>,
     patch: &'p Map<String, Value>,
@@ -118,7 +120,7 @@ fn reduce(reducer: Reducer, current: Option<&Value>, operand: &Value) -> Value {
     }
 }
 
-/// A list's items; anything else is a list of one.
+/// Returns the items of a list; any other value becomes a list of one.
 fn items(value: &Value) -> Vec<Value> {
     match value {
         Value::Array(list) => list.clone(),
@@ -126,7 +128,7 @@ fn items(value: &Value) -> Vec<Value> {
     }
 }
 
-/// Puts `later` behind `patch`: applying the joined patch is applying both in turn.
+/// Combines `later` with `patch`, so that applying the result equals applying both in turn.
 pub fn join(patch: &mut Map<String, Value>, later: &Map<String, Value>) {
     for (key, value) in later {
         let joined = match (patch.get(key), reducer(value)) {
@@ -135,7 +137,7 @@ pub fn join(patch: &mut Map<String, Value>, later: &Map<String, Value>) {
                 None => reduce(kind, Some(before), operand),
                 Some((first, held)) => match join_reducers((first, held), (kind, operand)) {
                     Some(joined) => joined,
-                    // Two kinds of reducer on one key have no joint form; the later one is what the author sees last.
+                    // Two different reducers of one key cannot be combined; the later one wins.
                     None => value.clone(),
                 },
             },
@@ -198,11 +200,11 @@ fn compare(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-/// The patches of a parallel loop's iterations, combined so that every interleaving gives the same result.
+/// The patches of the iterations of a parallel loop, combined so that their order does not change the result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Combined {
     keys: BTreeMap<String, BTreeMap<u64, Value>>,
-    /// Whole numbers that are added need no order, so only their sum is kept, and the lowest index.
+    /// Sums of integers do not depend on order, so only the sum and the lowest index are stored.
     sums: BTreeMap<String, (i64, u64)>,
 }
 
@@ -212,14 +214,14 @@ pub struct Combined {
 pub struct Conflict {
     /// The key.
     pub key: String,
-    /// The lowest index that wrote it.
+    /// The lowest index that wrote the key.
     pub first: u64,
-    /// The lowest index that wrote something else.
+    /// The lowest index that wrote another value.
     pub second: u64,
 }
 
 impl Combined {
-    /// Takes in the patch of one iteration.
+    /// Adds the patch of one iteration.
     pub fn add(&mut self, index: u64, patch: &Map<String, Value>) {
         for (key, value) in patch {
             let whole = reducer(value)
@@ -246,7 +248,7 @@ impl Combined {
         self.keys.is_empty() && self.sums.is_empty()
     }
 
-    /// The patches in index order: plain writes must agree, reducers always do.
+    /// Returns the patches in index order. Plain writes of a key must agree; reducers always do.
     pub fn resolve(&self) -> Result<Vec<Map<String, Value>>, Conflict> {
         let mut patches = Vec::new();
         for (key, (total, _)) in &self.sums {
@@ -264,7 +266,7 @@ impl Combined {
         Ok(patches)
     }
 
-    /// Plain writes of one key must be equal, and a key takes one kind of write.
+    /// Checks that plain writes of a key are equal and that all writes of it are of one kind.
     fn agree(&self, key: &str, writes: &BTreeMap<u64, Value>) -> Result<(), Conflict> {
         let kind = |value: &Value| {
             reducer(value).map(|(reducer, _)| match reducer {
@@ -280,7 +282,7 @@ impl Combined {
         let kept = writes
             .iter()
             .map(|(index, value)| (*index, kind(value), Some(value)));
-        // By index, so that the answer is the same in whatever order the iterations ended.
+        // Sorted by index, so that the result does not depend on the order in which iterations ended.
         let mut all: Vec<(u64, Option<Reducer>, Option<&Value>)> =
             added.into_iter().chain(kept).collect();
         all.sort_by_key(|(index, ..)| *index);
@@ -306,7 +308,7 @@ mod tests {
     use super::*;
 
     fn map(value: &Value) -> Map<String, Value> {
-        value.as_object().cloned().expect("a test patch is a map")
+        value.as_object().cloned().expect("test patches are maps")
     }
 
     #[test]

@@ -1,17 +1,17 @@
-//! Durations and sizes as people write them: `30s`, `1h 30m`, `PT1H`, `64KiB`.
+//! Durations and sizes as users write them: `30s`, `1h 30m`, `PT1H`, `64KiB`.
 //!
-//! A number is seconds, or bytes. Used when a playbook is read, and at run time where the value came from a template.
+//! A plain number is seconds or bytes. Used when a playbook is parsed, and at run time for values from templates.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// Longer than any run: what `forever` means.
+/// The value of `forever`: longer than any run.
 pub const FOREVER: Duration = Duration::from_secs(1_000 * 365 * DAY);
 
 const DAY: u64 = 24 * 60 * 60;
 
-/// Reads a duration from a number of seconds or a text.
+/// Parses a duration from a number of seconds or a text.
 pub fn parse(value: &Value) -> Option<Duration> {
     match value {
         Value::Number(number) => seconds(number.as_f64()?),
@@ -20,7 +20,7 @@ pub fn parse(value: &Value) -> Option<Duration> {
     }
 }
 
-/// Reads a duration from text: a number of seconds, units, or ISO 8601.
+/// Parses a duration from text: a number of seconds, units, or ISO 8601.
 pub fn parse_text(text: &str) -> Option<Duration> {
     let text = text.trim();
     if text.is_empty() {
@@ -38,7 +38,7 @@ pub fn parse_text(text: &str) -> Option<Duration> {
     }
 }
 
-/// Reads a size in bytes from a number or a text such as `64KiB` or `1MB`.
+/// Parses a size in bytes from a number or a text such as `64KiB` or `1MB`.
 pub fn parse_size(value: &Value) -> Option<u64> {
     let text = match value {
         Value::Number(number) => return number.as_u64(),
@@ -69,7 +69,7 @@ fn seconds(number: f64) -> Option<Duration> {
     (span <= FOREVER).then_some(span)
 }
 
-/// A sum of numbers with units: `1h 30m`, `1h30m`, `1.5h`.
+/// Parses a sum of numbers with units: `1h 30m`, `1h30m`, `1.5h`.
 fn units(text: &str, unit: fn(&str) -> Option<f64>) -> Option<Duration> {
     let mut rest = text;
     let mut total = 0.0;
@@ -101,8 +101,8 @@ fn friendly_unit(name: &str) -> Option<f64> {
     })
 }
 
-/// ISO 8601 after its `P`: days and weeks, then hours, minutes and seconds after `T`. Months and years have no fixed
-/// length and are refused.
+/// Parses ISO 8601 after its `P`: days and weeks, then hours, minutes and seconds after `T`. Months and years have no
+/// fixed length and are rejected.
 fn iso(rest: &str) -> Option<Duration> {
     let rest = rest.to_ascii_uppercase();
     let (date, time) = rest.split_once('T').unwrap_or((&rest, ""));

@@ -1,7 +1,7 @@
-//! Identifiers: each id is a type of its own, so two of them can never be swapped.
+//! Identifiers: each id has its own type, so two of them cannot be swapped.
 //!
-//! 64-bit ids are strings in every JSON answer (browsers lose integers above 2^53) and are accepted as integer or
-//! string on the way in. Ids inside an execution are derived from the log, so every replay gives the same ones.
+//! 64-bit ids are strings in all JSON output (browsers lose precision above 2^53) and are accepted as integers or
+//! strings. Ids inside an execution are derived from the log, so every replay gives the same ones.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Text that is not an id of the expected form.
+/// An id that does not have the expected form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not {expected}")]
 pub struct InvalidId {
-    /// What was given.
+    /// The invalid text.
     pub text: String,
-    /// What was wanted, with its article.
+    /// The expected form, with its article.
     pub expected: &'static str,
 }
 
@@ -65,7 +65,7 @@ wide_id!(
     "an event id"
 );
 
-/// Reads a 64-bit integer from a JSON number or a decimal string.
+/// Parses a 64-bit integer from a JSON number or a decimal string.
 struct WideInteger(&'static str);
 
 impl de::Visitor<'_> for WideInteger {
@@ -90,7 +90,7 @@ impl de::Visitor<'_> for WideInteger {
     }
 }
 
-/// The place of an event in its execution's log: gapless, from 1.
+/// The position of an event in its execution's log: from 1, without gaps.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -98,7 +98,7 @@ impl de::Visitor<'_> for WideInteger {
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// The place after this one.
+    /// Returns the next position.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
@@ -111,7 +111,7 @@ impl fmt::Display for Seq {
     }
 }
 
-/// A name given by a person: of a step, a task, a pool, a signal. Cheap to clone.
+/// A name that users choose: of a step, a task, a pool, a signal. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
@@ -171,12 +171,12 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
-/// A token: the event that made it and the arc it came along.
+/// A token: the event that created it and the arc it moves along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TokenId {
-    /// The event that made the token.
+    /// The event that created the token.
     pub seq: Seq,
-    /// Which of that event's tokens it is.
+    /// The index among the tokens of that event.
     pub arc: u32,
 }
 
@@ -203,7 +203,7 @@ impl FromStr for StepRunId {
             expected: "a step run id",
         };
         let named = text.strip_prefix("step:").ok_or_else(invalid)?;
-        // A step's name may hold colons; the run stands at the end.
+        // A step's name may contain colons; the run number is last.
         let (step, run) = named.rsplit_once(":run:").ok_or_else(invalid)?;
         Ok(Self {
             step: step.into(),
@@ -255,7 +255,7 @@ impl<'de> Deserialize<'de> for CommandId {
     }
 }
 
-/// A worker's session: one life of one worker process.
+/// A worker's session: one lifetime of one worker process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WorkerId(pub Arc<str>);
@@ -266,22 +266,22 @@ impl fmt::Display for WorkerId {
     }
 }
 
-/// How often a command was handed out; a report with an older epoch is refused.
+/// The number of times a command was claimed; a report with an older epoch is rejected.
 ///
-/// Workers elsewhere see it sealed: the count, and behind it bits that only a server of the store can make.
+/// Remote workers see a signed form: the count, followed by bits that only a server of the store can compute.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct LeaseEpoch(pub u64);
 
-/// The sha256 of a playbook's text, in hex; what an execution is pinned to.
+/// The sha256 of a playbook's text, in hex; an execution always runs the text with this hash.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PlaybookHash(pub Arc<str>);
 
 impl PlaybookHash {
-    /// The hash of a text.
+    /// Computes the hash of a text.
     pub fn of(text: &str) -> Self {
         use sha2::Digest as _;
         Self(hex::encode(sha2::Sha256::digest(text.as_bytes())).into())
@@ -294,24 +294,24 @@ impl fmt::Display for PlaybookHash {
     }
 }
 
-/// Event ids taken from one block, in order: the caller reserves the block, pure code draws from it.
+/// A block of reserved event ids. The caller reserves it; pure code takes ids from it in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdBlock {
     next: i64,
 }
 
 impl IdBlock {
-    /// A block whose first id is `first`.
+    /// Creates a block whose first id is `first`.
     pub fn starting_at(first: EventId) -> Self {
         Self { next: first.0 }
     }
 
-    /// Draws the next event id.
+    /// Takes the next event id.
     pub fn event(&mut self) -> EventId {
         EventId(self.draw())
     }
 
-    /// Draws an id for an execution that this decision starts.
+    /// Takes an id for an execution that this decision starts.
     pub fn execution(&mut self) -> ExecutionId {
         ExecutionId(self.draw())
     }

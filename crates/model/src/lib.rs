@@ -1,6 +1,6 @@
-//! The vocabulary: ids, events, outcomes, commands, the playbook and its templates.
+//! Types shared by all crates: ids, events, outcomes, commands, playbooks and templates.
 //!
-//! Pure: no I/O, clock, randomness or environment. Everything else in the house speaks in these types.
+//! Pure: no I/O, clock, randomness or environment.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

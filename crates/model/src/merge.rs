@@ -1,8 +1,8 @@
-//! Maps over maps: how a request's payload lies over a workload, and one part of a result over the one before.
+//! Deep merge of maps: a request's payload into a workload, a part of a result into the earlier parts.
 
 use serde_json::{Map, Value};
 
-/// Puts `over` over `base`: maps merge deeply, lists and scalars replace.
+/// Merges `over` into `base`: maps merge deeply, lists and scalars replace.
 pub fn merge_into(base: &mut Map<String, Value>, over: Map<String, Value>) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {

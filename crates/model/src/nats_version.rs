@@ -1,16 +1,16 @@
-//! Which NATS servers offer what the engine and its tools ask of them.
+//! Checks whether a NATS server has the features that the engine and the tools need.
 
-/// The oldest server that is known to do.
+/// The oldest supported version.
 pub const NATS_WANTED: &str = "2.10";
 
-/// What is wrong with a server of this version; nothing if it will do, or if the version cannot be read.
+/// Returns why a version is not supported; `None` if it is supported or cannot be parsed.
 pub fn problem(version: &str) -> Option<String> {
     let (found, wanted) = (numbers(version)?, numbers(NATS_WANTED)?);
     (found < wanted)
         .then(|| format!("NATS {version} is too old; {NATS_WANTED} or a newer version is needed"))
 }
 
-/// The first two numbers of a version: `2.9.10` has 2 and 9.
+/// Returns the major and minor version: 2 and 9 for `2.9.10`.
 fn numbers(version: &str) -> Option<[u32; 2]> {
     let mut parts = version.trim_start_matches('v').split(['.', '-']);
     let mut number = || parts.next()?.parse().ok();
@@ -27,7 +27,7 @@ mod tests {
             assert_eq!(problem(version), None, "{version}");
         }
         for version in ["2.9.10", "1.99.0", "v2.2.6"] {
-            let said = problem(version).expect("it is too old");
+            let said = problem(version).expect("the version is too old");
             assert!(said.contains(version) && said.contains("2.10"), "{said}");
         }
     }

@@ -1,13 +1,13 @@
-//! Number ranges: the items of a loop over `range(…)`, described by a rule instead of a list.
+//! Number ranges: the items of a loop over `range(…)`, computed by index instead of stored as a list.
 //!
-//! Enters: the arguments of `range`. Leaves: how many items there are, and the item of an index, computed when needed.
+//! Input: the arguments of `range`. Output: the number of items, and the item at an index.
 
 use serde::{Deserialize, Serialize};
 
-/// A loop may run over a range of at most this many items; more fails with `LIMIT_LOOP_ITEMS`.
+/// Maximum number of items of a loop over a range; more fails with `LIMIT_LOOP_ITEMS`.
 pub const RANGE_ITEMS_MAX: u64 = 10_000_000;
 
-/// The whole numbers from `start` up to, but without, `stop`, `step` apart.
+/// The integers from `start` to `stop` (exclusive), with a distance of `step`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "RangeFields")]
 pub struct NumberRange {
@@ -16,7 +16,7 @@ pub struct NumberRange {
     step: i64,
 }
 
-/// A range as it is written in an event, before it is checked.
+/// A range as an event stores it, before validation.
 #[derive(Deserialize)]
 struct RangeFields {
     start: i64,
@@ -24,10 +24,10 @@ struct RangeFields {
     step: i64,
 }
 
-/// Arguments that describe no range.
+/// Arguments that do not describe a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RangeError {
-    /// A step of 0 never arrives.
+    /// A range with step 0 has no end.
     #[error("the step of range() is 0; it must be a positive or a negative number")]
     ZeroStep,
 }
@@ -41,10 +41,10 @@ impl TryFrom<RangeFields> for NumberRange {
 }
 
 impl NumberRange {
-    /// The extracted field under which the reference to a prepared loop source holds its range.
+    /// The key in `extracted` of a prepared loop source under which its reference stores the range.
     pub const EXTRACTED_KEY: &str = "range";
 
-    /// From `start` to `stop`, `by` apart.
+    /// Creates a range from `start` to `stop` (exclusive) with step `by`.
     pub fn new(start: i64, stop: i64, by: i64) -> Result<Self, RangeError> {
         if by == 0 {
             return Err(RangeError::ZeroStep);
@@ -56,7 +56,7 @@ impl NumberRange {
         })
     }
 
-    /// From the arguments of `range(stop)`, `range(start, stop)` or `range(start, stop, step)`.
+    /// Creates a range from the arguments of `range(stop)`, `range(start, stop)` or `range(start, stop, step)`.
     pub fn from_arguments(
         first: i64,
         second: Option<i64>,
@@ -69,7 +69,7 @@ impl NumberRange {
         Self::new(start, stop, by.unwrap_or(1))
     }
 
-    /// How many items there are.
+    /// The number of items.
     pub fn len(&self) -> u64 {
         let distance = if self.step > 0 {
             i128::from(self.stop) - i128::from(self.start)
@@ -81,12 +81,12 @@ impl NumberRange {
         u64::try_from(items).unwrap_or(u64::MAX)
     }
 
-    /// Whether there is no item.
+    /// Whether the range has no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The item of an index.
+    /// Returns the item at an index.
     pub fn item(&self, index: u64) -> Option<i64> {
         if index >= self.len() {
             return None;

@@ -1,11 +1,11 @@
-//! How a task ended. A task that fails is data: tools return an `Outcome`, policy decides what follows.
+//! The outcome of a task. A failed task is data: tools return an `Outcome`, and the task's policy decides what follows.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::result_ref::ResultRef;
 
-/// What a tool call came to, in the shape that templates and events show.
+/// The outcome of a tool call, in the form that templates and events show.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Outcome {
@@ -18,13 +18,13 @@ pub enum Outcome {
 /// A call that succeeded.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Success {
-    /// The value, where it is kept inline; null beside a reference.
+    /// The value, if it is stored inline; null beside a reference.
     #[serde(default)]
     pub result: Value,
-    /// The fields that the task selects of an inline value; beside a reference they are in the reference.
+    /// The selected fields of an inline value; with a reference, they are in the reference.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub selected: Map<String, Value>,
-    /// Where the body lives when it is too large to keep inline.
+    /// Location of the body, if it is too large to store inline.
     #[serde(default, rename = "reference", skip_serializing_if = "Option::is_none")]
     pub reference: Option<Box<ResultRef>>,
     /// Duration, trace ids and the like.
@@ -36,7 +36,7 @@ pub struct Success {
 }
 
 impl Success {
-    /// The fields that are known without the body: selected ones, and of a stored body its small ones.
+    /// The fields that are available without the body: selected fields, and small fields of a stored body.
     pub fn extracted(&self) -> &Map<String, Value> {
         match &self.reference {
             Some(reference) => &reference.extracted,
@@ -48,7 +48,7 @@ impl Success {
 /// A call that failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
-    /// What went wrong.
+    /// The error.
     pub error: TaskError,
     /// Duration, trace ids and the like.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
@@ -58,7 +58,8 @@ pub struct Failure {
     pub facets: Facets,
 }
 
-/// Stable fields of one kind of tool: `outcome.http.status`, `outcome.pg.code`, `outcome.py.exception_type`.
+/// Fields of one kind of tool, with stable names: `outcome.http.status`, `outcome.pg.code`,
+/// `outcome.py.exception_type`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facets {
     /// HTTP: `status`, `headers`, `retry_after`.
@@ -77,39 +78,39 @@ pub struct Facets {
 pub struct TaskError {
     /// The class of the failure.
     pub kind: ErrorKind,
-    /// A stable code a rule can match, such as `TIMEOUT`, `HTTP_503` or `REFERENCE_NOT_AVAILABLE`.
+    /// A stable code that rules can match, such as `TIMEOUT`, `HTTP_503` or `REFERENCE_NOT_AVAILABLE`.
     pub code: String,
-    /// One sentence for a person.
+    /// One sentence for users.
     pub message: String,
-    /// Whether trying again may help.
+    /// Whether a retry may succeed.
     #[serde(default)]
     pub retryable: bool,
-    /// Anything else the tool knows: `exit_code`, `line`, `column`, `step`, `task` …
+    /// Further details: `exit_code`, `line`, `column`, `step`, `task` …
     #[serde(flatten)]
     pub details: Map<String, Value>,
 }
 
-/// The classes of failure a rule can match on.
+/// The classes of failure that rules can match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
-    /// The peer could not be reached.
+    /// The remote host could not be reached.
     Connection,
-    /// It took too long.
+    /// The call timed out.
     Timeout,
-    /// The peer asked for patience.
+    /// The remote host limits the rate of requests.
     RateLimit,
-    /// Credentials were missing or refused.
+    /// Credentials are missing or were rejected.
     Auth,
-    /// The thing does not exist.
+    /// The requested object does not exist.
     NotFound,
-    /// The request was wrong.
+    /// The request was invalid.
     ClientError,
-    /// The peer failed.
+    /// The remote host failed.
     ServerError,
     /// Data does not have the expected shape.
     Schema,
-    /// Text could not be read.
+    /// Text could not be parsed.
     Parse,
     /// A template or script failed.
     Transform,
@@ -119,7 +120,7 @@ pub enum ErrorKind {
     DbConstraint,
     /// The database chose this transaction as a deadlock victim.
     DbDeadlock,
-    /// A statement took too long.
+    /// A statement timed out.
     DbTimeout,
     /// A body could not be stored or found.
     Storage,
@@ -130,7 +131,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Whether trying again may help when nothing more is known.
+    /// Whether a retry may succeed, judged by the kind alone.
     pub fn is_retryable(self) -> bool {
         matches!(
             self,
@@ -143,11 +144,11 @@ impl ErrorKind {
     }
 }
 
-/// Codes of failures that come before anything is sent.
+/// Codes of failures that happen before anything is sent.
 const NOT_SENT: [&str; 3] = ["HTTP_CONNECT", "SQLITE_CANTOPEN", "SQLITE_NOTADB"];
 
 impl TaskError {
-    /// An error with its kind's usual answer to "may trying again help?".
+    /// Creates an error that is retryable if its kind is.
     pub fn new(kind: ErrorKind, code: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -158,11 +159,11 @@ impl TaskError {
         }
     }
 
-    /// Whether the call may have had its effect although it failed: it was under way when the answer was lost.
+    /// Whether the call may have had its effect although it failed, because the response was lost.
     ///
-    /// So it is after a timeout, a connection that broke, a stop in the middle, and `UNKNOWN_OUTCOME`. A peer that
-    /// was never reached had no effect: `HTTP_CONNECT` and its like say so, and the detail `sent: false`. Every other
-    /// kind is an answer, and an answer is known.
+    /// This is so after a timeout, a broken connection, a cancellation during the call, and `UNKNOWN_OUTCOME`. If
+    /// nothing was sent (`HTTP_CONNECT` and similar codes, or the detail `sent: false`), there was no effect. All other
+    /// kinds are responses, so the effect is known.
     pub fn leaves_effect_unknown(&self) -> bool {
         let was_sent = self.details.get("sent") != Some(&Value::Bool(false))
             && !NOT_SENT.contains(&self.code.as_str());
@@ -175,7 +176,7 @@ impl TaskError {
         }
     }
 
-    /// The same error with one more detail.
+    /// Adds a detail.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.details.insert(key.to_owned(), value.into());
@@ -184,7 +185,7 @@ impl TaskError {
 }
 
 impl Outcome {
-    /// Success with an inline value.
+    /// Creates a success with an inline value.
     pub fn ok(result: impl Into<Value>) -> Self {
         Self::Ok(Success {
             result: result.into(),
@@ -192,7 +193,7 @@ impl Outcome {
         })
     }
 
-    /// Failure.
+    /// Creates a failure.
     pub fn error(error: TaskError) -> Self {
         Self::Error(Failure {
             error,
@@ -201,7 +202,7 @@ impl Outcome {
         })
     }
 
-    /// The same outcome with kind-specific fields.
+    /// Sets the fields of the tool's kind.
     #[must_use]
     pub fn with_facets(mut self, facets: Facets) -> Self {
         match &mut self {
@@ -224,7 +225,7 @@ impl Outcome {
         }
     }
 
-    /// The result as a list of results shows it: the value, the reference that stands for it, or null after a failure.
+    /// Returns the result for a list of results: the value, the reference to it, or null after a failure.
     pub fn shown(&self) -> Value {
         match self {
             Self::Ok(success) => match &success.reference {
@@ -235,7 +236,7 @@ impl Outcome {
         }
     }
 
-    /// The fields of the tool's own kind.
+    /// The fields of the tool's kind.
     pub fn facets(&self) -> &Facets {
         match self {
             Self::Ok(success) => &success.facets,

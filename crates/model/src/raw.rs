@@ -1,4 +1,4 @@
-//! JSON text that is carried, not read: the log holds user data as the bytes it arrived in.
+//! JSON text that is passed on without parsing: the log stores user data as the bytes it arrived in.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwn
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// A JSON value kept as text. Cheap to clone; parsed only where its content matters.
+/// A JSON value stored as text. Cheap to clone; parsed only where its content matters.
 #[derive(Clone)]
 pub struct Raw(Arc<RawValue>);
 
 impl Raw {
-    /// The JSON text of any serialisable value.
+    /// Serializes a value to JSON text.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Self {
-        let raw = serde_json::value::to_raw_value(value).expect("plain data serialises to JSON");
+        let raw = serde_json::value::to_raw_value(value).expect("plain data serializes to JSON");
         Self(raw.into())
     }
 
@@ -23,12 +23,12 @@ impl Raw {
         self.0.get()
     }
 
-    /// Reads the text as a value.
+    /// Parses the text as a value.
     pub fn value(&self) -> Value {
         serde_json::from_str(self.text()).expect("a Raw holds valid JSON")
     }
 
-    /// Reads the text as a typed value.
+    /// Parses the text as a typed value.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.text())
     }
@@ -60,7 +60,7 @@ impl fmt::Debug for Raw {
 
 impl Serialize for Raw {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Binary formats carry the text as a string; JSON carries it as the value it is.
+        // Binary formats store the text as a string; JSON stores the value.
         if serializer.is_human_readable() {
             self.0.serialize(serializer)
         } else {
@@ -81,7 +81,7 @@ impl<'de> Deserialize<'de> for Raw {
     }
 }
 
-/// What kind of JSON value this is, in words for a message.
+/// The type of a JSON value, in words for a message.
 pub fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

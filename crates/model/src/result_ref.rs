@@ -1,4 +1,4 @@
-//! Where a result's body lives when it is too large for the log.
+//! References to results that are too large for the log.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -7,16 +7,16 @@ use crate::manifest::{Rule, Strategy};
 use crate::raw::Raw;
 use crate::time::Time;
 
-/// A body up to this size stays inline in its event unless the task says otherwise.
+/// Bodies up to this size stay inline in their event, unless the task sets another limit.
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;
 
-/// A body up to this size may be brought into memory whole: for a template, for a tool, to combine parts.
+/// Bodies up to this size may be loaded into memory: for a template, for a tool, to combine parts.
 pub const HELD_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// How the address of a result begins.
+/// The scheme of result addresses.
 pub const SCHEME: &str = "noetl://";
 
-/// The words of the envelope and of a reference. Those that a body has as its own keys are always in its reference.
+/// The fields of the envelope and of a reference. A body's own keys with these names are always in its reference.
 pub const ENVELOPE_WORDS: [&str; 20] = [
     "status",
     "result",
@@ -40,48 +40,48 @@ pub const ENVELOPE_WORDS: [&str; 20] = [
     "_file",
 ];
 
-/// So many keys of a body are in its reference.
+/// Maximum number of keys of a body in its reference.
 pub const KEYS_MAX: usize = 64;
 
-/// A longer key is not in the reference.
+/// Longer keys are not in the reference.
 pub const KEY_BYTES_MAX: usize = 64;
 
-/// Where the meta of a compressed body names the hash of what is stored.
+/// The key in the meta of a compressed body for the hash of the compressed bytes.
 pub const STORED_SHA256: &str = "stored_sha256";
 
-/// The `kind` of a result that says that a task gave up a body of its run.
+/// The `kind` of a result that records that a task released a body of its run.
 pub const RELEASED: &str = "result_release";
 
-/// A pointer to a body kept outside the log, with what is known of it without loading it.
+/// A pointer to a body outside the log, with the fields that are available without loading it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResultRef {
-    /// Always `result_ref`; how a reference is recognised inside plain data.
+    /// Always `result_ref`; identifies a reference inside plain data.
     pub kind: RefKind,
     /// The logical address, `noetl://execution/…`.
     #[serde(rename = "ref")]
     pub uri: String,
     /// The kind of store that holds the body.
     pub store: String,
-    /// How long it is kept.
+    /// How long the body is retained.
     #[serde(default)]
     pub scope: Scope,
-    /// When it may be gone, if its life was shortened.
+    /// When the body may be deleted, if that is earlier than its scope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Time>,
-    /// Size, hash and what the store needs to find it.
+    /// Size, hash and the location in the store.
     pub meta: BodyMeta,
-    /// Small values lifted out of the body for guards and state.
+    /// Small values extracted from the body, for conditions and state.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extracted: Map<String, Value>,
-    /// Top-level keys of the body that are not among `extracted`, the envelope's words first.
+    /// Top-level keys of the body that are not in `extracted`; names of envelope fields come first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
-    /// The beginning of the body, for people.
+    /// The beginning of the body, for display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<Preview>,
 }
 
-/// Stores that hold bodies, as a short reference names them.
+/// Stores that a short reference may name.
 const STORES: [&str; 9] = [
     "disk",
     "file",
@@ -95,10 +95,10 @@ const STORES: [&str; 9] = [
 ];
 
 impl ResultRef {
-    /// The reference that a map is: whole, or of the short shape `{store, key, range?, size, checksum}`.
+    /// Reads a map as a reference, in full or in the short form `{store, key, range?, size, checksum}`.
     ///
-    /// A short one names a body only if its store is one that holds bodies and its checksum is a sha256; any other map of
-    /// that look is plain data.
+    /// A short form is a reference only if its store holds bodies and its checksum is a sha256; any other map of that
+    /// form is plain data.
     pub fn of(map: &Map<String, Value>) -> Option<Self> {
         let text = |key: &str| map.get(key).and_then(Value::as_str);
         if let Some(kind) = text("kind") {
@@ -132,7 +132,7 @@ impl ResultRef {
 }
 
 impl ResultRef {
-    /// Whether the body has a top-level key that is not among `extracted`; none if only the body can tell.
+    /// Whether the body has a top-level key that is not in `extracted`; `None` if this is unknown without the body.
     pub fn has_key(&self, name: &str) -> Option<bool> {
         if let Some(rule) = Rule::of(self) {
             return (rule.strategy == Strategy::Append).then_some(false);
@@ -145,7 +145,7 @@ impl ResultRef {
         is_listed.then_some(false)
     }
 
-    /// The hashes that its body may be kept under: its own, and that of the body as it is compressed.
+    /// The hashes under which its body may be stored: of the body, and of the compressed body.
     pub fn hashes(&self) -> impl Iterator<Item = String> {
         let stored = self.meta.location.get(STORED_SHA256);
         let stored = stored.and_then(Value::as_str);
@@ -159,7 +159,7 @@ pub fn is_sha256(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The tag of a reference.
+/// The type tag of a reference.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefKind {
     /// A body.
@@ -171,45 +171,45 @@ pub enum RefKind {
     Manifest,
 }
 
-/// What an address leads to.
+/// The target of an address.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resolved {
     /// A body outside the log.
     Body(Box<ResultRef>),
-    /// A value that the log holds, or a list of bodies.
+    /// A value in the log, or a list of bodies.
     Value(Raw),
 }
 
-/// How long a body is kept.
+/// How long a body is retained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Until the step's routing is committed.
+    /// Until the end of its step is committed.
     Step,
-    /// Until the execution is over and its retention has passed.
+    /// Until the execution has ended and its retention has passed.
     #[default]
     Execution,
     /// Until the root of the tree of sub-playbooks ends.
     Workflow,
-    /// For good.
+    /// Never deleted automatically.
     Permanent,
 }
 
-/// What is known of a stored body.
+/// Metadata of a stored body.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BodyMeta {
-    /// Its media type.
+    /// The media type.
     #[serde(default = "json_type")]
     pub content_type: String,
-    /// Its size, uncompressed.
+    /// The uncompressed size.
     pub bytes: u64,
     /// The sha256 of its uncompressed bytes, in hex.
     pub sha256: String,
-    /// How it is compressed, if it is.
+    /// The compression, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<String>,
-    /// What the store itself needs: bucket, key, table …
+    /// What the store needs to find it: bucket, key, table …
     #[serde(flatten)]
     pub location: Map<String, Value>,
 }
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     fn read(value: &Value) -> Option<ResultRef> {
-        ResultRef::of(value.as_object().expect("it is a map"))
+        ResultRef::of(value.as_object().expect("the value is a map"))
     }
 
     #[test]
@@ -244,7 +244,7 @@ mod tests {
         let sha256 = "ab".repeat(32);
         let short =
             json!({"store": "disk", "key": "noetl://execution/1/x", "size": 3, "checksum": sha256});
-        let found = read(&short).expect("it names a body");
+        let found = read(&short).expect("the value is a reference to a body");
         assert_eq!(
             (found.meta.bytes, found.uri.as_str()),
             (3, "noetl://execution/1/x")

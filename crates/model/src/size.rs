@@ -1,4 +1,4 @@
-//! Sizes: how much JSON text a value or an event makes, and the bounds that hold.
+//! Sizes of values and events as JSON text, and their limits.
 
 use std::io::Write;
 
@@ -9,11 +9,11 @@ use crate::event::{Awaits, Body, NextEvaluated};
 use crate::outcome::{ErrorKind, TaskError};
 use crate::raw::Raw;
 
-/// The most that one event may hold; data that does not fit fails with `LIMIT_EVENT`.
+/// Maximum size of one event; larger data fails with `LIMIT_EVENT`.
 pub const EVENT_BYTES_MAX: usize = 256 * 1024;
-/// What an event's envelope may take of that.
+/// The part of it that is reserved for the envelope.
 pub const ENVELOPE_BYTES: usize = 4 * 1024;
-/// A written value larger than this is kept as a body and recorded by reference.
+/// Written values above this size are stored as bodies and recorded by reference.
 pub const WRITE_BYTES_MAX: usize = 4 * 1024;
 
 /// The length of a value's JSON text.
@@ -22,11 +22,11 @@ pub fn bytes<T: Serialize + ?Sized>(value: &T) -> usize {
         count: 0,
         max: usize::MAX,
     };
-    serde_json::to_writer(&mut counter, value).expect("plain data serialises to JSON");
+    serde_json::to_writer(&mut counter, value).expect("plain data serializes to JSON");
     counter.count
 }
 
-/// Whether a value's JSON text is no longer than `max`; stops counting there.
+/// Whether a value's JSON text has at most `max` bytes; stops counting there.
 pub fn is_within(value: &Value, max: usize) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) if max >= 32 => true,
@@ -35,7 +35,7 @@ pub fn is_within(value: &Value, max: usize) -> bool {
     }
 }
 
-/// Why data does not fit into one event of `max` bytes, if it does not.
+/// Returns an error if data does not fit into one event of `max` bytes.
 pub fn too_large(what: &str, bytes: usize, max: usize) -> Option<TaskError> {
     let room = max.saturating_sub(ENVELOPE_BYTES);
     (bytes > room).then(|| {
@@ -48,7 +48,7 @@ pub fn too_large(what: &str, bytes: usize, max: usize) -> Option<TaskError> {
 }
 
 impl Body {
-    /// How much user data the event carries.
+    /// The size of the user data in the event.
     pub fn data_bytes(&self) -> usize {
         let of = |raws: &[Option<&Raw>]| -> usize {
             let texts = raws.iter().flatten().map(|raw| raw.text().len());

@@ -1,8 +1,8 @@
-//! A document's text, and places in it.
+//! A document's text, and spans in it.
 
 use std::sync::Arc;
 
-/// The text of a document and the name people know it by. Cheap to clone.
+/// The text and the name of a document. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     /// The file's path as it was given, or the catalog path.
@@ -11,7 +11,7 @@ pub struct Source {
     pub text: Arc<str>,
 }
 
-/// A place in a document: lines and columns count from 1, in characters; bytes from 0.
+/// A range in a document: lines and columns count characters from 1; bytes count from 0.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -20,8 +20,8 @@ pub struct Span {
     pub line: u32,
     /// The column it begins at.
     pub column: u32,
-    /// The byte it begins at.
+    /// The byte offset of its start.
     pub start: u32,
-    /// The byte after its last.
+    /// The byte offset after its end.
     pub end: u32,
 }

@@ -1,4 +1,4 @@
-//! How an execution stands: one word, a pure function of its log, the same in every list, page and command.
+//! The status of an execution: a pure function of its log, with the same names in API, CLI and docs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,15 +11,15 @@ use crate::event::Ending;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum RunStatus {
-    /// It goes on.
+    /// The run is active.
     Running,
-    /// Nothing is offered until it is resumed.
+    /// No new work is offered until the run is resumed.
     Paused,
-    /// It ended as hoped.
+    /// The run succeeded.
     Completed,
-    /// It ended with a failure nothing handled.
+    /// The run failed with an error that no arc handled.
     Failed,
-    /// Someone stopped it.
+    /// The run was cancelled.
     Cancelled,
 }
 
@@ -33,7 +33,7 @@ impl RunStatus {
         Self::Cancelled,
     ];
 
-    /// The word shown and stored.
+    /// The name that is stored and shown.
     pub fn name(self) -> &'static str {
         match self {
             Self::Running => "RUNNING",
@@ -44,7 +44,7 @@ impl RunStatus {
         }
     }
 
-    /// Whether the execution is over, until someone retries it.
+    /// Whether the run has ended; a retry makes it active again.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
@@ -66,7 +66,7 @@ impl fmt::Display for RunStatus {
     }
 }
 
-/// Text that is no status.
+/// A text that is not a status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not one of RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED")]
 pub struct UnknownStatus(pub String);

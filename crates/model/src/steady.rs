@@ -1,20 +1,20 @@
-//! Steady time: what a process takes the time to be, whatever happens to the wall clock meanwhile.
+//! Steady time: a clock for a process that does not jump with the wall clock.
 //!
-//! Enters: readings of the wall clock and of a clock that only counts. Leaves: times that pass as the second clock
-//! counts. Nothing here reads a clock.
+//! Input: readings of the wall clock and of a monotonic clock. Output: times that advance with the monotonic clock.
+//! This module reads no clock.
 
 use std::time::Duration;
 
 use crate::time::Time;
 
-/// A difference of up to this is how clocks are kept right, and is followed at once.
+/// Differences up to this size are normal clock corrections and are applied at once.
 const CORRECTION_MAX: Duration = Duration::from_millis(250);
 
-/// A larger one is a jump, and is followed by at most one part in so many of the time that passes.
+/// Larger differences are jumps. Each reading corrects at most 1/100 of the time that has passed.
 const FOLLOWING: u32 = 100;
 
-/// Time that does not jump. A wait of a minute takes a minute, to within one percent, even where the wall clock is set
-/// an hour forward or back meanwhile; the times shown come to agree with the wall clock again, slowly.
+/// Time that does not jump. A wait of a minute takes a minute, to within one percent, even if the wall clock is set an
+/// hour forward or back meanwhile; afterwards the time slowly converges to the wall clock.
 #[derive(Debug, Clone, Copy)]
 pub struct SteadyTime {
     time: Time,
@@ -22,7 +22,7 @@ pub struct SteadyTime {
 }
 
 impl SteadyTime {
-    /// Begins with the wall clock's time, at this count.
+    /// Starts at the wall clock's time and this monotonic reading.
     pub fn new(wall: Time, counted: Duration) -> Self {
         Self {
             time: wall,
@@ -30,15 +30,15 @@ impl SteadyTime {
         }
     }
 
-    /// The time at this count, as long as the wall clock is not looked at.
+    /// Returns the time at this monotonic reading, without a correction by the wall clock.
     pub fn counted_to(&self, counted: Duration) -> Time {
         self.time.after(counted.saturating_sub(self.counted))
     }
 
-    /// The time when the wall clock shows this and the count has come to that.
+    /// Returns the time at these readings of the wall clock and the monotonic clock, and corrects the difference.
     pub fn at(&mut self, wall: Time, counted: Duration) -> Time {
         let passed = counted.saturating_sub(self.counted);
-        // What is less than a microsecond counts the next time.
+        // Fractions of a microsecond count at the next reading.
         let passed = Duration::from_micros(u64::try_from(passed.as_micros()).unwrap_or(u64::MAX));
         let counted_time = self.time.after(passed);
         let difference = wall.0.saturating_sub(counted_time.0);
@@ -66,7 +66,7 @@ mod tests {
     const HOUR: i64 = 3_600_000_000;
     const BEGUN: Time = Time(1_767_225_600_000_000);
 
-    /// Reads the clock every 100 ms for so long, the wall clock being so many microseconds off.
+    /// Reads the clock every 100 ms for the time `long`, with the wall clock `off` microseconds off.
     fn pass(steady: &mut SteadyTime, from: Duration, long: Duration, off: i64) -> Time {
         let (mut counted, mut time) = (from, BEGUN);
         while counted < from + long {
@@ -84,7 +84,10 @@ mod tests {
             assert_eq!(pass(&mut steady, Duration::ZERO, two, 0), BEGUN.after(two));
             let after = pass(&mut steady, two, Duration::from_secs(6), jump);
             let off = after.0 - BEGUN.after(Duration::from_secs(8)).0;
-            assert!(off.abs() <= 60_000, "{off} µs off after a jump of {jump}");
+            assert!(
+                off.abs() <= 60_000,
+                "{off} µs off after a jump of {jump} µs"
+            );
         }
     }
 

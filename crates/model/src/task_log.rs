@@ -1,14 +1,14 @@
-//! What user code prints while a task runs: the lines, and where each came from.
+//! Lines that user code prints while a task runs, with the task that printed them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{ExecutionId, Name};
 use crate::time::Time;
 
-/// One line a task printed.
+/// One line printed by a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogLine {
-    /// When.
+    /// When it was printed.
     pub time: Time,
     /// The execution.
     pub execution: ExecutionId,
@@ -23,16 +23,16 @@ pub struct LogLine {
     pub task: Name,
     /// Counts the entries of that label from 1.
     pub visit: u32,
-    /// Counts the tries from 1.
+    /// Counts the attempts from 1.
     pub attempt: u32,
-    /// Where it was printed to.
+    /// The stream it was printed to.
     pub stream: LogStream,
-    /// The line, without its end.
+    /// The line without its line ending.
     pub text: String,
 }
 
 impl LogLine {
-    /// A word of ours beside what a task printed.
+    /// Creates a stderr line by the worker, for the same task as this line.
     #[must_use]
     pub fn remark(&self, text: String) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl LogLine {
     }
 }
 
-/// The stream a line was printed to.
+/// The stream that a line was printed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogStream {

@@ -1,4 +1,4 @@
-//! Instants and durations as the log keeps them. Nothing here reads a clock: time enters inside an event.
+//! Instants and durations as the log stores them. This module reads no clock: events carry their times.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub struct Time(pub i64);
 
 impl Time {
-    /// This instant moved on by `span`, saturating at the end of time.
+    /// Returns this instant plus `span`; saturates at the maximum.
     #[must_use]
     pub fn after(self, span: Duration) -> Self {
         let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
         Self(self.0.saturating_add(micros))
     }
 
-    /// This instant, so much earlier.
+    /// Returns this instant minus `span`.
     #[must_use]
     pub fn before(self, span: Duration) -> Self {
         let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
@@ -29,7 +29,7 @@ impl Time {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// Reads RFC 3339 text.
+    /// Parses RFC 3339 text.
     pub fn parse(text: &str) -> Option<Self> {
         let instant: jiff::Timestamp = text.parse().ok()?;
         Some(Self(instant.as_microsecond()))

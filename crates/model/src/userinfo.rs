@@ -1,9 +1,9 @@
-//! URLs as people may see them: `scheme://user:password@host` shows as `scheme://***@host`.
+//! Masks credentials in URLs: `scheme://user:password@host` becomes `scheme://***@host`.
 
-/// How a parameter of a URL begins that holds a password.
+/// The URL parameter that holds a password.
 const PASSWORD: &str = "password=";
 
-/// The text without the userinfo and passwords of any URL in it; none where there are none.
+/// Masks the userinfo and passwords of all URLs in a text; `None` if there are none.
 pub fn without_userinfo(text: &str) -> Option<String> {
     let mut out = String::new();
     let mut rest = text;
@@ -22,7 +22,7 @@ pub fn without_userinfo(text: &str) -> Option<String> {
             }
             None => out.push_str(authority),
         }
-        // A URL may hold another one, which is looked at next.
+        // A URL may contain another one, which the next pass checks.
         let (own, inner) = tail.split_at(tail.find("://").unwrap_or(tail.len()));
         is_changed |= push_without_password(own, &mut out);
         rest = &after[after.len() - behind.len() - inner.len()..];
@@ -31,7 +31,7 @@ pub fn without_userinfo(text: &str) -> Option<String> {
     is_changed.then_some(out)
 }
 
-/// Adds the path and parameters of a URL; tells whether a password was among them.
+/// Appends the path and parameters of a URL; returns whether they contained a password.
 fn push_without_password(tail: &str, out: &mut String) -> bool {
     let mut rest = tail;
     let mut is_changed = false;

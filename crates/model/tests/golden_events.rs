@@ -1,4 +1,4 @@
-//! The four example events of the event specification: what is shown holds every key and shape they have.
+//! The JSON of events contains all keys and values of the four examples in the event specification.
 
 #![allow(clippy::unwrap_used)]
 
@@ -50,7 +50,7 @@ fn task(attempt: u32) -> At {
     }
 }
 
-/// Every key and value of the example is in what is shown; more may be.
+/// Asserts that the shown event contains every key and value of the example; it may have more.
 fn assert_holds(shown: &Value, example: &Value, path: &str) {
     match (shown, example) {
         (Value::Object(shown), Value::Object(example)) => {
@@ -165,6 +165,6 @@ fn absent_fields_are_left_out() {
     assert_eq!(shown["step_run_id"], "step:fetch_all_endpoints:run:7");
     let trace = shown["trace_id"]
         .as_str()
-        .expect("a run without a trace has its own");
+        .expect("a run without a given trace ID has its own");
     assert_eq!(trace.len(), 32, "{trace}");
 }

@@ -1,10 +1,10 @@
-//! Templates answer as Jinja2 does: `jinja/table.json` holds its answers, written by `jinja/generate.py`.
+//! Templates give the same results as Jinja2: `jinja/table.json` has its results, written by `jinja/generate.py`.
 
 use model::source::Span;
 use model::template::{Data, Scope, Template};
 use serde_json::Value;
 
-/// Equal as Python sees it: an integer equals the same float, in lists and maps too.
+/// Compares like Python: an integer equals the same float, also in lists and maps.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => {

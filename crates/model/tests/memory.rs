@@ -1,8 +1,8 @@
-//! A large document that is right is read within 64 MB.
+//! Parsing a large valid document takes at most 64 MB of memory.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
-    reason = "a test may fail loudly, and this one talks to its child"
+    reason = "tests may panic, and this one reads the output of its child process"
 )]
 
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ fn peak_kib() -> u64 {
     words[1].parse().unwrap()
 }
 
-/// As many rules as a document of a mebibyte has room for.
+/// As many rules as fit into a document of 1 MiB.
 fn rules() -> String {
     let mut text = HEAD.to_owned();
     for step in 0..90 {
@@ -42,7 +42,7 @@ fn rules() -> String {
     text
 }
 
-/// Runs itself again as a child, whose memory nothing else touches.
+/// Runs itself as a child process, so that only the parsing counts.
 #[test]
 fn nine_thousand_rules_are_read_within_the_bound() {
     if std::env::var("MEMORY_CHILD").is_ok() {
@@ -68,5 +68,5 @@ fn nine_thousand_rules_are_read_within_the_bound() {
     let text = String::from_utf8(child.stdout).unwrap();
     let peak = text.lines().find_map(|line| line.strip_prefix("PEAK "));
     let peak: u64 = peak.unwrap_or_else(|| panic!("{text}")).parse().unwrap();
-    assert!(peak < PEAK_KIB_MAX, "{peak} KiB at the peak");
+    assert!(peak < PEAK_KIB_MAX, "peak memory: {peak} KiB");
 }

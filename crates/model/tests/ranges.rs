@@ -1,4 +1,4 @@
-//! `range(…)` as the source of a loop: a rule where it is the whole template, a short list everywhere else.
+//! `range(…)` as the source of a loop: computed by index if it is the whole template, otherwise a short list.
 #![expect(clippy::unwrap_used, reason = "a failed expectation fails the test")]
 
 use model::id::Seq;
@@ -85,7 +85,7 @@ fn a_range_over_the_limit_is_refused_with_the_limit() {
 fn a_list_of_a_range_has_a_smaller_limit() {
     let long = Template::parse("{{ range(n) | map('string') | list }}", at()).unwrap();
     let Err(RenderError::Failed { code, message, .. }) = long.render(&scope()) else {
-        panic!("a million items are listed");
+        panic!("the list of a million items must fail");
     };
     assert_eq!(code, "TEMPLATE_LIMIT");
     assert!(message.contains("100000 items"), "{message}");

@@ -1,9 +1,7 @@
-//! Secrets carry their origin: whatever an expression makes of one is marked, and what may be shown of it says nothing.
+//! Taint follows the origin: the result of an expression that reads a secret is marked, and its masked form reveals
+//! nothing.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on fails where it stands"
-)]
+#![expect(clippy::unwrap_used, reason = "a failed expectation fails the test")]
 
 use model::source::Span;
 use model::template::{Data, Piece, Rendered, Scope, Template, Tree};

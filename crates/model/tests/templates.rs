@@ -1,4 +1,4 @@
-//! Templates through the public door: names, envelopes, taint, loading, pieces, places of errors.
+//! Templates through the public API: names, envelopes, taint, loading, pieces, positions of errors.
 #![expect(clippy::unwrap_used, reason = "a failed expectation fails the test")]
 
 use std::sync::Arc;
@@ -302,7 +302,7 @@ fn a_reference_answers_what_it_knows_and_asks_for_its_body() {
     );
     let template = Template::parse("{{ ctx.page.rows[0] }}", at()).unwrap();
     let Err(RenderError::Needs(needs)) = template.render(&scope) else {
-        panic!("the body is not loaded");
+        panic!("expected a need for the body");
     };
     assert!(matches!(&needs[..], [Need::Body(found)] if found.uri == "noetl://execution/1/x"));
     let mut loaded = Loaded::default();
@@ -419,15 +419,15 @@ fn what_does_not_exist_is_refused_with_a_suggestion() {
     let message = |text: &str| Template::parse(text, at()).unwrap_err().message;
     assert_eq!(
         message("{{ a | defualt(1) }}"),
-        "no filter is called `defualt`; did you mean `default`?"
+        "unknown filter `defualt`; did you mean `default`?"
     );
     assert_eq!(
         message("{{ a is definde }}"),
-        "no test is called `definde`; did you mean `defined`?"
+        "unknown test `definde`; did you mean `defined`?"
     );
     assert_eq!(
         message("{{ nwo() }}"),
-        "no function is called `nwo`; did you mean `now`?"
+        "unknown function `nwo`; did you mean `now`?"
     );
     assert!(message("{% include 'x' %}").contains("include"));
     assert!(Template::parse("{{ a + }}", at()).is_err());
@@ -578,7 +578,7 @@ fn a_step_shows_its_tasks_and_a_loop_its_list() {
     assert_eq!(
         counts.render(&scope),
         Err(RenderError::Needs(vec![Need::LoopStats(pointer)])),
-        "the counts of a loop are read without its results"
+        "the counts of a loop must be read without its results"
     );
     let mut loaded = Loaded::default();
     let stats = LoopStats {
@@ -655,7 +655,7 @@ fn of_a_step_the_results_own_keys_come_before_the_envelopes_words() {
     assert!(holds("s.error is defined", &scope));
 }
 
-/// A stored body, as its reference tells of it.
+/// Returns the envelope of a stored body with these fields and keys.
 fn stored(extracted: Value, keys: &[&str]) -> Envelope {
     let mut reference = reference();
     reference["extracted"] = extracted;
@@ -681,7 +681,7 @@ fn a_stored_body_means_what_an_inline_one_means_and_is_loaded_only_for_its_own_k
     assert!(holds("plain.error is not defined", &scope));
     let template = Template::parse("{{ [own.error.why, own.results] }}", at()).unwrap();
     let Err(RenderError::Needs(needs)) = template.render(&scope) else {
-        panic!("the body is not loaded")
+        panic!("expected a need for the body")
     };
     let [Need::Body(reference)] = &needs[..] else {
         panic!("{needs:?}")
@@ -794,7 +794,9 @@ fn a_loops_name_ends_with_the_loop() {
 fn a_condition_of_text_around_values_is_refused() {
     let error = Template::condition("{{ outcome.status }} == 'ok'", at()).unwrap_err();
     assert!(
-        error.message.starts_with("a condition is one expression"),
+        error
+            .message
+            .starts_with("a condition must be one expression"),
         "{error}"
     );
     assert!(holds("{% if n %}true{% endif %}", &scope()));
@@ -907,7 +909,7 @@ fn a_reference_tells_its_address_and_asks_for_a_file() {
         json!("noetl://execution/1/big")
     );
     let Err(RenderError::Needs(needs)) = render("cat {{ big.data._file }}") else {
-        panic!("the file is not there")
+        panic!("expected a need for the file")
     };
     let [Need::File(need)] = &needs[..] else {
         panic!("{needs:?}")

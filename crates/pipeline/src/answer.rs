@@ -1,11 +1,11 @@
-//! Answers: the outcome of a task that waited for something outside.
+//! Computes the outcome of a task that awaited an external event: a signal, a timer or the end of a child execution.
 
 use model::event::{Awaits, Body, Event, WaitFor};
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::raw::Raw;
 use serde_json::json;
 
-/// The outcome that `event` gives to a task that awaited `awaits`.
+/// Returns the outcome that `event` gives to a task that awaited `awaits`.
 pub fn answer(awaits: &Awaits, event: &Event) -> Outcome {
     match (&event.body, awaits) {
         (Body::SignalReceived(signal), Awaits::Child(_)) => {
@@ -27,7 +27,7 @@ pub fn answer(awaits: &Awaits, event: &Event) -> Outcome {
             }),
         ) => {
             let what = signal.as_ref().map_or("the wait", |name| name.as_str());
-            let message = format!("`{what}` did not come in time");
+            let message = format!("timed out waiting for signal `{what}`");
             Outcome::error(TaskError::new(ErrorKind::Timeout, "WAIT_TIMEOUT", message))
         }
         _ => Outcome::ok(json!({"fired_at": event.timestamp})),

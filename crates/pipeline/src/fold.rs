@@ -1,6 +1,6 @@
-//! The fold: a pipeline's position from its own events.
+//! Computes a pipeline's position (`Continuation`) from its own events.
 //!
-//! Enters: the continuation so far and one event of the same pipeline. The counter moves only by what is recorded.
+//! Only recorded events change the position.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use model::outcome::{Outcome, TaskError};
 use model::playbook::Directive;
 use model::raw::Raw;
 
-/// Moves the continuation on by one event of its pipeline; other events change nothing.
+/// Applies one event of the pipeline to its continuation. Events without a task label, and other kinds, change
+/// nothing.
 pub fn fold(continuation: &mut Continuation, event: &Event) {
     let Some(label) = event.at.task.clone() else {
         return;
@@ -22,7 +23,7 @@ pub fn fold(continuation: &mut Continuation, event: &Event) {
             continuation.visits.insert(label.clone(), event.at.visit);
             continuation.cursor = Cursor::At(label);
             continuation.unknown = None;
-            // A task that waits outside is started anew for each try of its visit.
+            // A task that awaits an external event has one `task.started` per attempt.
             continuation.attempt = event.at.attempt.max(1);
             continuation.stage = started_stage(started, event);
         }
@@ -46,7 +47,7 @@ pub fn fold(continuation: &mut Continuation, event: &Event) {
     }
 }
 
-/// Remembers a try whose effect is unknown. What came from outside, to a task that waited, is always known.
+/// Records an attempt whose effect is unknown. The outcome of an awaiting task is always known.
 fn note_unknown(continuation: &mut Continuation, event: &Event, outcome: &Raw) {
     let outcome = outcome.read::<Outcome>().ok();
     let error = outcome.as_ref().and_then(Outcome::failure);
@@ -70,7 +71,7 @@ fn retrying(action: &Action, event: &Event) -> Stage {
     }
 }
 
-/// A manifest that stands for its task's result is where that is found from now on.
+/// Points the task's outcome to a manifest that replaces its result.
 fn stand_for(continuation: &mut Continuation, event: &Event, stored: &ResultStored) {
     let is_result = Rule::of(&stored.result_ref).is_some_and(|rule| rule.is_result);
     let Some(label) = event.at.task.as_ref().filter(|_| is_result) else {
@@ -91,7 +92,7 @@ fn end(continuation: &mut Continuation, event: &Event, ended: &TaskEnded, ok: bo
         .at
         .task
         .clone()
-        .expect("the caller looked at the label");
+        .expect("`fold` returns early if the event has no label");
     let bytes = u32::try_from(ended.outcome.text().len()).unwrap_or(u32::MAX);
     let pointer = OutcomePointer {
         seq: event.seq,
@@ -123,7 +124,7 @@ fn end(continuation: &mut Continuation, event: &Event, ended: &TaskEnded, ok: bo
     };
 }
 
-/// Keeps where the visits of a label are recorded that ended well, once there are several.
+/// Records the events of a label's successful visits, as soon as there is more than one visit.
 fn note_part(
     continuation: &mut Continuation,
     label: &Name,
@@ -146,7 +147,7 @@ fn note_part(
     }
 }
 
-/// Keeps where values were written, so that they can be read again.
+/// Records the sequence numbers of events that wrote values, so that the values can be read again.
 fn note_writes(continuation: &mut Continuation, event: &Event) {
     let written = event.body.written();
     if written.iter.is_some() {

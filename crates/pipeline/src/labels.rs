@@ -1,6 +1,6 @@
-//! Labels: what the later templates of a pipeline see of its tasks.
+//! Labels: the outcomes of earlier tasks, as the later templates of a pipeline see them.
 //!
-//! A label is its task's latest envelope; where the task accumulates, it is what all its visits came to.
+//! A label holds its task's latest envelope. With `accumulate`, it holds the combined results of all visits.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use model::template::{Content, Envelope, Gathered, Part, Scope};
 
 use crate::next::TaskRun;
 
-/// Lets a pipeline see an outcome. `part` is the page that it is, if its visit ended well.
+/// Makes an outcome visible under its task's label. `part` is its page number, if the visit succeeded.
 pub fn see(scope: &mut Scope, run: &TaskRun<'_>, part: Option<i64>, outcome: Outcome) {
     let label = &run.task.label;
     let outcome = Arc::new(outcome);
@@ -27,7 +27,7 @@ pub fn see(scope: &mut Scope, run: &TaskRun<'_>, part: Option<i64>, outcome: Out
             Arc::make_mut(&mut parts).add(page, Part::Outcome(outcome));
             Envelope::gathered(parts)
         }
-        // A visit that failed, or is tried again, takes nothing away from what was collected.
+        // A failed or retried visit keeps the results collected so far.
         (Some(Content::Parts(parts)), None) => Envelope::gathered(parts),
         (_, Some(page)) => {
             let mut parts = Gathered::new(accumulate.clone());
@@ -39,7 +39,7 @@ pub fn see(scope: &mut Scope, run: &TaskRun<'_>, part: Option<i64>, outcome: Out
     scope.labels.insert(label.clone(), shown);
 }
 
-/// Lets a pipeline see what is recorded of its tasks.
+/// Makes the recorded outcomes of the pipeline's tasks visible under their labels.
 pub fn recall(scope: &mut Scope, step: &Step, continuation: &Continuation) {
     for (label, pointer) in &continuation.outcomes {
         let envelope = Envelope::recorded(pointer.ok, pointer.seq);

@@ -1,7 +1,7 @@
-//! One step's tasks: where a pipeline stands, what its policy says, and where it goes next.
+//! Runs the task pipeline of one step as pure logic: its position, its policy, and its next action.
 //!
-//! Pure. The position is a fold of the pipeline's own events, in one implementation that worker, engine and
-//! simulator share. Enters: a continuation and an outcome. Leaves: the next directive and the events that record it.
+//! The position is computed from the pipeline's own events. Worker, engine and simulator share this implementation.
+//! Input: a continuation and an outcome. Output: the next action and the events that record it.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,31 +1,31 @@
-//! Where a pipeline goes now: the task to run, the time to wait for, or its end.
+//! Determines the next action of a pipeline: run a task, wait until a time, or end.
 
 use model::command::{Continuation, Cursor, Stage};
 use model::id::{Name, Seq};
 use model::playbook::{Step, Task};
 use model::time::Time;
 
-/// What a pipeline does now.
+/// The next action of a pipeline.
 #[derive(Debug, Clone)]
 pub enum Next<'s> {
     /// Run this task.
     Run(TaskRun<'s>),
-    /// The task's answer from outside has come, in this event; settle it.
+    /// The event that the task awaited is in the log; settle its outcome.
     Answered {
         /// The task.
         run: TaskRun<'s>,
-        /// The event that answers.
+        /// The event that the task awaited.
         by: Seq,
-        /// The `task.started` event that says what was awaited.
+        /// The `task.started` event that records what the task awaits.
         since: Seq,
     },
-    /// Nothing before this time; the slot is kept.
+    /// Wait until this time and keep the slot.
     WaitUntil(Time),
-    /// Nothing until the server offers the pipeline again.
+    /// Do nothing until the server offers the pipeline again.
     Suspended,
-    /// It ended well.
+    /// The pipeline succeeded.
     Done,
-    /// It ended as a failure.
+    /// The pipeline failed.
     Failed,
 }
 
@@ -34,26 +34,26 @@ pub enum Next<'s> {
 pub struct TaskRun<'s> {
     /// The task.
     pub task: &'s Task,
-    /// Counts the entries of this label from 1.
+    /// Number of entries into this label, from 1.
     pub visit: u32,
-    /// Counts the tries of this visit from 1.
+    /// Attempt number within this visit, from 1.
     pub attempt: u32,
-    /// What is already recorded of it.
+    /// What the log already contains about this attempt.
     pub entry: Entry,
 }
 
-/// What the log already holds of an attempt.
+/// What the log already contains about an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry {
-    /// Nothing: the visit begins.
+    /// Nothing: the visit starts.
     Fresh,
     /// Earlier attempts of the visit.
     Retry,
-    /// That this very attempt began; its effect is unknown.
+    /// The start of this same attempt; its effect is unknown.
     Again,
 }
 
-/// Where the pipeline stands at `now`.
+/// Returns the pipeline's next action at `now`.
 pub fn next<'s>(step: &'s Step, continuation: &Continuation, now: Time) -> Next<'s> {
     let index = match &continuation.cursor {
         Cursor::Start => 0,
@@ -94,7 +94,8 @@ pub fn next<'s>(step: &'s Step, continuation: &Continuation, now: Time) -> Next<
     }
 }
 
-/// A label's place; past the end if a switched playbook lost it, so that the pipeline ends rather than panics.
+/// Index of a label. If a playbook switch removed the label, the index is past the end, so that the pipeline ends and
+/// does not panic.
 fn index_of(step: &Step, label: &Name) -> usize {
     step.task(label.as_str())
         .map_or(step.tasks.len(), |(index, _)| index)

@@ -1,6 +1,6 @@
-//! Tasks that wait for something outside: another execution, a time, a signal.
+//! Tasks that await an external event: the end of a child execution, a time, or a signal.
 //!
-//! Enters: a rendered task. Leaves: what it awaits with its slot freed, or a short while to sleep in the slot.
+//! Input: a rendered task. Output: what the task awaits after it frees its slot, or a short sleep in the slot.
 
 use std::time::Duration;
 
@@ -16,27 +16,27 @@ use serde_json::{Map, Value};
 
 use crate::policy::SUSPEND_AFTER;
 
-/// What of a rendered task matters to those that wait outside.
+/// The parts of a rendered task that `child` and `wait` read.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'r> {
-    /// The kind's own keys.
+    /// The keys that belong to the tool kind.
     pub fields: &'r Map<String, Value>,
     /// The task's input.
     pub input: Option<&'r Value>,
-    /// How long it may take in all.
+    /// Maximum total duration.
     pub timeout: Option<Duration>,
 }
 
 /// What a `wait` task does.
 #[derive(Debug)]
 pub enum Waiting {
-    /// Sleeps in its slot.
+    /// Sleeps and keeps its slot.
     Sleep(Time),
-    /// Frees its slot.
+    /// Frees its slot and awaits an event.
     Suspend(Awaits),
 }
 
-/// What a `playbook` task asks for.
+/// Returns the child execution that a `playbook` task requests.
 pub fn child(task: &Task, ready: Asked<'_>, scope: &Scope) -> Result<Awaits, Box<TaskError>> {
     let text = |key: &str| match ready.fields.get(key) {
         None | Some(Value::Null) => Ok(None),
@@ -47,7 +47,7 @@ pub fn child(task: &Task, ready: Asked<'_>, scope: &Scope) -> Result<Awaits, Box
     let entry = text("catalog_id")?;
     let entry = entry.as_deref().map(entry_named);
     let path = text("path")?.or(entry.map(|(path, _)| path.to_owned()));
-    let path = path.ok_or_else(|| wrong(task, "path", "given"))?;
+    let path = path.ok_or_else(|| wrong(task, "path", "set"))?;
     let version = match text("version")?.as_deref() {
         None => entry.and_then(|(_, version)| version),
         Some("latest") => None,
@@ -65,7 +65,7 @@ pub fn child(task: &Task, ready: Asked<'_>, scope: &Scope) -> Result<Awaits, Box
     let input = ready.input.map_or_else(|| Raw::of(&Map::new()), Raw::of);
     let iter = scope.iter.as_ref().map(iteration);
     let bytes = input.text().len() + iter.as_ref().map_or(0, |iter| iter.text().len());
-    if let Some(error) = too_large("the input of a child", bytes, EVENT_BYTES_MAX) {
+    if let Some(error) = too_large("the input of a child run", bytes, EVENT_BYTES_MAX) {
         return Err(Box::new(error));
     }
     Ok(Awaits::Child(ChildStart {
@@ -78,7 +78,7 @@ pub fn child(task: &Task, ready: Asked<'_>, scope: &Scope) -> Result<Awaits, Box
     }))
 }
 
-/// The iteration as the child sees it, as `iter.parent`.
+/// The iteration, as the child sees it in `iter.parent`.
 fn iteration(iter: &Iter) -> Raw {
     let mut all = Map::new();
     if let Some(index) = iter.index {
@@ -94,7 +94,7 @@ fn iteration(iter: &Iter) -> Raw {
     Raw::of(&all)
 }
 
-/// What a `wait` task waits for.
+/// Returns what a `wait` task waits for.
 pub fn wait(task: &Task, ready: Asked<'_>, now: Time) -> Result<Waiting, Box<TaskError>> {
     let field = |key: &str| ready.fields.get(key).filter(|value| !value.is_null());
     if let Some(duration) = field("duration") {
@@ -111,12 +111,12 @@ pub fn wait(task: &Task, ready: Asked<'_>, now: Time) -> Result<Waiting, Box<Tas
     let signal = match (field("signal"), field("approval")) {
         (Some(Value::String(name)), _) | (None, Some(Value::String(name))) => name.as_str(),
         (Some(_), _) => return Err(wrong(task, "signal", "text")),
-        // A form has no name of its own unless it says so; the task's label is what people see.
+        // An approval form may have a `name`; the default is the task's label.
         (None, Some(Value::Object(form))) => {
             let named = form.get("name").and_then(Value::as_str);
             named.unwrap_or(task.label.as_str())
         }
-        (None, _) => return Err(wrong(task, "signal", "given")),
+        (None, _) => return Err(wrong(task, "signal", "set")),
     };
     Ok(Waiting::Suspend(Awaits::Wait(WaitFor {
         until: ready.timeout.map(|span| now.after(span)),
@@ -138,7 +138,7 @@ fn until(due: Time, now: Time) -> Waiting {
 
 #[expect(
     clippy::unnecessary_box_returns,
-    reason = "every caller puts it into an `Err`, where it is large"
+    reason = "every caller returns it in an `Err`, and `TaskError` is large"
 )]
 fn wrong(task: &Task, key: &str, wanted: &str) -> Box<TaskError> {
     let message = format!("`{key}` of a `{}` task must be {wanted}", task.kind);

@@ -1,4 +1,4 @@
-//! Policy: which rule an outcome matches, and the action with its values filled in.
+//! Policy: finds the rule that matches an outcome, and computes its action.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use model::playbook::{Backoff, Directive, Jump, Policy, Retry, Rule, Step, Task,
 use model::template::{RenderError, Scope, Tree};
 use serde_json::Value;
 
-/// How many tries there are in all when a rule does not say.
+/// Default number of attempts, including the first.
 pub const ATTEMPTS_DEFAULT: u32 = 3;
-/// A visit tried more often than this is spinning; the task fails with `LIMIT_ATTEMPTS`.
+/// Maximum number of attempts of a visit. After it, the task fails with `LIMIT_ATTEMPTS`.
 pub const ATTEMPTS_MAX: u32 = 10_000;
-/// No delay is longer; longer ones are cut to this.
+/// Maximum retry delay. Longer delays are reduced to it.
 pub const DELAY_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-/// A wait longer than this frees the slot.
+/// A longer wait frees the slot.
 pub const SUSPEND_AFTER: Duration = Duration::from_secs(5);
-/// The delay before a retry when a rule does not say.
+/// Default delay before a retry.
 const DELAY_DEFAULT_SECS: f64 = 1.0;
 
-/// What a policy says of an outcome.
+/// The policy's decision about an outcome.
 pub(crate) struct Verdict<'p> {
     pub(crate) matched: Option<(u32, &'p Rule)>,
     pub(crate) action: Action,
 }
 
-/// Finds the rule that matches and fills in its action. Without rules success continues and failure fails.
+/// Finds the first rule that matches and returns its action. Without rules, success continues and an error fails.
 pub(crate) fn judge<'p>(
     policy: &'p Policy,
     outcome: &Outcome,
@@ -65,15 +65,15 @@ pub(crate) fn judge<'p>(
     })
 }
 
-/// What a retry rule comes to after `attempt` tries.
+/// The result of a retry rule after `attempt` attempts.
 pub(crate) enum Retrying {
-    /// Try again after this long.
+    /// Retry after this delay.
     Again { delay: Duration, attempts: u32 },
-    /// There were tries enough.
+    /// The maximum number of attempts is reached.
     Exhausted { attempts: u32 },
 }
 
-/// Fills in a retry: how many tries, and how long to wait for the next.
+/// Evaluates a retry rule: the number of attempts, and the delay before the next one.
 pub(crate) fn retrying(
     retry: &Retry,
     attempt: u32,
@@ -103,7 +103,7 @@ pub(crate) fn retrying(
     })
 }
 
-/// The label a jump leads to.
+/// Returns the label that a jump goes to.
 pub(crate) fn target(
     jump: &Jump,
     step: &Step,
@@ -130,12 +130,12 @@ pub(crate) fn target(
     }
 }
 
-/// A jump that leads nowhere.
+/// A jump without a valid target.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JumpError {
-    #[error("there is no task before the first one to jump to")]
+    #[error("cannot jump to the previous task: this task is the first one of the step")]
     NoPrevious,
-    #[error("the step has no task `{0}` to jump to")]
+    #[error("cannot jump to task `{0}`: the step has no such task")]
     Unknown(String),
     #[error(transparent)]
     Render(#[from] RenderError),
@@ -156,7 +156,7 @@ fn attempts_of(value: &Value) -> u32 {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
-                reason = "clamped to the range above"
+                reason = "the value is between 1 and `u32::MAX`"
             )]
             let whole = n.min(f64::from(u32::MAX)) as u32;
             whole
@@ -165,7 +165,7 @@ fn attempts_of(value: &Value) -> u32 {
     }
 }
 
-/// Seconds as a number of any size, so that the caller can cut it to its bounds; else duration text.
+/// Parses seconds as a number of any size, which the caller clamps, or else as a duration text.
 fn seconds_of(value: &Value) -> f64 {
     let number = match value {
         Value::Number(number) => number.as_f64(),
@@ -176,7 +176,7 @@ fn seconds_of(value: &Value) -> f64 {
     number.or_else(text).unwrap_or(0.0)
 }
 
-/// A delay within its bounds; what is not a number of seconds counts as none.
+/// Clamps a delay to `DELAY_MAX`. NaN and negative values become zero.
 fn clamp(seconds: f64) -> Duration {
     if seconds.is_nan() || seconds <= 0.0 {
         return Duration::ZERO;
@@ -192,7 +192,7 @@ fn retry_after(outcome: &Outcome) -> Duration {
     clamp(seconds.unwrap_or(0.0))
 }
 
-/// The error a pipeline fails with when a rule says `fail` after a success.
+/// The error of a pipeline that a rule fails after a successful outcome.
 pub(crate) fn failed_by_rule(task: &Task) -> TaskError {
     use model::outcome::ErrorKind;
     let message = format!("a policy rule of task `{}` failed the step", task.label);

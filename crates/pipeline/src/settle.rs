@@ -1,7 +1,7 @@
-//! Settling: an outcome meets its task's policy, and what follows is written down.
+//! Applies a task's policy to an outcome and returns the events that record the result.
 //!
-//! Enters: the attempt that ended, its outcome, what its templates can see. Leaves: the events that record it.
-//! Folding those events moves the continuation; nothing else does.
+//! Input: the attempt that ended, its outcome, and the scope of its templates. Only these events, when folded, change
+//! the continuation.
 
 use std::borrow::Cow;
 
@@ -18,32 +18,32 @@ use crate::policy::{self, ATTEMPTS_MAX, JumpError, Retrying, SUSPEND_AFTER};
 pub use crate::writes::Writes;
 use crate::writes::raw;
 
-/// A pipeline that jumps more often than this is looping; the step fails with `LIMIT_JUMPS`. Configurable; this is usual.
+/// Default maximum of jumps in a pipeline. After it, the step fails with `LIMIT_JUMPS`.
 pub const JUMPS_MAX: u32 = 10_000;
 
-/// An event without its stamp: the emitter adds id, time and execution.
+/// An event without its stamp: the emitter adds ID, time and execution.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Draft {
-    /// Where it happened.
+    /// Step run, iteration and task of the event.
     pub at: At,
-    /// What happened.
+    /// Kind and data of the event.
     pub body: Body,
 }
 
-/// What an outcome came to.
+/// The result of applying the policy to an outcome.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settled {
-    /// The record of it, in order.
+    /// The events that record it, in order.
     pub events: Vec<Draft>,
-    /// What was written.
+    /// The values that were written.
     pub writes: Writes,
-    /// Why the pipeline fails, if it does.
+    /// The error of the pipeline, if it fails.
     pub failure: Option<TaskError>,
-    /// The page that the result is, if the visit ended well.
+    /// The page number of the result, if the visit succeeded.
     pub part: Option<i64>,
 }
 
-/// The stable key of a task run: the same for every attempt and redelivery, another for every visit.
+/// The idempotency key of a task run: the same for every attempt and redelivery, but different for every visit.
 pub fn idempotency_key(execution: ExecutionId, at: &At) -> String {
     let step = at.step.as_ref().map_or("", Name::as_str);
     let task = at.task.as_ref().map_or("", Name::as_str);
@@ -53,9 +53,10 @@ pub fn idempotency_key(execution: ExecutionId, at: &At) -> String {
     }
 }
 
-/// Meets an outcome with its task's policy. `at` names the pipeline; `jumps` counts its jumps so far.
+/// Applies the task's policy to an outcome. `place` names the pipeline and counts its jumps so far.
 ///
-/// Fails only with `Needs`; every other error in a rule or write fails the task, non-retryably.
+/// Returns only `RenderError::Needs` as an error. Any other error in a rule or write fails the task and is not
+/// retryable.
 pub fn settle(
     step: &Step,
     run: &TaskRun<'_>,
@@ -73,18 +74,18 @@ pub fn settle(
     }
 }
 
-/// Where the pipeline is, and how often it has jumped.
+/// The pipeline's identity and its jump count.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// Step, run and iteration.
     pub at: At,
-    /// Jumps so far.
+    /// Number of jumps so far.
     pub jumps: u32,
-    /// How many there may be: `LIMIT_JUMPS`.
+    /// Maximum number of jumps; after it, the step fails with `LIMIT_JUMPS`.
     pub jumps_max: u32,
 }
 
-/// The outcome of a task whose input could not be rendered.
+/// Converts a render error of a task's input or policy into a task error.
 pub fn render_failure(error: &RenderError, step: &Step, task: &Name) -> TaskError {
     let located = |code: &str, message: String| TaskError {
         retryable: false,
@@ -102,12 +103,12 @@ pub fn render_failure(error: &RenderError, step: &Step, task: &Name) -> TaskErro
             .with("column", span.column),
         RenderError::Needs(_) => located(
             "REFERENCE_NOT_AVAILABLE",
-            "a body could not be loaded".to_owned(),
+            "cannot load a stored result that a template reads".to_owned(),
         ),
     }
 }
 
-/// The end of a task whose outcome and writes cannot be recorded: it fails, and no rule is asked.
+/// Ends a task whose outcome and writes cannot be recorded: the task fails without evaluating its policy.
 pub fn fail(run: &TaskRun<'_>, failure: &Outcome, place: &Place) -> Settled {
     let page = visit_page(run, place);
     ended(run, failure, task_at(run, place, page), Ended::failing())
@@ -185,8 +186,9 @@ fn follow(
     Ok(ended(run, outcome, at, verdict_end))
 }
 
-/// Asks the policy, and renders the task's `set` where the pipeline goes on. Rules see what `set` writes after a success;
-/// after an error only they can tell whether the pipeline goes on, so they are asked first.
+/// Evaluates the policy, and renders the task's `set` if the pipeline continues. After a success, `set` is rendered
+/// first and the rules see its values. After an error, the rules are evaluated first, because they decide whether the
+/// pipeline continues.
 fn judge<'p>(
     run: &TaskRun<'p>,
     outcome: &Outcome,
@@ -208,7 +210,7 @@ fn judge<'p>(
     Ok(verdict)
 }
 
-/// Renders the task's `set` and lets what is rendered next see it.
+/// Renders the task's `set` and makes the values visible to later templates.
 fn write_set(
     scope: &mut Scope,
     run: &TaskRun<'_>,
@@ -221,7 +223,7 @@ fn write_set(
     Ok(())
 }
 
-/// How a task's visit ends, or goes on.
+/// How a visit ends, or that it is retried.
 struct Ended {
     matched: Option<u32>,
     action: Action,
@@ -243,7 +245,7 @@ impl Ended {
         Self::going(Action::plain(Directive::Fail))
     }
 
-    /// The rule wants another try, and there were tries enough.
+    /// Fails the task: the rule requests a retry, but the maximum number of attempts is reached.
     fn exhaust(&mut self, run: &TaskRun<'_>, outcome: &Outcome, attempts: u32) {
         self.action = Action {
             attempts: Some(attempts),
@@ -254,7 +256,10 @@ impl Ended {
         } else {
             "RETRY_EXHAUSTED"
         };
-        let message = format!("task `{}` was tried {} times", run.task.label, run.attempt);
+        let message = format!(
+            "task `{}` was attempted {} times",
+            run.task.label, run.attempt
+        );
         let spent = || TaskError {
             retryable: false,
             ..TaskError::new(ErrorKind::Unknown, code, message)
@@ -272,7 +277,7 @@ impl Ended {
     }
 }
 
-/// The events of an attempt that is followed by another.
+/// Returns the events of an attempt that is retried.
 fn retried(run: &TaskRun<'_>, outcome: &Outcome, at: At, ending: Ended) -> Settled {
     let mut events = Vec::with_capacity(3);
     if run.attempt == 1 {
@@ -300,7 +305,7 @@ fn retried(run: &TaskRun<'_>, outcome: &Outcome, at: At, ending: Ended) -> Settl
     }
 }
 
-/// The events of a visit's end.
+/// Returns the events that end a visit.
 fn ended(run: &TaskRun<'_>, outcome: &Outcome, at: At, ending: Ended) -> Settled {
     let part = outcome.is_ok().then(|| at.page.unwrap_or(at.visit.into()));
     let mut events = Vec::with_capacity(3);
@@ -353,7 +358,7 @@ fn ended(run: &TaskRun<'_>, outcome: &Outcome, at: At, ending: Ended) -> Settled
     }
 }
 
-/// The page that an outcome is: what its result says, else what the iteration counts, else the visit.
+/// Returns the page number of an outcome: `page` of its result, else `iter.page`, else the visit number.
 fn page(run: &TaskRun<'_>, outcome: &Outcome, scope: &Scope, place: &Place) -> Option<i64> {
     let said = match outcome {
         Outcome::Ok(success) => match &success.reference {
@@ -366,7 +371,7 @@ fn page(run: &TaskRun<'_>, outcome: &Outcome, scope: &Scope, place: &Place) -> O
     said.or_else(counted).or_else(|| visit_page(run, place))
 }
 
-/// A task that a jump entered again is on the page of its visit.
+/// A task that a jump entered again uses its visit number as page number.
 fn visit_page(run: &TaskRun<'_>, place: &Place) -> Option<i64> {
     (run.visit > 1 && place.jumps > 0).then(|| run.visit.into())
 }
@@ -381,7 +386,7 @@ fn task_at(run: &TaskRun<'_>, place: &Place, page: Option<i64>) -> At {
     }
 }
 
-/// An outcome whose reference stands beside it.
+/// The outcome without its reference, which the event records in `result_ref`.
 fn without_reference(outcome: &Outcome) -> Cow<'_, Outcome> {
     match outcome {
         Outcome::Ok(success) if success.reference.is_some() => {
@@ -405,14 +410,15 @@ fn attempt_body(outcome: &Outcome) -> Body {
     }
 }
 
-/// What a rule itself writes.
+/// Renders the writes of a matched rule.
 fn own_writes(rule: &Rule, scope: &Scope) -> Result<Writes, RenderError> {
     let mut own = Writes::default();
     own.render(&rule.then.writes, scope)?;
     Ok(own)
 }
 
-/// The policy's word. A visit's end carries its writes itself; those of another try ride here.
+/// Builds `policy.evaluated`. It carries the writes of a retry; the writes of a finished visit are in `task.done` or
+/// `task.failed`.
 fn policy_body(ending: &Ended) -> Body {
     let is_retry = ending.action.directive == Directive::Retry;
     let written = |map: &Map<String, Value>| raw(map).filter(|_| is_retry);

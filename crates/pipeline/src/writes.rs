@@ -1,4 +1,4 @@
-//! Writes: what `set`, `set_iter` and `set_ctx` put where.
+//! Writes: the values of `set`, `set_iter` and `set_ctx`, and their targets.
 
 use model::ctx;
 use model::event::Body;
@@ -11,19 +11,19 @@ use serde_json::{Map, Value};
 
 use crate::settle::Settled;
 
-/// The values written by one outcome, by target.
+/// The values that one outcome writes, by target.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Writes {
-    /// To the iteration.
+    /// Values of the iteration (`iter`).
     pub iter: Map<String, Value>,
-    /// To the execution; values may be reducers.
+    /// Values of the execution (`ctx`); they may be reducers.
     pub ctx: Map<String, Value>,
-    /// To the pipeline.
+    /// Values of the pipeline.
     pub local: Map<String, Value>,
 }
 
 impl Writes {
-    /// Adds the rendered values of `writes`. All of them see the scope as it was before any of them.
+    /// Adds the rendered values of `writes`. None of them sees the effect of another.
     pub(crate) fn render(&mut self, writes: &[Write], scope: &Scope) -> Result<(), RenderError> {
         let mut rendered = Vec::with_capacity(writes.len());
         for write in writes {
@@ -40,7 +40,7 @@ impl Writes {
         Ok(())
     }
 
-    /// The values that are kept as bodies, by key; put a reference in the place of each.
+    /// Values that are too large for an event and must be replaced by a reference, by key.
     pub fn large_values(&mut self) -> Vec<(&str, &mut Value)> {
         let maps = [&mut self.iter, &mut self.ctx, &mut self.local];
         maps.into_iter().flat_map(ctx::large_values).collect()
@@ -48,7 +48,7 @@ impl Writes {
 }
 
 impl Settled {
-    /// Puts the writes, as they are now, into the events that record them.
+    /// Copies the current writes into the events that record them.
     pub fn record_writes(&mut self) {
         for draft in &mut self.events {
             let (set_iter, set_ctx, set) = match &mut draft.body {
@@ -66,28 +66,28 @@ impl Settled {
         }
     }
 
-    /// Why one of the events is more than the log takes, if it is.
+    /// Returns an error if one of the events exceeds `EVENT_BYTES_MAX`.
     pub fn too_large(&self) -> Option<TaskError> {
         let sizes = self.events.iter().map(|draft| draft.body.data_bytes());
-        let what = "a task's outcome with what it writes";
+        let what = "the outcome of a task with its writes";
         too_large(what, sizes.max().unwrap_or(0), EVENT_BYTES_MAX)
     }
 }
 
-/// The patch that rides with the end of a parallel iteration, or why it cannot.
+/// Returns the patch that the end event of a parallel iteration carries, or an error if it is too large.
 pub fn iteration_patch(patch: &Map<String, Value>) -> Result<Option<Raw>, Box<TaskError>> {
-    match too_large("what the iteration writes", bytes(patch), EVENT_BYTES_MAX) {
+    match too_large("the patch of the iteration", bytes(patch), EVENT_BYTES_MAX) {
         Some(error) => Err(Box::new(error)),
         None => Ok(raw(patch)),
     }
 }
 
-/// The text of a map that is not empty.
+/// The JSON text of a map, or `None` if the map is empty.
 pub(crate) fn raw(map: &Map<String, Value>) -> Option<Raw> {
     (!map.is_empty()).then(|| Raw::of(map))
 }
 
-/// Makes the writes visible to what the pipeline renders next.
+/// Makes the writes visible to templates that the pipeline renders next.
 pub fn apply_writes(scope: &mut Scope, writes: &Writes) {
     if !writes.iter.is_empty() {
         let iter = scope.iter.get_or_insert_default();

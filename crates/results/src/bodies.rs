@@ -1,4 +1,4 @@
-//! The promise every store of bodies keeps.
+//! The interface of body stores.
 
 use std::io;
 use std::ops::Range;
@@ -15,59 +15,61 @@ use tokio::io::AsyncRead;
 use crate::error::Error;
 use crate::wish::{Kind, Wish};
 
-/// A body on its way into a store.
+/// A body to store.
 pub enum Source<'a> {
-    /// All of it. A full disk refuses it: whoever holds it can store it again.
+    /// All bytes. A full disk is an error: the caller can store the bytes again.
     Bytes(Bytes),
-    /// To be read to its end, never held in memory whole. A full disk makes it wait: it cannot be read again.
+    /// A stream that is read to its end and never held in memory as a whole. A full disk pauses it, because it cannot
+    /// be read again.
     Stream(&'a mut (dyn AsyncRead + Send + Unpin)),
 }
 
-/// A body that is durable.
+/// A durable body.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stored {
-    /// The sha256 of its bytes, in hex.
+    /// SHA-256 of the bytes, in hex.
     pub sha256: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// The kind of store that holds it.
+    /// Name of the store.
     pub store: &'static str,
-    /// How it is compressed there, if it is.
+    /// Compression, if any.
     pub compression: Option<&'static str>,
-    /// What that store needs to find it.
+    /// Data that the store needs to find the body.
     pub location: Map<String, Value>,
 }
 
-/// Pieces of a body, in order. An error means that the rest cannot be had now.
+/// Chunks of a body, in order. After an error the rest is unavailable.
 pub type Pieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
-/// A body on its way out of a store, never held in memory whole.
+/// A body that is read in chunks.
 pub struct Reading {
-    /// The size of the whole body.
+    /// Size of the whole body.
     pub bytes: u64,
-    /// What of it is read.
+    /// Range that is read.
     pub range: Range<u64>,
-    /// What is read.
+    /// Chunks of the range.
     pub pieces: Pieces,
 }
 
-/// A store of bodies. Bodies are immutable and found by their content, so storing one twice stores it once.
+/// A store of bodies. Bodies are immutable and addressed by their hash, so storing one twice stores it once.
 #[async_trait]
 pub trait Bodies: Send + Sync {
-    /// Stores a body; when this returns it survives power loss.
+    /// Stores a body; it is durable when this returns.
     async fn put(&self, body: Source<'_>) -> Result<Stored, Error>;
 
-    /// How to configure a store that tasks may name and that is not configured; none where it is.
+    /// Returns how to configure a store that tasks may name; `None` if it is configured.
     fn missing(&self, _kind: Kind) -> Option<&'static str> {
         None
     }
 
-    /// Stores a body where and how its task wishes; a store that has one place and one way uses those.
+    /// Stores a body with the options of its task; a store without options ignores them.
     async fn put_as(&self, body: Source<'_>, _wish: &Wish) -> Result<Stored, Error> {
         self.put(body).await
     }
 
-    /// A text as it would be stored here. Whoever looks at it on its way must look at this.
+    /// Returns the text as this store will store it. Code that inspects text before it is stored must inspect this
+    /// text.
     fn sieve<'a>(
         &self,
         text: &'a mut (dyn AsyncRead + Send + Unpin),
@@ -78,7 +80,7 @@ pub trait Bodies: Send + Sync {
     /// Reads a body and checks its hash.
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error>;
 
-    /// Reads a body, or as much of it as lies in the range, piece by piece. What is handed out was checked.
+    /// Reads a body or a range of it in chunks. All returned bytes were checked.
     async fn read(
         &self,
         reference: &ResultRef,
@@ -95,11 +97,11 @@ pub trait Bodies: Send + Sync {
         })
     }
 
-    /// Removes a body; one that is not there is no error. The caller knows that nothing refers to it any more.
+    /// Deletes a body; a missing body is not an error. The caller ensures that nothing refers to it any more.
     async fn delete(&self, reference: &ResultRef) -> Result<(), Error>;
 
-    /// At most `limit` bodies that were stored last before a time and come after a hash, in the order of their hashes. A
-    /// store that cannot tell knows of none, so nothing of it is collected.
+    /// Returns at most `limit` bodies that were last stored before a time and whose hashes follow `after`, sorted by
+    /// hash. A store that does not support this returns none, so none of its bodies are collected.
     async fn stored_before(
         &self,
         _before: Time,
@@ -109,23 +111,23 @@ pub trait Bodies: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Removes a body unless it was stored again since `before`; whether it is gone. Storing and removing exclude each
-    /// other, so a body that was just stored is never removed.
+    /// Deletes a body unless it was stored again since `before`; returns whether it was deleted. Storing and deleting
+    /// exclude each other, so a body that was just stored is never deleted.
     async fn delete_stored_before(&self, _sha256: &str, _before: Time) -> Result<bool, Error> {
         Ok(false)
     }
 }
 
-/// A body that was not stored again for a while.
+/// A body that was not stored again since a given time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Old {
-    /// The sha256 of its bytes, in hex.
+    /// SHA-256 of the bytes, in hex.
     pub sha256: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
-/// A body as a value: JSON where its reference says so, else text.
+/// Decodes a body: JSON if its reference says so, otherwise text.
 pub fn value(reference: &ResultRef, bytes: &[u8]) -> Value {
     let json = match reference.meta.content_type.as_str() {
         "application/json" => serde_json::from_slice(bytes).ok(),
@@ -134,7 +136,7 @@ pub fn value(reference: &ResultRef, bytes: &[u8]) -> Value {
     json.unwrap_or_else(|| Value::String(String::from_utf8_lossy(bytes).into_owned()))
 }
 
-/// As much of a range as a body of this size has.
+/// Clamps a range to the size of a body.
 pub(crate) fn within(range: Option<Range<u64>>, bytes: u64) -> Range<u64> {
     let Some(range) = range else {
         return 0..bytes;
@@ -144,15 +146,15 @@ pub(crate) fn within(range: Option<Range<u64>>, bytes: u64) -> Range<u64> {
 }
 
 fn index(place: u64) -> usize {
-    usize::try_from(place).expect("a body in memory has as many bytes as memory can")
+    usize::try_from(place).expect("the size of a body in memory fits into `usize`")
 }
 
-/// The name of a body in hex, as stores spell it.
+/// Returns the hash of a reference in lowercase hex.
 pub(crate) fn address(reference: &ResultRef) -> Result<String, Error> {
     hash(reference).map(hex::encode)
 }
 
-/// The name of a body: its sha256, of which there may be none in a reference from outside.
+/// Returns the hash of a reference; a reference from outside may have an invalid one.
 pub(crate) fn hash(reference: &ResultRef) -> Result<[u8; 32], Error> {
     let mut hash = [0; 32];
     let decoded = hex::decode_to_slice(&reference.meta.sha256, &mut hash);

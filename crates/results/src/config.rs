@@ -1,32 +1,32 @@
-//! Where bodies may be kept besides the server's own store, as values.
+//! Configuration of result stores besides the server's own.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::secret::Secret;
 
-/// What a process knows of stores.
+/// Configuration of the result stores of a process.
 #[derive(Debug, Clone)]
 pub struct StoresConfig {
-    /// Where `disk` keeps bodies for good; the server's own store if there is none.
+    /// Bucket for the store `disk`; `None` uses the server's own store.
     pub cloud_tier: Option<CloudTier>,
-    /// The cache before that.
+    /// Cache in front of that store.
     pub cache: Option<CacheConfig>,
-    /// A bucket of S3.
+    /// S3 bucket.
     pub s3: Option<S3Config>,
-    /// A bucket of Google Cloud Storage.
+    /// Google Cloud Storage bucket.
     pub gcs: Option<GcsConfig>,
-    /// Buckets of NATS.
+    /// NATS buckets.
     pub nats: Option<NatsConfig>,
-    /// A directory that every process can reach, for `pvc`.
+    /// Directory that all processes share, for `pvc`.
     pub dir: Option<PathBuf>,
-    /// How long a store elsewhere may be silent before it is asked again.
+    /// Timeout of remote stores: how long one may not respond.
     pub silence_max: Duration,
-    /// Where bodies wait whose hash is not known yet.
+    /// Directory for bodies whose hash is not known yet.
     pub scratch: PathBuf,
 }
 
-/// A store that keeps bodies for good.
+/// A bucket for the store `disk`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloudTier {
     /// S3.
@@ -35,59 +35,59 @@ pub enum CloudTier {
     Gcs,
 }
 
-/// A cache of bodies on this machine.
+/// Cache of bodies on this machine.
 #[derive(Debug, Clone)]
 pub struct CacheConfig {
-    /// Its directory.
+    /// Directory of the cache.
     pub dir: PathBuf,
-    /// How much of the disk it may take.
+    /// Maximum size on disk.
     pub bytes_max: u64,
 }
 
-/// A bucket of S3.
+/// Configuration of an S3 bucket.
 #[derive(Debug, Clone)]
 pub struct S3Config {
-    /// Its name.
+    /// Name of the bucket.
     pub bucket: String,
-    /// Where it is, if not at Amazon.
+    /// Endpoint, if not Amazon's.
     pub endpoint: Option<String>,
-    /// The region.
+    /// Region.
     pub region: Option<String>,
-    /// The `AWS_…` variables that say who asks.
+    /// `AWS_…` variables with the credentials.
     pub credentials: Vec<(String, Secret)>,
 }
 
-/// A bucket of Google Cloud Storage.
+/// Configuration of a Google Cloud Storage bucket.
 #[derive(Debug, Clone)]
 pub struct GcsConfig {
-    /// Its name.
+    /// Name of the bucket.
     pub bucket: String,
-    /// Where it is, if not at Google.
+    /// Endpoint, if not Google's.
     pub endpoint: Option<String>,
-    /// The file that says who asks; the machine's own account if there is none.
+    /// Credentials file; `None` uses the account of the machine.
     pub credentials: Option<PathBuf>,
 }
 
-/// Who asks Google.
+/// Credentials for Google Cloud Storage.
 #[derive(Debug, Clone)]
 pub enum GcsIdentity {
-    /// A file that says so.
+    /// Credentials file.
     File(PathBuf),
-    /// The key of a service account, as JSON.
+    /// Service account key, as JSON.
     Key(Secret),
-    /// A token that was got elsewhere.
+    /// Access token.
     Token(Secret),
-    /// Nobody in particular.
+    /// Anonymous.
     Anybody,
-    /// The machine's own account.
+    /// Account of the machine, from the metadata server.
     Machine,
 }
 
-/// Buckets of NATS.
+/// Configuration of the NATS buckets.
 #[derive(Debug, Clone)]
 pub struct NatsConfig {
-    /// The server, with who asks.
+    /// Server URL with credentials.
     pub url: Secret,
-    /// The name of both buckets.
+    /// Name of both buckets.
     pub bucket: String,
 }

@@ -1,4 +1,4 @@
-//! A body on its way into a directory: hashed while it is written, removed unless it is moved into place.
+//! A temporary file for a body: hashed while it is written, deleted unless it is moved to its final name.
 
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -12,10 +12,10 @@ use crate::files::name;
 use crate::private::make_private_dir;
 use crate::space::{WhenFull, write_at, write_when_free};
 
-/// Tells the drafts of this process apart.
+/// Counter for unique file names in this process.
 static DRAFTS: AtomicU64 = AtomicU64::new(0);
 
-/// From this size on a body is hashed beside its writing.
+/// Chunks of at least this size are hashed on a second thread while they are written.
 const APART_BYTES_MIN: usize = 1024 * 1024;
 
 /// A body being written.
@@ -28,12 +28,12 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// A draft in this directory.
+    /// Creates a draft in this directory.
     pub(crate) fn begin(dir: &Path) -> Result<Self, Error> {
         Self::begin_with(dir, 0o600)
     }
 
-    /// A draft of a body that other programs read.
+    /// Creates a draft of a body that other programs may read.
     pub(crate) fn begin_shared(dir: &Path) -> Result<Self, Error> {
         Self::begin_with(dir, 0o644)
     }
@@ -56,7 +56,7 @@ impl Draft {
                     });
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                // A worker in an empty directory has made nothing yet, and a cache may be emptied while it is used.
+                // The directory may not exist yet in a new worker, and a cache may be emptied while it is used.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_made => {
                     make_private_dir(dir).map_err(|error| name(dir, error))?;
                     is_made = true;
@@ -66,7 +66,7 @@ impl Draft {
         }
     }
 
-    /// Writes what follows; where that fails, the same may be written again.
+    /// Appends bytes; after an error the same bytes may be written again.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let mut hash = self.hash.clone();
         let write = || write_at(&self.file, &self.path, bytes, self.bytes);
@@ -86,7 +86,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Writes the beginning of a chunk, off the async threads; answers the chunk to be used again.
+    /// Appends the first `count` bytes of a chunk on the blocking pool; returns the chunk for reuse.
     pub(crate) async fn write_chunk(
         self,
         chunk: Vec<u8>,
@@ -97,18 +97,18 @@ impl Draft {
         write_when_free((self, chunk), when_full, write).await
     }
 
-    /// The hash of what is written, in hex.
+    /// Returns the hash of the written bytes, in hex.
     pub(crate) fn sha256(&self) -> String {
         hex::encode(self.hash.clone().finalize())
     }
 
-    /// Makes what is written durable.
+    /// Makes the written bytes durable.
     pub(crate) fn sync(&self) -> Result<(), Error> {
         let synced = self.file.sync_all();
         synced.map_err(|error| name(&self.path, error))
     }
 
-    /// Gives it its name; whoever holds the file still reads it.
+    /// Moves the file to its final name; open handles stay valid.
     pub(crate) fn move_to(&self, target: &Path) -> Result<(), Error> {
         let moved = fs::rename(&self.path, target).or_else(|error| match target.parent() {
             Some(parent) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -123,7 +123,7 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // After the move into place there is nothing left under this name.
+        // After `move_to` there is no file with this name.
         let _ = fs::remove_file(&self.path);
     }
 }

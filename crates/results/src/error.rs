@@ -1,131 +1,131 @@
-//! What can go wrong with a body, with the code that tasks and API show.
+//! Errors of body stores, with the codes that tasks and the API show.
 
 use std::path::PathBuf;
 
 use model::result_ref::{ResultRef, Scope};
 
-/// Why a body could not be stored, found or trusted.
+/// Why a body could not be stored or read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The body is not there.
+    /// The body does not exist.
     #[error(
-        "the body of `{uri}` is not available: run the task that made it again (`do: jump, to: previous`)"
+        "stored result `{uri}` not found; run the task that produced it again, for example with `do: jump, to: previous`"
     )]
     NotAvailable {
-        /// The reference.
+        /// URI of the reference.
         uri: String,
     },
-    /// The body is not what was stored.
-    #[error("the body of `{uri}` is corrupt: restore `{}` from a backup, or run the task that made it again", file.display())]
+    /// The content of the body does not match its hash.
+    #[error("stored result `{uri}` is corrupt; restore `{}` from a backup, or run the task that produced it again", file.display())]
     Corrupt {
-        /// The reference.
+        /// URI of the reference.
         uri: String,
-        /// The file.
+        /// File or location of the body.
         file: PathBuf,
     },
-    /// No space is left.
-    #[error("no space is left for `{}`: free some space", file.display())]
+    /// The disk is full.
+    #[error("disk full: cannot write `{}`; free some space", file.display())]
     Full {
-        /// What was being written.
+        /// File or directory that was written.
         file: PathBuf,
     },
-    /// The disk refuses.
-    #[error("`{}` cannot be used: {}", file.display(), with_causes(source))]
+    /// The store cannot be accessed now.
+    #[error("cannot access `{}`: {}", file.display(), with_causes(source))]
     Unavailable {
-        /// What was being read or written.
+        /// File or location that was read or written.
         file: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         source: std::io::Error,
     },
-    /// The store's keeper says no; asking again does not help.
-    #[error("`{}` refuses it: {}", file.display(), with_causes(source))]
+    /// The store rejected the request; retrying does not help.
+    #[error("`{}` rejected the request: {}", file.display(), with_causes(source))]
     Refused {
-        /// What was asked.
+        /// Location that was accessed.
         file: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         source: std::io::Error,
     },
-    /// The store that a task or a reference names is not known to this process.
-    #[error("the store `{store}` is not configured here: {remedy}")]
+    /// The store that a task or a reference names is not configured in this process.
+    #[error("result store `{store}` is not configured: {remedy}")]
     NotConfigured {
-        /// The store.
+        /// Name of the store.
         store: String,
-        /// Which variables say where it is.
+        /// How to configure it.
         remedy: String,
     },
-    /// The body is larger than the store that the task names can hold.
+    /// The body is larger than the store that the task names accepts.
     #[error(
-        "`{store}` holds bodies of up to {bytes_max} bytes: let the task name another store, or none"
+        "result store `{store}` accepts at most {bytes_max} bytes; use another store, or remove `store` from the task"
     )]
     TooLargeForStore {
-        /// The store.
+        /// Name of the store.
         store: &'static str,
-        /// The bound.
+        /// Limit of the store.
         bytes_max: u64,
     },
-    /// What was said about a store cannot be used.
-    #[error("{what} cannot be used: {problem}")]
+    /// The configuration of a store is invalid.
+    #[error("invalid configuration of {what}: {problem}")]
     Invalid {
-        /// Which setting.
+        /// Configured object.
         what: &'static str,
-        /// What is wrong with it.
+        /// Cause.
         problem: String,
     },
-    /// The body could not be read from where it came.
-    #[error("the body broke off while it was stored")]
+    /// The source of the body, or its download, failed before the end.
+    #[error("the transfer of a result was interrupted")]
     Interrupted(#[source] std::io::Error),
-    /// The body is larger than it may be.
-    #[error("the result is larger than {bytes_max} bytes")]
+    /// The body exceeds its limit.
+    #[error("the result exceeds the limit of {bytes_max} bytes")]
     TooLarge {
-        /// The bound.
+        /// Limit.
         bytes_max: u64,
     },
-    /// The body is not the JSON it was said to be.
-    #[error("the body cannot be kept as a result")]
+    /// The body is not valid JSON.
+    #[error("the result is not valid JSON")]
     NotJson(#[source] crate::NotJson),
-    /// A selected value is too large to be lifted out.
-    #[error("what `{path}` selects has more than {bytes_max} bytes: select smaller values of it")]
+    /// A selected value is too large to be extracted.
+    #[error("the value at `{path}` exceeds {bytes_max} bytes; select a smaller part of it")]
     SelectTooLarge {
-        /// The path.
+        /// Path.
         path: String,
-        /// The bound.
+        /// Limit.
         bytes_max: usize,
     },
-    /// A `select` path that is no `JSONPath`.
+    /// A `select` path is not a valid `JSONPath`.
     #[error("`{path}` is not a JSONPath: {problem}")]
     Select {
-        /// The path.
+        /// Path.
         path: String,
-        /// What is wrong with it.
+        /// Cause.
         problem: String,
     },
 }
 
-/// Why a body may be gone, as far as its reference tells.
+/// Returns the message for a missing body, with the reason that its reference suggests.
 pub fn why_missing(reference: &ResultRef) -> String {
     let uri = &reference.uri;
     let why = match (reference.expires_at, reference.scope) {
-        (Some(time), _) => format!("it expired: its `ttl` let it live until {time}"),
+        (Some(time), _) => format!("its `ttl` expired at {time}"),
         (None, Scope::Step) => {
-            "it expired: with `scope: step` it lived until its step was routed".to_owned()
+            "it has `scope: step` and was deleted at the end of its step".to_owned()
         }
         (None, Scope::Execution) => {
-            "it is lost, or expired when the retention after its run was over".to_owned()
+            "it is lost, or was deleted after the retention period of its run".to_owned()
         }
         (None, Scope::Workflow) => {
-            "it is lost, or expired when the retention after its workflow was over".to_owned()
+            "it is lost, or was deleted after the retention period of its workflow".to_owned()
         }
-        (None, Scope::Permanent) => "it is lost, although it was to be kept for good".to_owned(),
+        (None, Scope::Permanent) => "it is lost, although its scope is `permanent`".to_owned(),
     };
     format!(
-        "the body of `{uri}` is not available: {why}; run the task that made it again (`do: jump, to: previous`)"
+        "stored result `{uri}` not found: {why}; run the task that produced it again, for example with `do: jump, to: previous`"
     )
 }
 
 impl Error {
-    /// What to say of it, where the reference is known.
+    /// Returns the message; for a missing body it includes the reason that the reference suggests.
     pub fn told_of(&self, reference: &ResultRef) -> String {
         match self {
             Self::NotAvailable { .. } => why_missing(reference),
@@ -133,7 +133,7 @@ impl Error {
         }
     }
 
-    /// The stable code a policy rule can match.
+    /// Stable code that policy rules can match.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NotAvailable { .. } => "REFERENCE_NOT_AVAILABLE",
@@ -151,7 +151,7 @@ impl Error {
         }
     }
 
-    /// Whether asking again cannot bring the body: it is gone for good, or out of this process's reach.
+    /// Whether retrying cannot return the body: it is lost, or not accessible from this process.
     pub fn is_missing(&self) -> bool {
         matches!(
             self,
@@ -159,7 +159,7 @@ impl Error {
         )
     }
 
-    /// Whether trying again may help.
+    /// Whether the error is transient.
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
@@ -168,7 +168,7 @@ impl Error {
     }
 }
 
-/// An error with all its causes: a message is often all that reaches whoever has to act on it.
+/// Formats an error with all its causes, because users often see only the message.
 fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

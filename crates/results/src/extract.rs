@@ -1,4 +1,4 @@
-//! What is lifted out of a body so that guards, state and people need not load it.
+//! Fields and previews that a reference contains, so that conditions, state and users need not load the body.
 
 use model::playbook::{InvalidPath, ResultControl, Selection};
 use model::result_ref::{ENVELOPE_WORDS, KEY_BYTES_MAX, KEYS_MAX, Preview};
@@ -6,22 +6,22 @@ use serde_json::{Map, Value};
 
 use crate::Error;
 
-/// At most so many fields are lifted out where nothing was selected.
+/// Maximum number of extracted fields if nothing is selected.
 const FIELDS_MAX: usize = 32;
 
-/// Text up to this many characters is lifted out where nothing was selected.
+/// Maximum length of an extracted string in characters, if nothing is selected.
 const TEXT_CHARS_MAX: usize = 500;
 
-/// Lifted out whatever else is.
+/// Fields that are always extracted.
 pub(crate) const ALWAYS: [&str; 2] = ["status", "row_count"];
 
-/// What a task selects from a result that is at hand.
+/// Extracts the values that a task selects from a result in memory.
 pub fn select(result: &Value, control: &ResultControl) -> Result<Selection, Error> {
     let selected = control.select_from(result);
     selected.map_err(|InvalidPath { path, problem }| Error::Select { path, problem })
 }
 
-/// The selected values, or the top-level scalars where nothing was selected.
+/// Returns the selected values, or the top-level scalars if nothing is selected.
 pub fn extract(body: &Value, control: &ResultControl) -> Result<Map<String, Value>, Error> {
     let mut fields = if control.select.is_empty() {
         scalars(body)
@@ -38,7 +38,7 @@ pub fn extract(body: &Value, control: &ResultControl) -> Result<Map<String, Valu
     Ok(fields)
 }
 
-/// Room is left for what is always lifted out.
+/// Returns the top-level scalars; reserves space for the fields in `ALWAYS`.
 fn scalars(body: &Value) -> Map<String, Value> {
     let Value::Object(body) = body else {
         return Map::new();
@@ -61,7 +61,7 @@ fn scalars(body: &Value) -> Map<String, Value> {
     fields
 }
 
-/// The top-level keys that a reference names beside what is extracted, the envelope's words first.
+/// Returns the top-level keys that a reference lists in addition to the extracted ones, the envelope's words first.
 pub(crate) fn listed_keys<'k>(
     keys: impl Iterator<Item = &'k str> + Clone,
     extracted: &Map<String, Value>,
@@ -82,7 +82,7 @@ fn is_small(value: &Value) -> bool {
     }
 }
 
-/// The beginning of a body whose JSON text has `body_bytes` bytes, in at most `bytes_max` bytes of JSON text.
+/// Returns the beginning of a body whose JSON text has `body_bytes` bytes, in at most `bytes_max` bytes of JSON text.
 pub fn preview(body: &Value, body_bytes: usize, bytes_max: usize) -> Preview {
     if body_bytes <= bytes_max {
         return Preview {
@@ -100,7 +100,7 @@ pub fn preview(body: &Value, body_bytes: usize, bytes_max: usize) -> Preview {
     }
 }
 
-/// As much of the value as fits into `room` bytes of JSON; none if not even its brackets do.
+/// Returns as much of the value as fits into `room` bytes of JSON; `None` if its brackets do not fit.
 fn cut(value: &Value, room: &mut usize) -> Option<Value> {
     match value {
         Value::Array(items) => {
@@ -156,7 +156,7 @@ fn take(room: &mut usize, bytes: usize) -> Option<()> {
     Some(())
 }
 
-/// The length of a text as JSON, with its quotes.
+/// Length of a text as JSON, including its quotes.
 fn text_bytes(text: &str) -> usize {
     let plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
     if text.bytes().all(plain) {

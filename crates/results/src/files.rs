@@ -1,4 +1,4 @@
-//! Files: read in pieces, flushed, swept, and what their errors mean.
+//! Files: chunked reads, directory syncs, cleanup of drafts, and conversion of I/O errors.
 
 use std::fs::{self, File};
 use std::ops::Range;
@@ -13,21 +13,21 @@ use tokio::task::{JoinError, spawn_blocking};
 
 use crate::{Error, Pieces};
 
-/// What is read from a file or a stream at a time.
+/// Number of bytes to read from a file or stream at once.
 pub(crate) const CHUNK_BYTES: usize = 256 * 1024;
 
-/// A draft untouched for so long was left by a process that died.
+/// Drafts that were not modified for this long belong to dead processes.
 const DRAFT_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// So many threads wait for disks at once; more work waits for one of them. Each has memory of its own.
+/// Maximum number of blocking disk operations at once; further ones wait, because each thread takes memory.
 static TURNS: Semaphore = Semaphore::const_new(16);
 
-/// Some of a file, piece by piece.
+/// Reads a range of a file in chunks.
 pub(crate) fn pieces(file: File, range: Range<u64>) -> Pieces {
     Box::pin(stream::unfold(Rest { file, range }, Rest::next))
 }
 
-/// The same, whose first piece is read at once: for who is on a thread that may wait for the disk.
+/// Like `pieces`, but reads the first chunk at once; for callers on the blocking pool.
 pub(crate) fn begun(file: File, range: Range<u64>) -> Pieces {
     if range.is_empty() {
         return Box::pin(stream::empty());
@@ -36,7 +36,7 @@ pub(crate) fn begun(file: File, range: Range<u64>) -> Pieces {
     Box::pin(stream::iter([first]).chain(stream::unfold(rest, Rest::next)))
 }
 
-/// Removes what dead processes left; what cannot be removed does no harm.
+/// Deletes drafts of dead processes; failures to delete are ignored.
 pub(crate) fn sweep(drafts: &Path) {
     let Ok(entries) = fs::read_dir(drafts) else {
         return;
@@ -50,14 +50,14 @@ pub(crate) fn sweep(drafts: &Path) {
     }
 }
 
-/// Makes the names in a directory durable.
+/// Makes the entries of a directory durable.
 pub(crate) fn sync_dir(dir: &Path) -> Result<(), Error> {
     File::open(dir)
         .and_then(|opened| opened.sync_all())
         .map_err(|error| name(dir, error))
 }
 
-/// What a refusal of the disk means.
+/// Converts an I/O error.
 pub(crate) fn name(file: &Path, error: std::io::Error) -> Error {
     use std::io::ErrorKind;
     let file = file.to_owned();
@@ -70,7 +70,7 @@ pub(crate) fn name(file: &Path, error: std::io::Error) -> Error {
     }
 }
 
-/// What is left of a body to be read.
+/// The remaining range of a file.
 struct Rest {
     file: File,
     range: Range<u64>,
@@ -88,7 +88,7 @@ impl Rest {
     fn chunk(mut self) -> (std::io::Result<Bytes>, Self) {
         let left = usize::try_from(self.range.end - self.range.start).unwrap_or(usize::MAX);
         let mut chunk = vec![0; left.min(CHUNK_BYTES)];
-        // At its own place: others may read the same file.
+        // A positioned read: other readers may share the file.
         match self.file.read_exact_at(&mut chunk, self.range.start) {
             Ok(()) => {
                 self.range.start += chunk.len() as u64;
@@ -102,7 +102,7 @@ impl Rest {
     }
 }
 
-/// Does what waits for the disk where nobody waits for the thread.
+/// Runs disk work on the blocking pool.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
@@ -111,11 +111,14 @@ pub(crate) async fn blocking<T: Send + 'static>(
         .map_err(|error| Error::Interrupted(std::io::Error::other(error)))?
 }
 
-/// The same for work that has no error of ours.
+/// Like `blocking`, for work with any return type.
 pub(crate) async fn in_turn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, JoinError> {
-    let turn = TURNS.acquire().await.expect("turns are never closed");
+    let turn = TURNS
+        .acquire()
+        .await
+        .expect("the semaphore is never closed");
     let work = move || {
         let done = work();
         drop(turn);

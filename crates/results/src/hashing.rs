@@ -1,4 +1,4 @@
-//! The sha256 of what comes in pieces: a large body is hashed on another thread while the rest of it is on its way.
+//! SHA-256 of a body that arrives in chunks. A large body is hashed on another thread while the rest arrives.
 
 use std::sync::mpsc;
 
@@ -8,19 +8,19 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::Error;
 
-/// Less than this is hashed sooner than another thread wakes up.
+/// Smaller bodies are hashed faster than another thread wakes up.
 const BESIDE_BYTES_MIN: u64 = 512 * 1024;
 
-/// So much is handed over at once: waking the thread for every piece would take as long as hashing it.
+/// Number of bytes to send to the thread at once: waking it for every chunk would take as long as hashing it.
 const HANDED_BYTES: usize = 256 * 1024;
 
-/// A hash that grows with what comes.
+/// A streaming hash.
 pub(crate) enum Hashing {
     Here(Sha256),
     Beside(Beside),
 }
 
-/// A hash on another thread. The thread ends with the pieces, also where nobody asks for the hash any more.
+/// A hash on another thread. The thread ends when the sender is dropped, even if the hash is not needed any more.
 pub(crate) struct Beside {
     gathered: Vec<Bytes>,
     bytes: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Beside {
 }
 
 impl Hashing {
-    /// Begins the hash of a body of about this size.
+    /// Starts the hash of a body of about this size.
     pub(crate) fn of(bytes: u64) -> Self {
         if bytes < BESIDE_BYTES_MIN {
             return Self::Here(Sha256::new());
@@ -63,7 +63,7 @@ impl Hashing {
         }
     }
 
-    /// The hash of everything, in hex.
+    /// Returns the hash of all chunks, in hex.
     pub(crate) async fn end(self) -> Result<String, Error> {
         let hash = match self {
             Self::Here(hash) => hash,
@@ -84,7 +84,7 @@ impl Beside {
         let gathered = std::mem::take(&mut self.gathered);
         self.sender
             .send(gathered)
-            .expect("the thread takes every piece");
+            .expect("the thread receives until the sender is dropped");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Keeping a large result: stored first and referenced after.
+//! Stores a large result and returns its reference.
 
 use bytes::Bytes;
 use model::event::At;
@@ -11,10 +11,10 @@ use serde_json::{Map, Value};
 use crate::extract::{extract, listed_keys, preview};
 use crate::{Bodies, Error, Source, Stored, Wish};
 
-/// The largest preview where the task does not say.
+/// Maximum size of a preview if the task sets none.
 pub(crate) const PREVIEW_BYTES_MAX: usize = 2048;
 
-/// A result that is too large for the log, as text. It can be stored again where there was no space for it.
+/// A result that is too large for the log, as text. Storing it can be repeated after an error.
 #[derive(Debug)]
 pub struct LargeResult {
     text: Bytes,
@@ -24,24 +24,24 @@ pub struct LargeResult {
     control: ResultControl,
 }
 
-/// Whose result it is.
+/// Origin of a result.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
-    /// The execution.
+    /// Execution.
     pub execution: ExecutionId,
-    /// The step run, iteration, task, visit and attempt.
+    /// Step run, iteration, task, visit and attempt.
     pub at: &'a At,
-    /// The worker's clock, from which a `ttl` counts.
+    /// Current time of the worker, from which a `ttl` counts.
     pub now: Time,
 }
 
 impl Place<'_> {
-    /// The logical address of the result.
+    /// Logical address of the result.
     pub fn uri(&self) -> String {
         let attempt = self.at.attempt;
         let step = self.at.step.as_ref().map_or("", Name::as_str);
         let task = self.at.task.as_ref().map_or("", Name::as_str);
-        // What no task made has no run of one.
+        // A result without a task has no task run ID.
         let none = || format!("{}.{}", self.at.run, self.at.visit);
         let run = self.at.task_run_id().unwrap_or_else(none);
         format!(
@@ -52,7 +52,7 @@ impl Place<'_> {
 }
 
 impl LargeResult {
-    /// A result with what its task extracts.
+    /// Serializes a result and extracts the fields that its task selects.
     pub fn new(result: &Value, control: &ResultControl) -> Result<Self, Error> {
         let text = result.to_string();
         let preview_bytes_max = control
@@ -72,7 +72,7 @@ impl LargeResult {
         })
     }
 
-    /// Stores it; when this returns the body is durable.
+    /// Stores the result; the body is durable when this returns.
     pub async fn store(&self, bodies: &dyn Bodies, place: Place<'_>) -> Result<ResultRef, Error> {
         let source = Source::Bytes(self.text.clone());
         let stored = bodies.put_as(source, &Wish::of(&self.control)).await?;
@@ -86,7 +86,7 @@ impl LargeResult {
     }
 }
 
-/// The reference to a body of JSON text, as yet without what it shows.
+/// Builds the reference to a JSON body, without extracted fields and preview.
 pub(crate) fn reference(stored: Stored, uri: String, control: &ResultControl) -> ResultRef {
     ResultRef {
         kind: RefKind::Result,

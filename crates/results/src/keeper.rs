@@ -1,4 +1,5 @@
-//! Keeping a result that is too large to be held: it passes into the store, and what a reference shows is gleaned on the way.
+//! Streams a result that does not fit into memory to the body store and extracts the fields and preview of its
+//! reference on the way.
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,26 +17,26 @@ use crate::json::{Glean, Gleaned, SELECTED_BYTES_MAX, Selected, plain};
 use crate::keep::{PREVIEW_BYTES_MAX, reference, saturate};
 use crate::{Bodies, Error, NotJson, Source, Wish};
 
-/// The beginning of a text from which a preview is cut; markup and spaces need some room.
+/// Limits of the text from which a preview is cut; markup and whitespace need additional space.
 const HEAD_BYTES_MIN: usize = 64 * 1024;
 const HEAD_BYTES_MAX: usize = 1024 * 1024;
 
-/// Keeps one task's result while it passes.
+/// Streams the result of one task to the body store.
 #[derive(Clone)]
 pub struct Keeper {
-    /// Where bodies go.
+    /// Body store.
     pub bodies: Arc<dyn Bodies>,
-    /// How the task wants its result kept.
+    /// Result settings of the task.
     pub control: ResultControl,
-    /// The logical address of the result.
+    /// Logical address of the result.
     pub uri: String,
-    /// The largest result.
+    /// Maximum size of the result.
     pub bytes_max: u64,
-    /// The selected paths that find nothing.
+    /// Selected paths that match nothing.
     pub missing: MissingPaths,
 }
 
-/// The selected paths that find nothing in a result while it passes. Clones share them.
+/// Selected paths that match nothing in a streamed result. Clones share the list.
 #[derive(Debug, Clone, Default)]
 pub struct MissingPaths(Arc<Mutex<Vec<String>>>);
 
@@ -44,7 +45,7 @@ impl MissingPaths {
         self.paths().push(path.to_owned());
     }
 
-    /// The paths so far, which are forgotten.
+    /// Returns and clears the paths.
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.paths())
     }
@@ -55,13 +56,13 @@ impl MissingPaths {
 }
 
 impl Keeper {
-    /// Whether everything the task selects can be found in text that passes once.
+    /// Whether all selected paths can be evaluated in one pass over the text.
     pub fn can_stream(&self) -> bool {
         let mut select = self.control.select.iter();
         select.all(|wanted| plain(&wanted.path).is_some())
     }
 
-    /// The paths to look for. Where the result's `data` is looked into as well, all of them are there again.
+    /// Returns the paths to extract. If paths also apply to the result's `data`, they follow again with that prefix.
     fn wanted(&self) -> Vec<Vec<Segment>> {
         let select = self.control.select.iter();
         let paths: Vec<_> = select.filter_map(|wanted| plain(&wanted.path)).collect();
@@ -71,7 +72,7 @@ impl Keeper {
         paths.into_iter().chain(in_data).collect()
     }
 
-    /// Stores JSON text of any size, in memory that does not grow with it; when this returns the body is durable.
+    /// Stores JSON text of any size in constant memory; the body is durable when this returns.
     pub async fn keep(
         &self,
         text: &mut (dyn AsyncRead + Send + Unpin),
@@ -153,7 +154,7 @@ impl fmt::Debug for Keeper {
     }
 }
 
-/// Text on its way into a store, looked at as it passes.
+/// Text that is inspected while it is stored.
 struct Passing<'a> {
     text: &'a mut (dyn AsyncRead + Send + Unpin),
     glean: Glean,
@@ -172,7 +173,7 @@ impl Passing<'_> {
         looked.map_err(Error::NotJson)
     }
 
-    /// A text that ends too early must not become a body.
+    /// An incomplete text must not be stored.
     fn look_at_end(&self) -> Result<(), Error> {
         let at = self.glean.bytes();
         let is_whole = self.glean.is_whole();

@@ -1,8 +1,9 @@
-//! Result bodies: kept inline in the log while small, behind a `ResultRef` once they are not. Beside them, what tasks print.
+//! Result bodies: small results stay inline in the log, larger ones are stored and referenced by a `ResultRef`. Also
+//! the output of tasks.
 //!
-//! [`keep`] decides and cuts, a [`Keeper`] does so with text that is never held whole; a [`Bodies`] store holds what does
-//! not stay, and [`Stores`] knows all that a process has. A reference is handed out only after its body is durable, and a
-//! body is handed out only after its hash was checked.
+//! [`LargeResult`] stores a value, a [`Keeper`] streams text that does not fit into memory; a [`Bodies`] implementation
+//! stores bodies, and [`Stores`] combines all stores of a process. A reference is returned only after its body is
+//! durable, and a body only after its hash was checked.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,6 +1,6 @@
-//! Bodies in a local directory: `bodies/ab/cdef…` by sha256, written beside, flushed, then moved into place.
+//! Bodies in a local directory: `bodies/ab/cdef…` by SHA-256, written to a temporary file, synced, then renamed.
 //!
-//! A crash leaves a temporary file at worst, never half a body under a body's name.
+//! A crash leaves a temporary file at worst, never a partial body under its final name.
 
 mod checked;
 mod collect;
@@ -29,7 +29,7 @@ use crate::space::WhenFull;
 use crate::wish::Kind;
 use crate::{Bodies, Error, Reading, Source, Stored};
 
-/// The sha256 of these bytes, in hex.
+/// Returns the SHA-256 of these bytes, in hex.
 pub fn sha256(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }
@@ -40,17 +40,17 @@ pub struct Local {
     dir: PathBuf,
     checked: Arc<Checked>,
     kind: Kind,
-    /// The racks whose names are durable.
+    /// Which of the 256 shard directories have durable names.
     racks: Arc<[AtomicBool; 256]>,
 }
 
 impl Local {
-    /// The server's own bodies under `dir/bodies`, which is made if there is none.
+    /// Opens the server's own bodies in `dir/bodies`; creates the directory if necessary.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         Self::open_as(dir, Kind::Disk)
     }
 
-    /// Bodies under `dir/bodies` in a directory that every process can reach.
+    /// Opens bodies in `dir/bodies`, in a directory that all processes share.
     pub fn shared(dir: &Path) -> Result<Self, Error> {
         let dir = std::path::absolute(dir).map_err(|error| name(dir, error))?;
         Self::open_as(&dir, Kind::Pvc)
@@ -61,11 +61,11 @@ impl Local {
         let dir = outer.join("bodies");
         let fresh = dir.join("new");
         let made = match kind {
-            // The lock beside the bodies is part of the store too.
+            // The lock file next to the bodies is part of the store.
             Kind::Disk => [outer, dir.as_path(), fresh.as_path()]
                 .into_iter()
                 .try_for_each(make_private_dir),
-            // Other programs read it, as its administrator lets them.
+            // Other programs read it; its administrator sets the permissions.
             _ => fs::create_dir_all(&fresh),
         };
         made.map_err(|error| name(&fresh, error))?;
@@ -94,12 +94,12 @@ impl Local {
         }
     }
 
-    /// Makes the draft durable under the name of its content.
+    /// Makes the draft durable under the name of its hash.
     fn finish(&self, draft: &Draft) -> Result<Stored, Error> {
         let sha256 = draft.sha256();
         let target = self.path(&sha256).expect("a sha256 in hex names a body");
-        let rack = target.parent().expect("a body stands on a rack");
-        // Written even if it is there: what is there may be damaged, or not flushed yet.
+        let rack = target.parent().expect("a body is in a shard directory");
+        // Written even if the file exists: it may be damaged or not synced yet.
         draft.sync()?;
         self.make_rack(rack, &sha256)?;
         let _shared = self.lock_shared()?;
@@ -114,7 +114,8 @@ impl Local {
         })
     }
 
-    /// The rack may be new, made here or by another process a moment ago; its name is made durable once.
+    /// Creates a shard directory if necessary; this or another process may just have created it. Its name is made
+    /// durable once.
     fn make_rack(&self, rack: &Path, sha256: &str) -> Result<(), Error> {
         let number = usize::from_str_radix(&sha256[..2], 16).expect("a sha256 is in hex");
         let is_durable = &self.racks[number];
@@ -131,7 +132,7 @@ impl Local {
         Ok(())
     }
 
-    /// Other programs read what stands in a shared directory; the server's own is asked for by hash.
+    /// Other programs read the files of a shared directory, so its reference contains the path.
     fn location(&self, target: &Path) -> Map<String, Value> {
         let mut location = Map::new();
         if self.kind == Kind::Pvc {
@@ -142,7 +143,7 @@ impl Local {
     }
 }
 
-/// Opens a body, hashes all of it unless that was done before and it has not changed, and answers it with its size.
+/// Opens a body and returns its size. Hashes the whole file, unless that was done before and the file has not changed.
 fn open(path: &Path, sha256: &str, uri: String, checked: &Checked) -> Result<(File, u64), Error> {
     let mut file = match File::open(path) {
         Ok(file) => file,
@@ -237,7 +238,7 @@ impl Bodies for Local {
         let Some(path) = self.path(&sha256) else {
             return Err(Error::NotAvailable { uri });
         };
-        // The file that was checked is the one that is read: another takes its name, but not its place.
+        // The returned handle is the checked file, even if another file takes its name.
         let checked = Arc::clone(&self.checked);
         blocking(move || {
             let (file, bytes) = open(&path, &sha256, uri, &checked)?;

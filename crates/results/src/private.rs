@@ -1,17 +1,17 @@
-//! Directories that only their owner may read: bodies and lines are the users' data.
+//! Directories that only their owner may read, because bodies and task output are user data.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// What a group and everybody else may do with a file.
+/// Permissions of the group and of others.
 const OTHERS: u32 = 0o077;
-/// In a directory with this bit everybody has files of their own, as in `/tmp`.
+/// In a directory with this bit, such as `/tmp`, all users have their own files.
 const STICKY: u32 = 0o1000;
 
-/// Makes a directory that only its owner may read, with those above it that are missing. One that others may read is
-/// corrected, with all that is in it.
+/// Creates a directory that only its owner may read, with missing parents. If others may read an existing directory,
+/// removes their permissions from it and everything in it.
 pub fn make_private_dir(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let mode = fs::metadata(dir)?.permissions().mode();
@@ -19,19 +19,19 @@ pub fn make_private_dir(dir: &Path) -> io::Result<()> {
         && mode & STICKY == 0
         && let Err(error) = close(dir, mode)
     {
-        // It is another user's, who decides about it.
+        // The directory belongs to another user.
         tracing::warn!(%error, dir = %dir.display(), "failed to make directory private");
     }
     Ok(())
 }
 
-/// Takes the rights of others from a directory and all that is in it; from itself last, so that a pass that was
-/// interrupted is made again.
+/// Removes the permissions of others from a directory and everything in it. The directory itself comes last, so that an
+/// interrupted pass is repeated.
 fn close(dir: &Path, mode: u32) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let Ok(metadata) = entry.metadata() else {
-            // Somebody else removed it meanwhile.
+            // Another process has deleted it.
             continue;
         };
         let mode = metadata.permissions().mode();

@@ -1,13 +1,13 @@
-//! What must not be said.
+//! Text that must not be printed.
 
 use std::fmt;
 
-/// A text that opens something: shown as `***`, read only where it is used.
+/// A secret text: printed as `***`, revealed only where it is used.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps a text.
+    /// Wraps a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

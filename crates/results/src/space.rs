@@ -1,4 +1,4 @@
-//! Space on the disk: bodies leave some of it free, and a stream waits until there is enough.
+//! Disk space: bodies leave a reserve free, and a stream waits until there is enough space.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -12,23 +12,23 @@ use bytes::Bytes;
 use crate::files::{in_turn, name};
 use crate::{Error, Stored};
 
-/// Bodies leave this much of a disk free: it is for the log of a store on the same disk, and for what the store reserves
-/// for control requests.
+/// Free space that bodies leave on a disk: for the log of a store on the same disk, and for the space that the store
+/// reserves for control requests.
 const FREE_BYTES_MIN: u64 = 1536 * 1024;
 
-/// How often a stream that waits looks for space.
+/// How often a waiting stream checks for space.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// What becomes of a stream when the disk is full.
+/// What happens to a stream when the disk is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WhenFull {
-    /// It is not read on until there is space: it cannot be read a second time.
+    /// Wait for space: the stream cannot be read a second time.
     Wait,
-    /// It breaks off: it can be read again.
+    /// Fail: the stream can be read again.
     Refuse,
 }
 
-/// A file that a stream is written to before it can be stored. A full disk makes the stream wait.
+/// A file to which a stream is written before it can be stored. A full disk pauses the stream.
 #[derive(Debug)]
 pub struct SpoolFile {
     file: Arc<File>,
@@ -37,19 +37,19 @@ pub struct SpoolFile {
     watch: SpaceWatch,
 }
 
-/// Whether a stream had to wait for space.
+/// Records whether a stream had to wait for space.
 #[derive(Debug, Clone, Default)]
 pub struct SpaceWatch(Arc<AtomicBool>);
 
 impl SpaceWatch {
-    /// Whether it waits, or has waited.
+    /// Whether the stream waits or has waited.
     pub fn has_waited(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl SpoolFile {
-    /// An empty file in this directory; it may have no name there.
+    /// Wraps an empty file in this directory; the file may be unlinked.
     pub fn new(file: File, dir: &Path) -> Self {
         Self {
             file: Arc::new(file),
@@ -59,19 +59,19 @@ impl SpoolFile {
         }
     }
 
-    /// The same, whose waits are noted.
+    /// Records waits in `watch`.
     #[must_use]
     pub fn watched(mut self, watch: &SpaceWatch) -> Self {
         self.watch = watch.clone();
         self
     }
 
-    /// How many bytes were written.
+    /// Number of written bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Writes what follows, once there is space for it.
+    /// Appends bytes as soon as there is space.
     pub async fn append(&mut self, bytes: Bytes) -> Result<(), Error> {
         let (file, dir, offset) = (Arc::clone(&self.file), self.dir.clone(), self.bytes);
         let (count, watch) = (bytes.len() as u64, self.watch.clone());
@@ -87,7 +87,7 @@ impl SpoolFile {
         Ok(())
     }
 
-    /// The file, from its beginning.
+    /// Returns the file, to be read from its beginning.
     pub fn into_file(self) -> Result<File, Error> {
         let clone = |file: &File| file.try_clone();
         Arc::try_unwrap(self.file)
@@ -96,7 +96,7 @@ impl SpoolFile {
     }
 }
 
-/// Writes at an offset, unless that would take the last of the disk. The same bytes may be written there again.
+/// Writes at an offset, unless that would use up the reserve. The same bytes may be written again.
 pub(crate) fn write_at(file: &File, path: &Path, bytes: &[u8], offset: u64) -> Result<(), Error> {
     let needed = FREE_BYTES_MIN.saturating_add(bytes.len() as u64);
     if free_bytes(file).is_some_and(|free| free < needed) {
@@ -107,14 +107,14 @@ pub(crate) fn write_at(file: &File, path: &Path, bytes: &[u8], offset: u64) -> R
     written.map_err(|error| name(path, error))
 }
 
-/// How many bytes may still be written to the file system of a file, if it knows.
+/// Returns the free bytes on the file system of a file, if known.
 fn free_bytes(file: &File) -> Option<u64> {
     let found = rustix::fs::fstatvfs(file).ok()?;
-    // A file system without a size has no bound either.
+    // A file system that reports no size has no limit.
     (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// Does a write that may be done again, off the async threads, until the disk has space for it.
+/// Repeats a write on the blocking pool until the disk has space. The write must be idempotent.
 pub(crate) async fn write_when_free<S: Send + 'static>(
     mut state: S,
     when_full: WhenFull,
@@ -138,7 +138,7 @@ pub(crate) async fn write_when_free<S: Send + 'static>(
     }
 }
 
-/// Stores a body that is in memory and cannot be read again, once there is space for it.
+/// Stores a body from memory as soon as there is space; used for streams that cannot be read again.
 pub(crate) async fn put_when_free<F>(mut put: impl FnMut() -> F) -> Result<Stored, Error>
 where
     F: Future<Output = Result<Stored, Error>>,
@@ -152,14 +152,14 @@ where
     }
 }
 
-/// One thing that waits for space.
+/// Wait for disk space, for one operation.
 #[derive(Default)]
 struct SpaceWait {
     has_waited: bool,
 }
 
 impl SpaceWait {
-    /// Waits a little after a write that found the disk full; other errors are not waited for.
+    /// Waits briefly after an `Error::Full`; returns other errors.
     async fn after(&mut self, error: Error) -> Result<(), Error> {
         if !matches!(error, Error::Full { .. }) {
             return Err(error);

@@ -1,7 +1,7 @@
-//! A body that is held aside until its hash is known: in memory while small, else in a file that goes with it.
+//! Holds a body until its hash is known: in memory while small, otherwise in a temporary file.
 //!
-//! Stores whose keys are hashes need this on the way in, and stores elsewhere on the way out: what cannot be checked in
-//! place is checked here, before its first byte is handed out.
+//! Stores whose keys are hashes need this for writing, remote stores for reading: a body that cannot be checked in
+//! place is checked here before its first byte is returned.
 
 use std::ops::Range;
 use std::path::Path;
@@ -19,10 +19,10 @@ use crate::files::{CHUNK_BYTES, blocking, name, pieces};
 use crate::space::WhenFull;
 use crate::{Error, Pieces, Reading, sha256};
 
-/// A body up to this size is held in memory.
+/// Bodies up to this size stay in memory.
 pub(crate) const HELD_BYTES_MAX: usize = 1024 * 1024;
 
-/// A body that is held aside, with its hash.
+/// A body with its hash that is not stored yet.
 #[derive(Debug)]
 pub(crate) struct Staged {
     pub(crate) sha256: String,
@@ -30,14 +30,14 @@ pub(crate) struct Staged {
     pub(crate) held: Held,
 }
 
-/// Where a body is held.
+/// Where a staged body is.
 #[derive(Debug)]
 pub(crate) enum Held {
     Memory(Bytes),
     File(Draft),
 }
 
-/// Reads a body to its end into memory or a file of this directory.
+/// Reads a body to its end, into memory or a file in this directory.
 pub(crate) async fn stage(
     dir: &Path,
     reader: &mut (dyn AsyncRead + Send + Unpin),
@@ -70,7 +70,7 @@ pub(crate) async fn stage(
 }
 
 impl Staged {
-    /// A body that is in memory.
+    /// Stages a body that is in memory.
     pub(crate) fn memory(bytes: Bytes) -> Self {
         Self {
             sha256: sha256(&bytes),
@@ -79,7 +79,7 @@ impl Staged {
         }
     }
 
-    /// Some of it, piece by piece. The pieces outlive what is staged.
+    /// Returns a range in chunks. The stream may outlive the staged body.
     pub(crate) fn pieces(&self, range: Range<u64>) -> Result<Pieces, Error> {
         match &self.held {
             Held::Memory(bytes) => {
@@ -95,7 +95,7 @@ impl Staged {
         }
     }
 
-    /// Some of it, as a store gives it.
+    /// Returns a range as a `Reading`.
     pub(crate) fn read(&self, range: Option<Range<u64>>) -> Result<Reading, Error> {
         let range = within(range, self.bytes);
         Ok(Reading {
@@ -105,12 +105,12 @@ impl Staged {
         })
     }
 
-    /// All of it, to be read.
+    /// Returns a reader of the whole body.
     pub(crate) fn reader(&self) -> Result<Reader, Error> {
         Ok(Reader(StreamReader::new(self.pieces(0..self.bytes)?)))
     }
 
-    /// All of it, in memory.
+    /// Returns the whole body in memory.
     pub(crate) async fn whole(self) -> Result<Bytes, Error> {
         if let Held::Memory(bytes) = &self.held {
             return Ok(bytes.clone());
@@ -123,7 +123,7 @@ impl Staged {
     }
 }
 
-/// A staged body on its way to its store.
+/// Reader of a staged body.
 pub(crate) struct Reader(StreamReader<Pieces, Bytes>);
 
 impl AsyncRead for Reader {

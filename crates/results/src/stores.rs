@@ -1,4 +1,5 @@
-//! Every store this process knows: a body goes where its task wishes, and is found where its reference says.
+//! Combines all result stores of a process: stores a body where its task requests it, and reads it where its reference
+//! points.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -23,18 +24,18 @@ use crate::{Bodies, Error, Local, Old, Reading, Source, Stored};
 
 /// The store that every deployment has.
 pub enum Home {
-    /// This process's own: the server's directory or database.
+    /// The store of this process: the server's directory or database.
     Own(Arc<dyn Bodies>),
-    /// A server's, reached through its API; it also reads what this process cannot.
+    /// The store of a server behind its API; the server also reads stores that this process cannot access.
     Server(Arc<dyn Bodies>),
 }
 
-/// Every store this process knows.
+/// All result stores of this process.
 pub struct Stores {
     home: Home,
-    /// The same, behind the cache where that stands before it.
+    /// The home store; behind the cache, if the cache belongs to it.
     near_home: Arc<dyn Bodies>,
-    /// Where `disk` goes.
+    /// Store for `disk`.
     disk: Arc<dyn Bodies>,
     named: BTreeMap<Kind, Arc<dyn Bodies>>,
     spills_to: String,
@@ -51,9 +52,9 @@ impl Home {
 }
 
 impl Stores {
-    /// The stores that are configured, and the one that always is. Nothing is asked of any of them yet.
+    /// Opens the configured stores and the home store. No request is sent yet.
     pub fn open(config: &StoresConfig, home: Home) -> Result<Self, Error> {
-        // A body moves from there into the cache, so it must be the same disk.
+        // Bodies are moved from the scratch directory into the cache, so both must be on the same disk.
         let scratch = &match &config.cache {
             Some(cache) => cache.dir.join("new"),
             None => config.scratch.clone(),
@@ -94,7 +95,7 @@ impl Stores {
         let spill = Spill::new(config, tier, &home)?;
         let near_home = match spill.tier {
             Some(kind) => {
-                // Whoever names the bucket finds the same cache before it.
+                // Tasks that name the bucket use the same cache.
                 named.insert(kind, spill.bodies.clone());
                 home.bodies().clone()
             }
@@ -110,13 +111,13 @@ impl Stores {
         })
     }
 
-    /// Where bodies go that name no store, for people.
+    /// Location of bodies whose task names no store, for display.
     pub fn spills_to(&self) -> &str {
         &self.spills_to
     }
 
-    /// The store that a wish means for a body of which so much is known. In place of one that is not configured stands
-    /// the default: where a body is kept must not decide whether a playbook runs.
+    /// Returns the store for a body. If the named store is not configured, returns the default store: the location of
+    /// results must not decide whether a playbook runs.
     fn pick(&self, kind: Kind, is_small: bool) -> &Arc<dyn Bodies> {
         match kind {
             Kind::Auto => {
@@ -145,10 +146,10 @@ impl Stores {
         }
     }
 
-    /// The store that holds what a reference names.
+    /// Returns the store of a reference.
     fn holder(&self, reference: &ResultRef) -> Result<&dyn Bodies, Error> {
         let kind = match Kind::named(&reference.store) {
-            // Names that nothing is stored under any more mean the server's own store.
+            // Old references may have names that are not used any more; they mean the server's own store.
             None | Some(Kind::Auto | Kind::Disk | Kind::Postgres) => return Ok(&*self.near_home),
             Some(kind) => kind,
         };
@@ -160,7 +161,7 @@ impl Stores {
     }
 }
 
-/// Where `disk` keeps bodies.
+/// Store for `disk`.
 struct Spill {
     bodies: Arc<dyn Bodies>,
     tier: Option<Kind>,
@@ -178,7 +179,7 @@ impl Spill {
         let kind = tier.as_ref().map(|(kind, _)| *kind);
         let bodies: Arc<dyn Bodies> = match (&config.cache, tier) {
             (Some(cache), tier) => {
-                place.push_str(&format!(", through the cache in {}", cache.dir.display()));
+                place.push_str(&format!(", with a cache in {}", cache.dir.display()));
                 let tier = match tier {
                     Some((_, bucket)) => Tier::Bucket(bucket),
                     None => Tier::Store(home.bodies().clone()),
@@ -197,7 +198,7 @@ impl Spill {
     }
 }
 
-/// A body of which the beginning was read.
+/// A body whose beginning was read.
 enum Begun<'a> {
     Whole(Bytes),
     More {
@@ -234,7 +235,7 @@ impl<'a> Begun<'a> {
     }
 }
 
-/// Stores a body, compressed if that was chosen.
+/// Stores a body, compressed if a codec is given.
 async fn put_packed(
     store: &dyn Bodies,
     codec: Option<Codec>,
@@ -246,7 +247,7 @@ async fn put_packed(
     }
 }
 
-/// How a store is configured.
+/// Returns how to configure a store.
 fn remedy(kind: Kind) -> &'static str {
     match kind {
         Kind::S3 => {
@@ -256,7 +257,7 @@ fn remedy(kind: Kind) -> &'static str {
         Kind::NatsKv | Kind::NatsObject => "set NOETL_STORAGE_NATS_URL",
         Kind::Pvc => "set NOETL_STORAGE_DIR to a directory that every process can reach",
         Kind::Postgres => "start the server with --store postgres://…",
-        Kind::Auto | Kind::Disk => "it always is",
+        Kind::Auto | Kind::Disk => "it is always configured",
     }
 }
 
@@ -268,7 +269,8 @@ fn not_configured(kind: Kind) -> Error {
 }
 
 impl StoresConfig {
-    /// How to configure a store that is not configured; none where it is. The server's own store is not known here.
+    /// Returns how to configure a store; `None` if it is configured. Does not check which kind the server's own store
+    /// is.
     pub fn missing(&self, kind: Kind) -> Option<&'static str> {
         let is_there = match kind {
             Kind::S3 => self.s3.is_some(),
@@ -283,7 +285,7 @@ impl StoresConfig {
 
 #[async_trait]
 impl Bodies for Stores {
-    /// The server's own store, as it is: what is named by its hash alone is found there.
+    /// Stores in the server's own store without options, so that the body can be found by its hash alone.
     async fn put(&self, body: Source<'_>) -> Result<Stored, Error> {
         self.home.bodies().put(body).await
     }
@@ -302,7 +304,7 @@ impl Bodies for Stores {
         let store = self.pick(wish.kind, body.is_small());
         let codec = compress::choose(wish.compression, body.head()).await;
         let stored = match body {
-            // Whoever sent it cannot read it again, so it waits for space like a longer one.
+            // The sender cannot read the stream again, so a short one waits for space too.
             Begun::Whole(bytes) if is_stream => {
                 let put = || put_packed(&**store, codec, Source::Bytes(bytes.clone()));
                 put_when_free(put).await?
@@ -347,7 +349,7 @@ impl Bodies for Stores {
         }
     }
 
-    /// Of the server's own store; what lies in buckets is theirs to expire.
+    /// Lists the server's own store only; lifecycle rules expire the bodies in buckets.
     async fn stored_before(
         &self,
         before: Time,

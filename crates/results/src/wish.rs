@@ -1,24 +1,24 @@
-//! What a task wishes for its body: which store, and how it is compressed.
+//! Storage options of a task: result store and compression.
 
 use model::id::Name;
 use model::playbook::ResultControl;
 
-/// Where and how a body is to be stored.
+/// Where and how to store a body.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wish {
-    /// The store.
+    /// Result store.
     pub kind: Kind,
-    /// The compression.
+    /// Compression.
     pub compression: Packing,
 }
 
-/// A store, as tasks name it.
+/// A result store, as tasks name it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Whatever suits its size.
+    /// Chosen by size.
     #[default]
     Auto,
-    /// The cloud tier behind this process's cache, or the server's own store.
+    /// The cloud bucket behind this process's cache, or the server's own store.
     Disk,
     /// The server's own store, which must be Postgres.
     Postgres,
@@ -26,37 +26,37 @@ pub enum Kind {
     NatsKv,
     /// A NATS object bucket.
     NatsObject,
-    /// A bucket of S3, or of something that speaks its language.
+    /// An S3 bucket, or a bucket of a compatible service.
     S3,
-    /// A bucket of Google Cloud Storage.
+    /// A Google Cloud Storage bucket.
     Gcs,
     /// A directory that all processes share.
     Pvc,
 }
 
-/// How a body is to be compressed.
+/// Compression of a body.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Packing {
-    /// As it pays.
+    /// Compress if that saves space.
     #[default]
     Auto,
-    /// Not at all.
+    /// Do not compress.
     Plain,
-    /// With this, whether or not it pays.
+    /// Always compress with this codec.
     With(Codec),
 }
 
-/// A way to compress.
+/// Compression codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Codec {
-    /// Quick, and small enough.
+    /// Zstandard: fast, with a good ratio.
     Zstd,
-    /// What every other program can read.
+    /// Gzip: supported by most programs.
     Gzip,
 }
 
 impl Wish {
-    /// What `task.spec.result` says. What cannot stay inline goes where `auto` sends it.
+    /// Reads the options of `task.spec.result`. `auto`, `inline` and unknown stores become `Kind::Auto`.
     pub fn of(control: &ResultControl) -> Self {
         let kind = control
             .store
@@ -75,7 +75,7 @@ impl Wish {
 }
 
 impl Kind {
-    /// Every store that can be named, with its name in references.
+    /// All stores that can be named, with their names in references.
     pub(crate) const NAMED: [(Self, &'static str); 7] = [
         (Self::Disk, "disk"),
         (Self::Postgres, "postgres"),
@@ -86,13 +86,13 @@ impl Kind {
         (Self::Pvc, "pvc"),
     ];
 
-    /// The store of this name.
+    /// Returns the store with this name.
     pub fn named(name: &str) -> Option<Self> {
         let mut all = Self::NAMED.into_iter();
         all.find(|(_, known)| *known == name).map(|(kind, _)| kind)
     }
 
-    /// Its name.
+    /// Name of the store.
     pub fn name(self) -> &'static str {
         let mut all = Self::NAMED.into_iter();
         all.find(|(kind, _)| *kind == self)
@@ -101,7 +101,7 @@ impl Kind {
 }
 
 impl Codec {
-    /// The way of this name.
+    /// Returns the codec with this name.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "zstd" => Some(Self::Zstd),
@@ -110,7 +110,7 @@ impl Codec {
         }
     }
 
-    /// Its name.
+    /// Name of the codec.
     pub fn name(self) -> &'static str {
         match self {
             Self::Zstd => "zstd",

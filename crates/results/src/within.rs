@@ -1,4 +1,4 @@
-//! Reading a part of a body: a value inside it, or some elements of a list, in memory that does not grow with the body.
+//! Partial reads of a body: a value inside it, or some elements of a list, in constant memory.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::json::{Located, Locator, Places, Splitter};
 use crate::{Bodies, Error, Pieces};
 
-/// Finds the value at the first of these paths that leads anywhere.
+/// Locates the value at the first of these paths that exists.
 pub async fn locate(
     bodies: &dyn Bodies,
     reference: &ResultRef,
@@ -19,15 +19,15 @@ pub async fn locate(
     let mut locator = Locator::new(paths);
     let mut pieces = bodies.read(reference, None).await?.pieces;
     while let Some(piece) = next(&mut pieces).await? {
-        // A large piece is looked at for some milliseconds; others get a turn in between.
+        // Scanning a large chunk takes milliseconds; yield so that other tasks get a turn.
         locator.feed(&piece).map_err(Error::NotJson)?;
         tokio::task::yield_now().await;
     }
     locator.finish().map_err(Error::NotJson)
 }
 
-/// Elements of a list whose places are known: from the first of `indices` on as many as lie in them and have about
-/// `bytes_max` bytes, and at least one.
+/// Reads elements of a list with known offsets: starting at the first of `indices`, up to about `bytes_max` bytes, but
+/// at least one.
 pub async fn elements(
     bodies: &dyn Bodies,
     reference: &ResultRef,
@@ -55,7 +55,7 @@ pub async fn elements(
     let parsed: Result<Vec<Value>, _> = parsed.collect();
     let elements = parsed.unwrap_or_default();
     if elements.is_empty() {
-        // The places say that there are some: the body is not the one they were found in.
+        // The offsets promise elements, so this is not the body that they belong to.
         return Err(Error::NotAvailable {
             uri: reference.uri.clone(),
         });
@@ -63,7 +63,7 @@ pub async fn elements(
     Ok(elements)
 }
 
-/// The next piece of a body; what its store says of a failure is said again.
+/// Returns the next chunk of a body; restores the error of the store.
 pub async fn next(pieces: &mut Pieces) -> Result<Option<bytes::Bytes>, Error> {
     let piece = pieces.next().await.transpose();
     piece.map_err(|error| match error.downcast::<Error>() {

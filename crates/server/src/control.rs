@@ -1,4 +1,4 @@
-//! Control: cancel, pause, resume, retry and signal, whoever drives the execution.
+//! Control requests: cancel, pause, resume, retry, finalize, patch and signal, whichever process owns the execution.
 
 use std::time::Duration;
 
@@ -15,67 +15,68 @@ use crate::error::Error;
 use crate::playbooks::Registered;
 use crate::{Server, Shared};
 
-/// How long someone who asks is kept waiting for a driver elsewhere: longer than it takes to notice that it is dead, and
-/// to take over from it.
+/// How long a request waits for an owner in another process: longer than it takes to detect that the owner is dead and
+/// to adopt its executions.
 const DELIVERY_MAX: Duration = Duration::from_secs(10);
-/// How long between the first two looks whether it has heard; later ones are further apart.
+/// Pause before the first check whether the message was consumed; it doubles up to `LOOK_PAUSE_MAX`.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
 const LOOK_PAUSE_MAX: Duration = Duration::from_millis(100);
-/// So often a run may change its driver while a request is carried out.
+/// How often the owner of an execution may change while a request is carried out.
 const DRIVERS_MAX: usize = 4;
 
-/// What became of a message to the driver of a run.
+/// Result of a message to the owner of an execution.
 enum Delivery {
-    /// What it asks has happened.
+    /// The request was carried out.
     CarriedOut,
-    /// What it asks does not fit the run.
+    /// The request is invalid in the current state of the execution.
     Refused(Refusal),
-    /// Nobody has taken it up, and nobody will.
+    /// No process consumed the message in time, and it was deleted.
     TakenBack,
 }
 
-/// What someone asks of a run.
+/// A control request for an execution.
 #[derive(Debug, Clone)]
 pub enum Control {
-    /// Stop it.
+    /// Cancel the execution.
     Cancel {
-        /// Why.
+        /// Reason, recorded in the log.
         reason: Option<String>,
-        /// Whether the runs it started end too.
+        /// Whether child executions are cancelled too.
         cascade: bool,
     },
-    /// Offer nothing more for now.
+    /// Offer no more commands until the execution is resumed.
     Pause {
-        /// Why.
+        /// Reason, recorded in the log.
         reason: Option<String>,
     },
-    /// Go on after a pause.
+    /// Resume a paused execution.
     Resume,
-    /// Redo what failed.
+    /// Retry what failed.
     Retry {
-        /// Another version of the playbook to go on with.
+        /// Another version of the playbook to continue with.
         version: Option<u32>,
     },
-    /// End it for good, as this: someone has decided how a stuck run is to count.
+    /// End a stuck execution with a status that the caller chooses.
     Finalize {
-        /// How it ends.
+        /// Final status.
         ending: Ending,
-        /// Why.
+        /// Reason, recorded in the log.
         reason: Option<String>,
     },
-    /// Write to `ctx` from outside.
+    /// Patch `ctx`.
     Patch(Raw),
-    /// Something from outside.
+    /// Deliver a signal.
     Signal {
-        /// Its name.
+        /// Name of the signal.
         name: Name,
-        /// What it carries.
+        /// Payload of the signal.
         payload: Option<Raw>,
     },
 }
 
 impl Control {
-    /// Whether it may use the space that is reserved for control requests: on a full disk a run can be stopped.
+    /// Whether the request may use the space that is reserved for control requests: even on a full disk an execution
+    /// can be stopped.
     pub fn priority(&self) -> Priority {
         match self {
             Self::Cancel { .. } | Self::Finalize { .. } | Self::Pause { .. } => Priority::Control,
@@ -89,17 +90,17 @@ impl Control {
 /// Why a request was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// It does not fit the run as it stands.
+    /// The request is invalid in the current state of the execution.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The server could not do it.
+    /// The server failed to carry it out.
     #[error(transparent)]
     Failed(#[from] Error),
 }
 
 impl Server {
-    /// Carries out a request: here if this process drives the run or nobody does, else by message to its driver. When this
-    /// returns without an error the request has been carried out.
+    /// Carries out a request: directly if this process owns the execution or no process does, otherwise with a message
+    /// to the owner. When this returns `Ok`, the request has been carried out.
     pub async fn control(&self, id: ExecutionId, control: Control) -> Result<(), ControlError> {
         let mut was_taken_back = false;
         for _ in 0..DRIVERS_MAX {
@@ -113,14 +114,14 @@ impl Server {
                     match self.deliver(id, &control).await? {
                         Delivery::CarriedOut => return Ok(()),
                         Delivery::Refused(refusal) => return Err(refusal.into()),
-                        // Its driver may have died meanwhile.
+                        // The owner may have died meanwhile.
                         Delivery::TakenBack => was_taken_back = true,
                     }
                 }
                 Adoption::Mine => match self.carry_out(id, &control).await {
                     Ok(()) => return Ok(()),
                     Err(Posted::Refused(refusal)) => return Err(refusal.into()),
-                    // Another process has taken it over meanwhile.
+                    // Another process has adopted the execution meanwhile.
                     Err(Posted::Failed(Error::Elsewhere(_))) => {}
                     Err(Posted::Failed(error)) => return Err(error.into()),
                 },
@@ -129,7 +130,7 @@ impl Server {
         Err(Error::NotFound(id).into())
     }
 
-    /// Carries out a request on a run that this process drives.
+    /// Carries out a request on an execution that this process owns.
     async fn carry_out(&self, id: ExecutionId, control: &Control) -> Result<(), Posted> {
         let switch = match control {
             Control::Retry { version } => switch(&self.shared, id, *version).await?,
@@ -143,10 +144,10 @@ impl Server {
         self.shared.drive.post(id, input, extras).await.map(drop)
     }
 
-    /// Sends a message to the driver, and waits for what becomes of it. One that nobody takes up in time is taken back.
+    /// Sends a message to the owner and waits for the result. Deletes the message if it is not consumed in time.
     async fn deliver(&self, id: ExecutionId, control: &Control) -> Result<Delivery, Error> {
         if let Control::Retry { version } = control {
-            // A version that does not exist is told at once.
+            // An unknown version is rejected at once.
             switch(&self.shared, id, *version).await?;
         }
         let store = &self.shared.store;
@@ -175,7 +176,7 @@ impl Server {
         Ok(refusal.map_or(Delivery::CarriedOut, Delivery::Refused))
     }
 
-    /// Refuses at once what the driver would refuse.
+    /// Rejects at once what the owner would reject.
     async fn check(&self, id: ExecutionId, control: &Control) -> Result<(), ControlError> {
         let row = self.shared.store.execution(id).await.map_err(Error::from)?;
         let status = row.ok_or(Error::NotFound(id))?.status;
@@ -197,13 +198,13 @@ impl Server {
         }
     }
 
-    /// Takes a run that nobody drives any more. What its former workers held is offered again.
+    /// Adopts an execution whose owner is dead. The commands of the workers in the dead process are offered again.
     pub async fn adopt(&self, id: ExecutionId, priority: Priority) -> Result<Adoption, Error> {
         adopt(&self.shared, id, priority).await
     }
 }
 
-/// The text that a retry goes on with, if it names another version.
+/// Text of the playbook version that a retry continues with, if it names one.
 pub(crate) async fn switch(
     shared: &Shared,
     id: ExecutionId,
@@ -218,7 +219,7 @@ pub(crate) async fn switch(
     Ok(Some(Box::new(registered)))
 }
 
-/// Takes a run that nobody drives any more.
+/// Adopts an execution whose owner is dead.
 pub(crate) async fn adopt(
     shared: &Shared,
     id: ExecutionId,
@@ -232,14 +233,14 @@ pub(crate) async fn adopt(
     let adoption = shared.store.adopt(id, &shared.owner, priority).await?;
     if let (Adoption::Mine, Some(former)) = (&adoption, former) {
         release_former(shared, id, &former, priority).await?;
-        // It may have died between two decisions.
+        // The former owner may have died between two decisions.
         shared.drive.go_on(id).await?;
     }
     Ok(adoption)
 }
 
-/// The former driver is dead, and with it the workers in its process: that is an outage, not the work's fault. Workers
-/// in processes of their own live on, and so do their claims.
+/// Releases the commands of workers inside the dead process. That is an outage and no fault of the work, so it is no
+/// strike. Workers in processes of their own are alive, and their claims stay.
 async fn release_former(
     shared: &Shared,
     id: ExecutionId,

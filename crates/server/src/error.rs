@@ -1,40 +1,40 @@
-//! What can go wrong with an operation of the server.
+//! Errors of server operations.
 
-/// Why an operation did not succeed.
+/// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// A body could not be read or kept.
+    /// A body cannot be read or stored.
     #[error(transparent)]
     Body(#[from] results::Error),
-    /// There is no such execution.
-    #[error("there is no execution {0}")]
+    /// The execution does not exist.
+    #[error("run {0} not found")]
     NotFound(model::id::ExecutionId),
     /// The playbook of an execution is not in the catalog.
     #[error("playbook {0} is not in the catalog")]
     NoPlaybook(model::id::PlaybookHash),
-    /// The catalog has no such version of a playbook.
+    /// The catalog does not have this version of the playbook.
     #[error("playbook `{path}` has no version {version}")]
     NoVersion {
-        /// The playbook.
+        /// Catalog path of the playbook.
         path: String,
-        /// The version asked for.
+        /// Requested version.
         version: u32,
     },
-    /// The log of an execution does not begin with its request.
-    #[error("the log of execution {0} is broken")]
+    /// The log of an execution does not start with the event that requested it.
+    #[error("the event log of run {0} is corrupt")]
     BrokenLog(model::id::ExecutionId),
-    /// Another server drives the execution.
-    #[error("another server ({0}) drives the execution")]
+    /// Another server owns the execution.
+    #[error("the run is owned by server {0}")]
     Elsewhere(store::OwnerId),
-    /// What the parts of a manifest come to is too large to be put together.
+    /// The parts of a manifest are too large to be combined in memory.
     #[error(
-        "the parts of `{0}` have more than {1} bytes: read them one by one, or let a task lift out what is needed"
+        "the parts of `{0}` exceed {1} bytes together: read them one by one, or extract the fields you need in a task"
     )]
     TooLarge(String, u64),
-    /// A credential cannot be had.
+    /// A credential cannot be resolved.
     #[error(transparent)]
     Keychain(#[from] crate::keychain::KeychainError),
     /// The server is stopping.
@@ -42,12 +42,12 @@ pub enum Error {
     Stopping,
 }
 
-/// What to do about a full disk.
+/// Remedy for a full disk.
 pub const FREE_SPACE: &str =
     "`noetl gc` deletes expired results; `noetl cancel` stops a run that fills the disk";
 
 impl Error {
-    /// The stable code shown to people.
+    /// Stable error code that users see.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Store(error) => error.code(),
@@ -62,8 +62,8 @@ impl Error {
         }
     }
 
-    /// The same error for each who waits for a commit, if nothing can be written now. Such a commit is certain not to
-    /// have happened.
+    /// Copies an error that means "nothing was written", so that every caller that waits for the commit gets it.
+    /// `None` for errors after which the commit may have happened.
     pub(crate) fn refused_write(&self) -> Option<Self> {
         match self {
             Self::Store(error) => error.refused_write().map(Self::Store),
@@ -74,7 +74,7 @@ impl Error {
         }
     }
 
-    /// Why a result broke off while it was read.
+    /// Converts the I/O error of an interrupted result stream.
     pub(crate) fn broken_off(error: std::io::Error) -> Self {
         match error.downcast::<Self>() {
             Ok(own) => own,
@@ -82,7 +82,7 @@ impl Error {
         }
     }
 
-    /// Whether the same request may succeed later without anyone changing it.
+    /// Whether the error is transient: the same request may succeed later.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Store(error) => error.is_passing(),

@@ -1,7 +1,8 @@
-//! The inbox: messages to executions of this process, and those that start new ones, taken up in order.
+//! The inbox: applies messages to executions of this process and starts child executions, in order.
 //!
-//! Enters: messages from the store. Leaves: inputs of executions, and runs. A run whose keychain asks the network is
-//! started beside the others, so that an endpoint that hangs holds up nobody else; what is said to it waits for it.
+//! Input: messages from the store. Output: inputs of executions, and new executions. An execution whose keychain needs
+//! the network starts in a task of its own, so that an endpoint that does not respond delays no other message;
+//! messages to it wait until it has started.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,14 +25,14 @@ use crate::playbooks::{Registered, Unusable};
 use crate::submit::Start;
 use crate::sweep::{BATCH, IDLE, post};
 
-/// So many runs that ask the network are started at once.
+/// Maximum number of concurrent starts that need the network.
 const STARTS_MAX: usize = 16;
-/// So often what a message is for may change its driver while the message is carried out.
+/// How often the owner of the recipient may change while a message is carried out.
 const DRIVERS_MAX: usize = 4;
-/// So many messages that wait for a start are looked past.
+/// Maximum number of waiting messages that are read in addition to a batch.
 const WAITING_MAX: usize = 4 * BATCH;
 
-/// Takes up messages as they come.
+/// Processes messages until the server stops.
 pub(crate) async fn messages(shared: Arc<Shared>) {
     let mut inbox = Inbox {
         shared: shared.clone(),
@@ -43,7 +44,7 @@ pub(crate) async fn messages(shared: Arc<Shared>) {
     loop {
         match shared.store.inbox(Some(&shared.owner), inbox.limit()).await {
             Ok(messages) => inbox.take_up(messages).await,
-            Err(error) => tracing::warn!(%error, "cannot read the inbox; trying again"),
+            Err(error) => tracing::warn!(%error, "failed to read the inbox; retrying"),
         }
         tokio::select! {
             () = tokio::time::sleep(IDLE) => {}
@@ -54,19 +55,19 @@ pub(crate) async fn messages(shared: Arc<Shared>) {
     }
 }
 
-/// What is known of the messages that are still in the store.
+/// State of the messages that are still in the store.
 struct Inbox {
     shared: Arc<Shared>,
-    /// Taken up.
+    /// Processed messages.
     seen: HashSet<MessageKey>,
-    /// Left for later: starts beyond the bound, and what is said to runs that are being started.
+    /// Messages for later: starts beyond `STARTS_MAX`, and messages to executions that are being started.
     waiting: HashSet<MessageKey>,
-    /// Runs that are being started.
+    /// Executions that are being started.
     starting: HashSet<ExecutionId>,
     starts: JoinSet<Started>,
 }
 
-/// A run that was started, or not.
+/// Result of starting an execution.
 struct Started {
     key: MessageKey,
     execution: ExecutionId,
@@ -74,7 +75,7 @@ struct Started {
 }
 
 impl Inbox {
-    /// How many messages are read: those that wait do not hide the ones behind them.
+    /// How many messages to read: waiting messages must not hide the ones behind them.
     fn limit(&self) -> usize {
         let waiting = self.waiting.len() + self.starting.len();
         BATCH + waiting.min(WAITING_MAX)
@@ -113,7 +114,7 @@ impl Inbox {
                         self.start(key, *child, *registered);
                     }
                 }
-                Err(error) => tracing::warn!(%error, "cannot take up a message; trying again"),
+                Err(error) => tracing::warn!(%error, "failed to process message; retrying"),
             }
         }
     }
@@ -142,18 +143,18 @@ impl Inbox {
             Ok(()) => {
                 self.seen.insert(started.key);
             }
-            Err(error) => tracing::warn!(%error, "cannot take up a message; trying again"),
+            Err(error) => tracing::warn!(%error, "failed to process message; retrying"),
         }
     }
 }
 
-/// What came of a message.
+/// What became of a message.
 enum Taken {
-    /// It is done.
+    /// It has been processed.
     Done,
-    /// Another process takes it up.
+    /// It is left to another process.
     Left,
-    /// It starts a run that asks the network first.
+    /// It starts an execution whose keychain needs the network first.
     Slow(Box<Child>, Box<Registered>),
 }
 
@@ -164,7 +165,7 @@ async fn receive(shared: &Shared, message: Message) -> Result<Taken, Error> {
         return done(ingest::decide(shared, deferred, message.key).await);
     }
     let Ok(body) = message.body.read::<MessageBody>() else {
-        tracing::error!("a message cannot be read and is left alone");
+        tracing::error!("skipping unreadable control message");
         return Ok(Taken::Done);
     };
     let input = match body {
@@ -214,8 +215,9 @@ async fn receive(shared: &Shared, message: Message) -> Result<Taken, Error> {
     carry_out(shared, &message, input, wanted).await
 }
 
-/// Carries out what a message asks; a retry with the version of the playbook that it names. What a dead process drove is
-/// taken over first. A person whose message is refused is told so; an execution knows it from what happens.
+/// Carries out a message; a retry continues with the playbook version that it names. If the owner of the execution is
+/// dead, it is adopted first. If the message comes from a client, a refusal is stored as its response; an execution
+/// learns the result from events.
 async fn carry_out(
     shared: &Shared,
     message: &Message,
@@ -226,7 +228,7 @@ async fn carry_out(
     for _ in 0..DRIVERS_MAX {
         let switch = match control::switch(shared, message.to, version).await {
             Err(error @ Error::NoVersion { .. }) => {
-                tracing::error!(%error, "a retry asks for a version that is gone");
+                tracing::error!(%error, "playbook version of a retry not found; refusing the retry");
                 let refusal = Refusal::NotRetryable;
                 return done(answer(shared, message.key, &refusal).await);
             }
@@ -257,7 +259,7 @@ async fn carry_out(
     Ok(Taken::Left)
 }
 
-/// Consumes a message that was not carried out, and says why.
+/// Consumes a message that was refused and stores the refusal.
 async fn answer(shared: &Shared, key: MessageKey, refusal: &Refusal) -> Result<(), Error> {
     let text = Raw::of(refusal);
     Ok(shared.store.refuse_message(key, text.text()).await?)
@@ -267,14 +269,14 @@ fn done(result: Result<(), Error>) -> Result<Taken, Error> {
     result.map(|()| Taken::Done)
 }
 
-/// A run that another run starts.
+/// A child execution to start.
 struct Child {
     start: Start,
     parent: Parent,
 }
 
 impl Child {
-    /// Starts it; what cannot be started has failed, and its parent decides.
+    /// Starts the child. If it cannot start, its parent receives a failed outcome.
     async fn begin(self, shared: &Shared, registered: Registered) -> Result<(), Error> {
         let (execution, consumed) = (self.start.execution, self.start.consumed);
         let error = match self.start.run(shared, registered).await {
@@ -297,7 +299,7 @@ impl Child {
     }
 }
 
-/// Tells the parent that a run did not start.
+/// Applies a failed outcome to the parent of an execution that did not start.
 async fn failed(
     shared: &Shared,
     parent: &Parent,

@@ -1,6 +1,8 @@
-//! The control plane: takes inputs, lets the engine decide, commits, and hands out work.
+//! The control plane: receives inputs, calls the engine to decide, commits the events, and assigns commands to
+//! workers.
 //!
-//! Enters: submissions, reports, control. Leaves: committed events and claimed commands. It never runs user work.
+//! Inputs: submissions, reports and control requests. Outputs: committed events and claimed commands. It never runs
+//! user tasks.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,4 +1,4 @@
-//! Loading: an execution's state from its log, and what a decision must read before it can be made.
+//! Loading: computes an execution's state from its log, and reads the data that a decision needs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,55 +15,55 @@ use crate::Shared;
 use crate::error::Error;
 use crate::reading::{Found, Parts};
 
-/// The form of snapshots; one of another form is passed over and the log folded instead.
+/// Format version of snapshots. Snapshots of another version are ignored and the log is replayed instead.
 pub const SNAPSHOT_VERSION: u32 = 1;
 
-/// An execution brought into memory.
+/// An execution with its state, computed from the log.
 pub(crate) struct Opened {
     pub(crate) net: Arc<Net>,
     pub(crate) state: State,
     pub(crate) tail: Vec<Event>,
     pub(crate) snapshot_seq: Seq,
-    /// The claims that are current, where they were asked for.
+    /// Current claims, if they were requested.
     pub(crate) claims: Option<Vec<(Seq, LeaseEpoch)>>,
-    /// The events asked about that are in the log.
+    /// The events of `OpenQuestions` that are in the log.
     pub(crate) landed: Vec<Mark>,
 }
 
-/// What became of bringing an execution into memory.
+/// Result of loading an execution.
 pub(crate) enum Opening {
-    /// There is no such execution.
+    /// The execution does not exist.
     Unknown,
-    /// Another process drives it; nothing of it was loaded.
+    /// Another process owns it; nothing was loaded.
     Elsewhere(store::OwnerId),
-    /// It is here.
+    /// It was loaded.
     Opened(Box<Opened>),
 }
 
-/// An event by its place and its id: no other event has both.
+/// Seq and ID of an event, which together identify it.
 pub(crate) type Mark = (Seq, EventId);
 
-/// A commit of which nobody knows whether it happened.
+/// A commit whose outcome is unknown.
 #[derive(Debug, Clone)]
 pub(crate) struct DoubtfulCommit {
-    /// Its first event; none where it has no events.
+    /// Its first event; `None` if it has no events.
     pub(crate) first: Option<Mark>,
-    /// The claims it gave to workers, which never heard of them.
+    /// Claims in the commit. The workers never received them.
     pub(crate) claims: Vec<(Seq, LeaseEpoch)>,
 }
 
-/// What must be found out about an execution when it is loaded again.
+/// What must be determined when an execution is loaded again.
 #[derive(Debug, Default)]
 pub(crate) struct OpenQuestions {
-    /// The events whose inputs are in doubt.
+    /// Events of inputs whose outcome is unknown.
     pub(crate) marks: Vec<Mark>,
-    /// The commits that are in doubt.
+    /// Commits whose outcome is unknown.
     pub(crate) commits: Vec<DoubtfulCommit>,
-    /// Whether the current claims are wanted.
+    /// Whether to return the current claims.
     pub(crate) is_fenced: bool,
 }
 
-/// What an execution has come to.
+/// Computes the current state of an execution.
 pub(crate) async fn state(
     store: &dyn Store,
     execution: ExecutionId,
@@ -72,14 +72,14 @@ pub(crate) async fn state(
     Ok(folded.map(|folded| folded.state))
 }
 
-/// A log, folded.
+/// State computed from a log.
 struct Folded {
     state: State,
     tail: Vec<Event>,
     snapshot_seq: Seq,
 }
 
-/// Folds an execution's log, from its newest snapshot on.
+/// Replays an execution's log from its newest snapshot.
 async fn fold(store: &dyn Store, execution: ExecutionId) -> Result<Option<Folded>, Error> {
     let Some(recorded) = store.load(execution, SNAPSHOT_VERSION).await? else {
         return Ok(None);
@@ -89,7 +89,7 @@ async fn fold(store: &dyn Store, execution: ExecutionId) -> Result<Option<Folded
     let state = snapshot.and_then(|snapshot| {
         let read = crate::snapshot::read::<State>(&snapshot.bytes);
         read.inspect_err(
-            |error| tracing::warn!(%execution, %error, "a snapshot cannot be read; the log is folded instead"),
+            |error| tracing::warn!(%execution, %error, "failed to read snapshot; replaying the whole log"),
         )
         .ok()
     });
@@ -105,7 +105,7 @@ async fn fold(store: &dyn Store, execution: ExecutionId) -> Result<Option<Folded
     }))
 }
 
-/// Brings an execution into memory.
+/// Loads an execution into memory.
 pub(crate) async fn open(
     shared: &Shared,
     execution: ExecutionId,
@@ -124,7 +124,7 @@ pub(crate) async fn open(
     })))
 }
 
-/// Folds an execution's log and answers the questions that are open about it.
+/// Replays an execution's log and answers the open questions.
 pub(crate) async fn reopen(
     shared: &Shared,
     execution: ExecutionId,
@@ -135,7 +135,7 @@ pub(crate) async fn reopen(
         commits,
         is_fenced,
     } = questions;
-    // Who drives it is one small row; a log may be long.
+    // The owner is in one small row, whereas the log may be long.
     let Some(row) = shared.store.execution(execution).await? else {
         return Ok(Opening::Unknown);
     };
@@ -167,7 +167,7 @@ pub(crate) async fn reopen(
     Ok(Opening::Opened(opened))
 }
 
-/// Offers commands again whose claims never reached their workers.
+/// Releases commands whose claims never reached their workers.
 async fn release_unheard(
     shared: &Shared,
     execution: ExecutionId,
@@ -183,7 +183,7 @@ async fn release_unheard(
     Ok(())
 }
 
-/// Loads what a decision needs.
+/// Loads the data that a decision needs.
 pub(crate) async fn load(
     shared: &Shared,
     execution: ExecutionId,
@@ -206,7 +206,7 @@ pub(crate) async fn load(
     }
     for need in needs {
         match need {
-            // Outcomes were loaded together, and the engine asks for no files: they are a worker's.
+            // Outcomes were loaded together above. The engine requests no files; only workers do.
             Need::Outcome(_) | Need::File(_) => {}
             Need::Body(reference) => {
                 let uri = reference.uri.clone();
@@ -243,7 +243,7 @@ pub(crate) async fn load(
     Ok(loaded)
 }
 
-/// Serves an outcome from events that may not be durable yet.
+/// Takes an outcome from recent events, which may not be durable yet.
 pub(crate) fn from_recent<'e>(
     recent: impl Fn(Seq) -> Option<&'e Event>,
     need: &Need,
@@ -259,7 +259,8 @@ pub(crate) fn from_recent<'e>(
     true
 }
 
-/// The events at these seqs. One that was taken over from another run stands here with what it says there.
+/// Reads the events with these seqs. If an event refers to a reused task, it is replaced with the original event of
+/// the other execution, under its own seq.
 pub(crate) async fn events_at(
     store: &dyn Store,
     execution: ExecutionId,
@@ -291,7 +292,7 @@ pub(crate) async fn events_at(
     Ok(events)
 }
 
-/// Where a loop's results really are: a loop that was taken over points into another run's log.
+/// Locates a loop's results: the results of a reused loop are in the log of another execution.
 pub(crate) async fn loop_source(
     store: &dyn Store,
     execution: ExecutionId,
@@ -312,7 +313,7 @@ pub(crate) async fn loop_source(
     })
 }
 
-/// How the iterations of a loop ended.
+/// Reads how many iterations of a loop succeeded and failed.
 async fn loop_stats(
     store: &dyn Store,
     execution: ExecutionId,
@@ -327,7 +328,8 @@ async fn loop_stats(
     Ok(stats.unwrap_or_default())
 }
 
-/// A loop's results in index order, `{results: […], stats: {…}}`: inline where they are, else found through the log.
+/// Returns a loop's results in index order as `{results: […], stats: {…}}`: inline from `loop.done`, or otherwise read
+/// from the log.
 pub(crate) async fn loop_results(
     shared: &Shared,
     execution: ExecutionId,
@@ -355,7 +357,7 @@ pub(crate) async fn loop_results(
     Ok(json!({"results": results, "stats": stats}))
 }
 
-/// The iterations that a loop took over, by the event that says so.
+/// Returns the iterations that a loop reuses, according to the `step.reused` event at `reused`.
 pub(crate) async fn items_elsewhere(
     store: &dyn Store,
     execution: ExecutionId,

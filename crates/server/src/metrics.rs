@@ -1,4 +1,4 @@
-//! Figures for monitoring: every name in one table, each rendered from the first moment on, at zero if need be.
+//! Metrics: one table of all names. Every metric is rendered from the start, with value zero if nothing was counted.
 
 use std::sync::OnceLock;
 
@@ -8,48 +8,42 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 pub(crate) const COMMITS: &str = "noetl_commits_total";
 /// Events that became durable.
 pub(crate) const EVENTS: &str = "noetl_events_total";
-/// Commands handed to workers.
+/// Commands assigned to workers.
 pub(crate) const CLAIMED: &str = "noetl_commands_claimed_total";
-/// Reports refused because their claim was not current.
+/// Reports rejected because their lease had expired.
 pub(crate) const FENCED: &str = "noetl_reports_fenced_total";
-/// Commands offered again because their holder was gone.
+/// Commands offered again because their worker had died.
 pub(crate) const LOST: &str = "noetl_claims_lost_total";
-/// Commits that did not happen because the log had moved on.
+/// Commits that failed because the log had changed.
 pub(crate) const MOVED: &str = "noetl_commits_moved_total";
-/// Commits that did not happen because the store could not be reached.
+/// Commits that failed because the store was unavailable.
 pub(crate) const STORE_FAILURES: &str = "noetl_store_failures_total";
-/// Rows removed after their retention.
+/// Rows removed after their retention time.
 pub(crate) const REMOVED: &str = "noetl_old_rows_removed_total";
 /// Executions in memory.
 pub(crate) const IN_MEMORY: &str = "noetl_executions_in_memory";
-/// How long a batch of commits takes.
+/// Duration of a batch of commits.
 pub(crate) const COMMIT_SECONDS: &str = "noetl_commit_seconds";
 
 const COUNTERS: [(&str, &str); 8] = [
     (COMMITS, "commits that became durable"),
     (EVENTS, "events that became durable"),
-    (CLAIMED, "commands handed to workers"),
-    (
-        FENCED,
-        "reports refused because their claim was not current",
-    ),
-    (LOST, "commands offered again because their holder was gone"),
-    (
-        MOVED,
-        "commits that did not happen because the log had moved on",
-    ),
+    (CLAIMED, "commands assigned to workers"),
+    (FENCED, "reports rejected because their lease had expired"),
+    (LOST, "commands offered again because their worker had died"),
+    (MOVED, "commits that failed because the log had changed"),
     (
         STORE_FAILURES,
-        "commits that did not happen because the store failed",
+        "commits that failed because the store was unavailable",
     ),
-    (REMOVED, "rows removed after their retention"),
+    (REMOVED, "rows removed after their retention time"),
 ];
 
 const BUCKETS: [f64; 10] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5,
 ];
 
-/// The figures as text.
+/// Renders the metrics of this process.
 pub(crate) struct Rendered {
     handle: Option<PrometheusHandle>,
 }
@@ -57,7 +51,7 @@ pub(crate) struct Rendered {
 static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
 
 impl Rendered {
-    /// The figures of this process; all its servers share them.
+    /// Installs the recorder on the first call; all servers of the process share it.
     pub(crate) fn new() -> Self {
         let handle = RECORDER.get_or_init(|| {
             let builder = PrometheusBuilder::new()
@@ -70,7 +64,7 @@ impl Rendered {
             }
             metrics::describe_gauge!(IN_MEMORY, "executions in memory");
             metrics::gauge!(IN_MEMORY).set(0.0);
-            metrics::describe_histogram!(COMMIT_SECONDS, "how long a batch of commits takes");
+            metrics::describe_histogram!(COMMIT_SECONDS, "duration of a batch of commits");
             Some(handle)
         });
         Self {
@@ -78,7 +72,7 @@ impl Rendered {
         }
     }
 
-    /// The figures now.
+    /// The metrics in the Prometheus text format.
     pub(crate) fn text(&self) -> String {
         match &self.handle {
             Some(handle) => {

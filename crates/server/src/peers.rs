@@ -1,6 +1,6 @@
-//! Peers: the other servers on the same store, and how one passes on what belongs to another.
+//! Other servers on the same store, and forwarding of requests to them.
 //!
-//! Passing on is advice for speed; what may be written, the store's version check alone decides.
+//! Forwarding only makes requests faster; the store's version check alone decides what may be written.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -12,27 +12,27 @@ use wire::{CallError, Claimed, Client, Receipt, Remote, Report, Token, Transport
 
 use crate::Shared;
 
-/// So many addresses of other servers are remembered.
+/// Maximum number of cached clients.
 const CLIENTS_MAX: usize = 64;
 
-/// The other servers, by address.
+/// HTTP clients of the other servers, by address.
 pub(crate) struct Peers {
     secret: Token,
     clients: Mutex<HashMap<String, Client>>,
 }
 
-/// Who drives an execution that this server does not.
+/// State of the process that owns an execution, if it is not this one.
 pub(crate) enum Driver {
-    /// A server that can be asked.
+    /// A server that accepts requests.
     Reachable(Client),
-    /// A process that lives and cannot be asked; it hears messages in the store.
+    /// A live process without a reachable address; it only reads messages in the store.
     Silent,
-    /// Nobody: the process is dead.
+    /// The process is dead.
     Dead,
 }
 
 impl Peers {
-    /// Peers that know each other by a secret in their store.
+    /// Creates clients that authenticate with the secret in the shared store.
     pub(crate) fn new(secret: &str) -> Self {
         Self {
             secret: Token::new(secret),
@@ -44,13 +44,13 @@ impl Peers {
         let mut clients = self
             .clients
             .lock()
-            .expect("no holder of the clients panics");
+            .expect("no holder of the clients lock panics");
         if let Some(client) = clients.get(address) {
             return Ok(client.clone());
         }
         let client = Client::new(&[address.to_owned()], Some(self.secret.clone()))?.forwarding();
         if clients.len() >= CLIENTS_MAX {
-            // Servers come and go under new addresses; those that are still there are met again.
+            // Servers restart under new addresses. Clients of live servers are created again on their next use.
             clients.clear();
         }
         clients.insert(address.to_owned(), client.clone());
@@ -58,7 +58,7 @@ impl Peers {
     }
 }
 
-/// Who drives what this process does not.
+/// Determines the state of an owner that is not this process.
 pub(crate) async fn driver(shared: &Shared, owner: &OwnerId) -> Result<Driver, store::Error> {
     let peers = shared.store.peers().await?;
     let Some(peer) = peers.into_iter().find(|peer| peer.owner == *owner) else {
@@ -72,12 +72,12 @@ pub(crate) async fn driver(shared: &Shared, owner: &OwnerId) -> Result<Driver, s
     Ok(client.map_or(Driver::Silent, Driver::Reachable))
 }
 
-/// Passes a report on to the driver of its execution.
+/// Forwards a report to the owner of its execution.
 pub(crate) async fn report(client: Client, report: Report) -> Result<Receipt, wire::Error> {
     Remote::new(client).report(report).await
 }
 
-/// What a worker here needs to run commands of an execution driven there.
+/// Requests from the owner what a worker of this server needs to run commands.
 pub(crate) async fn build(
     client: &Client,
     worker: &WorkerId,

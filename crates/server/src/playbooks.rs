@@ -1,4 +1,5 @@
-//! Playbooks by hash: read from the catalog, parsed, and kept while they are used and while there is room.
+//! Playbooks by hash: reads them from the catalog, parses them, and caches them while they are in use and memory
+//! allows.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,19 +13,20 @@ use store::{CatalogEntry, Store};
 
 use crate::error::Error;
 
-/// What the playbooks that nobody uses at the moment may take together.
+/// Memory limit for cached playbooks that no execution uses.
 const NETS_BYTES_MAX: u64 = 64 << 20;
 
-/// A byte of a playbook's text becomes so many in memory, by measurement.
+/// Measured size in memory of a parsed playbook per byte of its text.
 const NET_BYTES_PER_BYTE: u64 = 64;
 
-/// What the texts that were registered last may take together.
+/// Memory limit for the texts that were registered last.
 const ENTRIES_BYTES_MAX: u64 = 8 << 20;
 
-/// From so many on, playbooks that nobody uses any more are looked for whenever their number has doubled.
+/// Minimum of `in_use_max`: from this number on, unused playbooks are removed from `in_use` whenever their number has
+/// doubled.
 const IN_USE_MIN: usize = 512;
 
-/// The playbooks this process has read.
+/// The parsed playbooks of this process.
 pub(crate) struct Playbooks {
     store: Arc<dyn Store>,
     limits: Limits,
@@ -36,11 +38,11 @@ pub(crate) struct Playbooks {
 
 /// Parsed playbooks.
 struct Nets {
-    /// Those used last.
+    /// Most recently used playbooks.
     recent: BoundedCache<PlaybookHash, Arc<Net>>,
-    /// Those that executions use, so that many executions of one playbook share it.
+    /// Playbooks that executions use, so that executions of one playbook share its net.
     in_use: HashMap<PlaybookHash, Weak<Net>>,
-    /// How many there may be before those that nobody uses are removed.
+    /// Size of `in_use` at which unused entries are removed.
     in_use_max: usize,
 }
 
@@ -65,14 +67,14 @@ impl Nets {
     }
 }
 
-/// A playbook that is registered and ready to run.
+/// A registered playbook with its net.
 #[derive(Debug)]
 pub(crate) struct Registered {
     pub(crate) entry: CatalogEntry,
     pub(crate) net: Arc<Net>,
 }
 
-/// Why a playbook cannot be run.
+/// Why a playbook cannot run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unusable {
     #[error("the playbook has errors")]
@@ -98,7 +100,7 @@ impl Playbooks {
         }
     }
 
-    /// The net of a playbook that is in the catalog.
+    /// Returns the net of a playbook in the catalog.
     pub(crate) async fn net(&self, hash: &PlaybookHash) -> Result<Arc<Net>, Error> {
         if let Some(net) = self.known(hash) {
             return Ok(net);
@@ -112,7 +114,7 @@ impl Playbooks {
         Ok(self.keep(hash.clone(), Net::new(Arc::new(playbook), self.limits)))
     }
 
-    /// Checks a text and puts it into the catalog under `path`, unless this process has just done so.
+    /// Checks a text and registers it under `path`, unless it is the last text that this process registered there.
     pub(crate) async fn register(&self, path: &str, text: &str) -> Result<Registered, Unusable> {
         if let Some(entry) = self
             .entries()
@@ -139,10 +141,10 @@ impl Playbooks {
     fn entries(&self) -> MutexGuard<'_, BoundedCache<String, CatalogEntry>> {
         self.entries
             .lock()
-            .expect("the cache is never left half-written")
+            .expect("no holder of the cache lock panics")
     }
 
-    /// The playbook that a task of the playbook at `base` calls `path`: a file beside it, or a catalog entry.
+    /// Finds the playbook that a task of the playbook at `base` calls `path`: a file next to it, or a catalog entry.
     pub(crate) async fn find(
         &self,
         path: &str,
@@ -157,7 +159,7 @@ impl Playbooks {
         self.catalogued(path, version).await
     }
 
-    /// A playbook in the catalog: the given version, or the latest.
+    /// Finds a playbook in the catalog: the given version, or the latest.
     pub(crate) async fn catalogued(
         &self,
         path: &str,
@@ -179,7 +181,7 @@ impl Playbooks {
         Ok(Registered { entry, net })
     }
 
-    /// A version of an execution's playbook.
+    /// Finds a version of the execution's playbook.
     pub(crate) async fn version_of(
         &self,
         row: &store::ExecutionRow,
@@ -197,7 +199,7 @@ impl Playbooks {
             })
     }
 
-    /// A file of that name, beside the caller's file or in the server's folder.
+    /// Finds a file with this name next to the caller's file or in the server's directory.
     fn file_beside(&self, path: &str, base: &str) -> Option<PathBuf> {
         let folder = self.files.as_ref()?;
         let beside = Path::new(base).parent().unwrap_or(Path::new(""));
@@ -210,7 +212,7 @@ impl Playbooks {
     fn known(&self, hash: &PlaybookHash) -> Option<Arc<Net>> {
         self.nets
             .lock()
-            .expect("the cache is never left half-written")
+            .expect("no holder of the cache lock panics")
             .get(hash)
     }
 
@@ -219,7 +221,7 @@ impl Playbooks {
         let mut nets = self
             .nets
             .lock()
-            .expect("the cache is never left half-written");
+            .expect("no holder of the cache lock panics");
         nets.insert(hash, &net);
         net
     }

@@ -1,7 +1,7 @@
-//! Publishing: what is durable and not yet on the bus goes there, in order, at least once.
+//! Publishes durable events to the bus, in order and at least once.
 //!
-//! Of several servers on one store the one whose name comes first among the living publishes; should two do so for a
-//! moment, the bus knows an event by its id.
+//! Of several servers on one store, the live one with the lowest owner ID publishes. If two publish for a moment, the
+//! bus deduplicates events by ID.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use wire::{Bus, Publication, published};
 use crate::Shared;
 use crate::error::Error;
 
-/// How long the publisher sleeps when nothing calls it.
+/// How long the publisher sleeps if no notification arrives.
 const IDLE: Duration = Duration::from_millis(500);
-/// How long it waits before it tries a bus again that cannot be used.
+/// Pause before the bus is tried again after a failure.
 const AGAIN: Duration = Duration::from_secs(1);
-/// So many appends are taken up at once.
+/// Maximum number of appends read at once.
 const BATCH: usize = 256;
-/// So many events are published before their acknowledgements are waited for.
+/// Maximum number of events published before their acknowledgements are awaited.
 const EVENTS_MAX: usize = 512;
 
-/// Publishes for as long as the server runs.
+/// Publishes events until the server stops.
 pub(crate) async fn publish(shared: Arc<Shared>, bus: Arc<dyn Bus>) {
     let mut after = 0;
     loop {
@@ -29,13 +29,15 @@ pub(crate) async fn publish(shared: Arc<Shared>, bus: Arc<dyn Bus>) {
             Ok(true) => match drain(&shared, &*bus, &mut after).await {
                 Ok(()) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "events cannot be published; trying again");
+                    tracing::warn!(%error, "failed to publish events; retrying");
                     tokio::time::sleep(AGAIN).await;
                 }
             },
-            // Whoever publishes next begins where the store says, not where this server once stood.
+            // When this server publishes again, it continues from the position in the store.
             Ok(false) => after = 0,
-            Err(error) => tracing::warn!(%error, "cannot tell who publishes; trying again"),
+            Err(error) => {
+                tracing::warn!(%error, "failed to determine which server publishes events; retrying")
+            }
         }
         tokio::select! {
             () = tokio::time::sleep(IDLE) => {}
@@ -60,7 +62,7 @@ async fn is_first(shared: &Shared) -> Result<bool, Error> {
     Ok(first.is_none_or(|first| first == shared.owner))
 }
 
-/// Publishes everything that waits.
+/// Publishes all events in the outbox.
 async fn drain(shared: &Shared, bus: &dyn Bus, after: &mut u64) -> Result<(), Unpublished> {
     loop {
         let rows = shared.store.outbox(*after, BATCH).await?;
@@ -83,7 +85,7 @@ async fn drain(shared: &Shared, bus: &dyn Bus, after: &mut u64) -> Result<(), Un
     }
 }
 
-/// Passes hints on from the bus to workers that wait here.
+/// Forwards notifications from the bus to workers that wait at this server.
 pub(crate) async fn hear(shared: Arc<Shared>, bus: Arc<dyn Bus>) {
     loop {
         bus.offered().await;

@@ -1,4 +1,4 @@
-//! Rerun: a run that has ended is done again, as a new run, from its beginning or from the middle.
+//! Rerun: starts a new execution from one that has ended, from its beginning or from a step.
 
 use engine::{Cut, Refusal, Reuse};
 use model::id::{ExecutionId, Name, Seq};
@@ -11,24 +11,24 @@ use crate::error::Error;
 use crate::playbooks::Registered;
 use crate::submit::{Start, SubmitError};
 
-/// How many events are read at once from the log of the run that is done again.
+/// Page size when the log of the original execution is read.
 const PAGE: usize = 5_000;
 
-/// How a run is done again.
+/// Options of a rerun.
 #[derive(Debug, Clone, Default)]
 pub struct Rerun {
-    /// The first step that runs again; what ran before it is taken over. Everything runs again if none.
+    /// First step that runs again; results of earlier steps are reused. With `None`, everything runs again.
     pub from_step: Option<Name>,
     /// The first iteration of that step's loop that runs again.
     pub from_iteration: Option<u64>,
-    /// Inputs over those of the first run.
+    /// Inputs that override those of the original execution.
     pub payload: Option<Raw>,
     /// Another version of the playbook.
     pub version: Option<u32>,
 }
 
 impl Server {
-    /// Does a run again, as a new run; when this returns it is durable.
+    /// Starts the new execution; it is durable when this returns.
     pub async fn rerun(&self, id: ExecutionId, rerun: Rerun) -> Result<ExecutionId, SubmitError> {
         let row = self.shared.store.execution(id).await.map_err(Error::from)?;
         let row = row.ok_or(Error::NotFound(id))?;
@@ -58,7 +58,7 @@ impl Server {
         Ok(execution)
     }
 
-    /// Reads as much of the log as the cut takes.
+    /// Reads as much of the log as the cut needs.
     async fn plan(&self, id: ExecutionId, mut cut: Cut) -> Result<Reuse, SubmitError> {
         let mut after = Seq(0);
         while !cut.is_complete() {
@@ -73,7 +73,7 @@ impl Server {
         Ok(cut.plan()?)
     }
 
-    /// A version of an execution's playbook.
+    /// Finds a version of the execution's playbook.
     pub(crate) async fn version_of(
         &self,
         row: &ExecutionRow,

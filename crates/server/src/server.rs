@@ -1,4 +1,4 @@
-//! The server of one process: what it is made of, how it starts and how it stops.
+//! The server of one process: its configuration, start and stop.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -15,25 +15,25 @@ use crate::keychain::{Keychain, KeychainConfig};
 use crate::reading::Reader;
 use crate::{collect, drive, peers, playbooks, sweep, transport};
 
-/// What a server is made of.
+/// Configuration of a server.
 pub struct Config {
-    /// The log and everything beside it.
+    /// Event log, projections and queues.
     pub store: Arc<dyn store::Store>,
     /// Bodies too large for the log.
     pub bodies: Arc<dyn ::results::Bodies>,
-    /// The bounds that hold.
+    /// Engine limits.
     pub limits: engine::Limits,
-    /// Where playbooks named by a relative file path are found; none refuses files.
+    /// Directory in which playbooks are found by relative file path; with `None`, files are rejected.
     pub files: Option<PathBuf>,
-    /// Where events are published and hints passed on; none where nobody listens.
+    /// Bus on which events and notifications are published, if one is configured.
     pub bus: Option<Arc<dyn wire::Bus>>,
-    /// Whether it takes over what dead processes drove.
+    /// Whether this server adopts executions of dead processes.
     pub takes_over: bool,
-    /// How long after a run's end its bodies are kept; none where this process does not stay to collect them.
+    /// How long bodies are retained after the end of an execution; with `None`, this process does not collect garbage.
     pub retention: Option<Duration>,
-    /// How credentials are sealed and resolved.
+    /// How credentials are encrypted and resolved.
     pub keychain: KeychainConfig,
-    /// The secret that servers on the same store know each other by; none where this process is alone.
+    /// Shared secret with which servers on the same store authenticate to each other; `None` for a single process.
     pub cluster_secret: Option<String>,
 }
 
@@ -44,7 +44,7 @@ pub struct Server {
     parts: Arc<Vec<sweep::Part>>,
 }
 
-/// What every part of the server holds.
+/// State that all components of the server share.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn store::Store>,
     pub(crate) bodies: Arc<dyn ::results::Bodies>,
@@ -55,27 +55,27 @@ pub(crate) struct Shared {
     pub(crate) sweeps: sweep::Hints,
     pub(crate) peers: Option<peers::Peers>,
     pub(crate) takes_over: bool,
-    /// Variables that defaults of playbooks may read as `env`; none on a server that others use.
+    /// Variables that defaults of playbooks can read as `env`; unset on a server that several users share.
     pub(crate) env: OnceLock<Data>,
     pub(crate) bus: Option<Arc<dyn wire::Bus>>,
     pub(crate) published: broadcast::Sender<Arc<Published>>,
-    /// Executions that ended, after the commit that ended them was published.
+    /// Executions that ended; sent after the last commit of the execution was published.
     pub(crate) ended: broadcast::Sender<model::id::ExecutionId>,
     pub(crate) stop: CancellationToken,
 }
 
 impl Shared {
-    /// What reads results.
+    /// Creates a reader of results.
     pub(crate) fn reader(&self) -> Reader {
         Reader::new(self.store.clone(), self.bodies.clone())
     }
 }
 
-/// How many commits a slow watcher may lag behind before it misses some and reads the log instead.
+/// How many commits a slow subscriber may lag behind; beyond that it misses commits and reads the log instead.
 const PUBLISHED_BACKLOG: usize = 128;
 
 impl Server {
-    /// Starts the drive and its sweeps.
+    /// Starts the driver and the background sweeps.
     pub fn start(config: Config) -> Result<Self, Error> {
         let owner = config.store.owner()?;
         let (published, _) = broadcast::channel(PUBLISHED_BACKLOG);
@@ -98,10 +98,10 @@ impl Server {
         });
         let collecting = config.retention.map(|retention| {
             let sweep = collect::sweep(shared.clone(), retention);
-            sweep::Part::spawn("the collector", &shared, sweep)
+            sweep::Part::spawn("garbage collector", &shared, sweep)
         });
         let driving = drive::run(shared.clone(), orders);
-        let mut parts = vec![sweep::Part::spawn("the drive", &shared, driving)];
+        let mut parts = vec![sweep::Part::spawn("execution driver", &shared, driving)];
         parts.extend(sweep::spawn(&shared));
         parts.extend(collecting);
         Ok(Self {
@@ -110,33 +110,34 @@ impl Server {
         })
     }
 
-    /// Lets defaults of playbooks read these variables as `env`; for a process that drives its user's own runs.
+    /// Lets defaults of playbooks read these variables as `env`; for a process that only runs executions of its own
+    /// user.
     pub fn allow_env(&self, env: Map<String, Value>) {
-        // Whatever was allowed first stays.
+        // The first call wins.
         let _ = self.shared.env.set(Data::new(Value::Object(env)));
     }
 
-    /// A part that has died although the server goes on.
+    /// Name of a background task that has ended while the server is running.
     pub(crate) fn dead_part(&self) -> Option<&'static str> {
         self.parts.iter().find_map(sweep::Part::dead)
     }
 
-    /// How workers in this process reach it.
+    /// Transport for workers in this process.
     pub fn transport(&self) -> Arc<dyn wire::Transport> {
         Arc::new(transport::InProcess::new(self.shared.clone()))
     }
 
-    /// Every commit of this process from now on, as it becomes durable.
+    /// Subscribes to every commit of this process from now on; a commit is sent once it is durable.
     pub fn watch(&self) -> broadcast::Receiver<Arc<Published>> {
         self.shared.published.subscribe()
     }
 
-    /// The commands that are assigned to workers, so that it can be seen that none stays so for nothing.
+    /// Commands that are assigned to workers; tests use it to check that no assignment leaks.
     pub async fn assignments(&self) -> Assignments {
         self.shared.drive.assignments().await
     }
 
-    /// Stops the drive once what it has taken in is committed.
+    /// Stops the driver after it has committed everything it accepted.
     pub async fn stop(self) {
         self.shared.drive.drain().await;
         self.shared.stop.cancel();

@@ -1,25 +1,25 @@
-//! Worker sessions: a worker's name belongs to the process that works under it, for as long as its session lives.
+//! Worker sessions: while its session is alive, a worker's name belongs to one process.
 //!
-//! The store keeps one row per name with the holder of the session. A holder is a text: the process itself for a worker
-//! inside a server, the access token for a client over HTTP, and the session's id if the client registered for a secret.
+//! The store has one row per name with the holder of the session. A holder is a text: the process for a worker inside
+//! a server, the access token for a client over HTTP, plus the session ID if the client registered for a secret.
 
 use model::id::WorkerId;
 use store::{OwnerId, SessionHolder, Store};
 
 use crate::transport::SESSION_TTL;
 
-/// How often a session is looked at anew while others change it.
+/// How often taking a name is retried while other holders change the session.
 const TRIES_MAX: usize = 4;
 
-/// What separates the principal of a holder from the id of its session.
+/// Separates the principal of a holder from the ID of its session.
 const SESSION_MARK: &str = " session ";
 
-/// The holder of sessions of workers inside this process.
+/// Holder of the sessions of workers inside this process.
 pub(crate) fn process_holder(owner: &OwnerId) -> SessionHolder {
     SessionHolder(format!("process {}", owner.0).into())
 }
 
-/// The holder of a session that a principal has over HTTP, under the id that it registered for.
+/// Holder of a session over HTTP: the principal and the session ID it registered, if any.
 pub(crate) fn client_holder(principal: &str, session_id: Option<&str>) -> SessionHolder {
     let text = match session_id {
         None => principal.to_owned(),
@@ -34,7 +34,8 @@ fn principal(holder: &SessionHolder) -> &str {
         .map_or(text, |(principal, _)| principal)
 }
 
-/// Renews a session, or begins one if none is alive under the worker's name. Answers false if another holder's is.
+/// Renews a session, or starts one if the worker's name has no live session. Returns false if another holder has a
+/// live session.
 pub(crate) async fn renew(
     store: &dyn Store,
     worker: &WorkerId,
@@ -43,8 +44,8 @@ pub(crate) async fn renew(
     take_name(store, worker, holder, |_| false).await
 }
 
-/// Begins a session. It replaces a live one of the same principal: a process that was killed and is started again has
-/// no other proof that the name is its own. Answers false if a live session belongs to another principal.
+/// Starts a session. It replaces a live session of the same principal, because a process that was killed and restarted
+/// has no other proof that the name is its own. Returns false if a live session belongs to another principal.
 pub(crate) async fn begin(
     store: &dyn Store,
     worker: &WorkerId,

@@ -1,18 +1,18 @@
-//! Snapshots: a state as bytes, and back.
+//! Encodes and decodes snapshots of execution state.
 
 use engine::State;
 use serde::de::DeserializeOwned;
 
-/// A state as bytes; none where it has no such form.
+/// Encodes a state; `None` if it cannot be encoded.
 pub(crate) fn write(state: &State) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     ciborium::into_writer(state, &mut bytes).ok()?;
     Some(bytes)
 }
 
-/// What was written.
+/// Decodes a snapshot.
 pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
-    // A set of a long loop's iterations is one string of bytes, and the library reads only those that fit its buffer.
+    // The iteration set of a long loop is one byte string, and the library only reads those that fit into its buffer.
     let mut buffer = vec![0; bytes.len()];
     ciborium::de::from_reader_with_buffer(bytes, &mut buffer).map_err(|error| error.to_string())
 }

@@ -1,4 +1,4 @@
-//! Submission: a playbook's text is checked, registered and started.
+//! Submission: checks a playbook's text, registers it and starts an execution.
 
 use engine::{Refusal, Reuse, Submit};
 use model::diagnostic::Diagnostic;
@@ -16,39 +16,39 @@ use crate::keychain::Beginning;
 use crate::playbooks::{Registered, Unusable};
 use crate::{Server, Shared};
 
-/// A run that someone asks for.
+/// A request to run a playbook text.
 #[derive(Debug, Clone)]
 pub struct Submission {
-    /// The file's path as it was given, or a catalog path.
+    /// Path of the file as it was given, or a catalog path.
     pub name: String,
-    /// The playbook's text.
+    /// Text of the playbook.
     pub text: String,
-    /// Inputs over the playbook's own.
+    /// Inputs that override the playbook's defaults.
     pub payload: Option<Raw>,
 }
 
-/// What a run of a registered playbook is given.
+/// Parameters of an execution of a registered playbook.
 #[derive(Debug, Clone, Default)]
 pub struct RunRequest {
-    /// Inputs over the playbook's own.
+    /// Inputs that override the playbook's defaults.
     pub payload: Option<Raw>,
-    /// The trace it belongs to; none: one of its own.
+    /// Trace that the execution belongs to; with `None`, it gets its own.
     pub trace_id: Option<Name>,
 }
 
-/// Why a run did not start.
+/// Why an execution did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SubmitError {
-    /// The playbook has errors; these and its warnings, in the order of the text.
+    /// The playbook has errors. Contains its errors and warnings in the order of the text.
     #[error("the playbook has errors")]
     Invalid(Vec<Diagnostic>),
-    /// The catalog has no such playbook.
+    /// The catalog does not have this playbook.
     #[error("playbook `{0}` is not in the catalog")]
     NoPlaybook(String),
-    /// The engine does not take it.
+    /// The engine refuses the submission.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The server could not do it.
+    /// The server failed.
     #[error(transparent)]
     Failed(#[from] Error),
 }
@@ -73,7 +73,7 @@ impl From<Posted> for SubmitError {
 }
 
 impl Server {
-    /// Starts a run; when this returns it is durable.
+    /// Starts an execution; it is durable when this returns.
     pub async fn submit(&self, submission: Submission) -> Result<ExecutionId, SubmitError> {
         let registered = self.register(&submission.name, &submission.text).await?;
         let execution = self.fresh_id();
@@ -85,7 +85,7 @@ impl Server {
         Ok(execution)
     }
 
-    /// Starts a run of a playbook in the catalog under an id that the caller has; starting it twice starts it once.
+    /// Starts an execution of a registered playbook under the caller's ID. Repeating the call does not start it again.
     pub async fn submit_from_catalog(
         &self,
         execution: ExecutionId,
@@ -97,12 +97,12 @@ impl Server {
         self.start_run(execution, registered, request).await
     }
 
-    /// An id for a run to be.
+    /// Generates an ID for a new execution.
     pub fn fresh_id(&self) -> ExecutionId {
         ExecutionId(self.shared.store.ids(1).0)
     }
 
-    /// Checks a text and puts it into the catalog.
+    /// Checks a text and registers it.
     pub(crate) async fn register(&self, path: &str, text: &str) -> Result<Registered, SubmitError> {
         Ok(self.shared.playbooks.register(path, text).await?)
     }
@@ -126,7 +126,7 @@ impl Server {
     }
 }
 
-/// Logs which stores the playbook names that are not configured: the default store takes their place.
+/// Logs the result stores that the playbook names and that are not configured; the default store is used instead.
 fn warn_of_missing_stores(shared: &Shared, execution_id: ExecutionId, registered: &Registered) {
     let steps = registered.net.playbook.steps.iter();
     for task in steps.flat_map(Step::all_tasks) {
@@ -134,25 +134,25 @@ fn warn_of_missing_stores(shared: &Shared, execution_id: ExecutionId, registered
         let kind = store.and_then(::results::Kind::named);
         if let Some(remedy) = kind.and_then(|kind| shared.bodies.missing(kind)) {
             let task = task.label.as_str();
-            tracing::warn!(%execution_id, task, store, remedy, "store is not configured; using the default store");
+            tracing::warn!(%execution_id, task, store, remedy, "result store not configured; using the default store");
         }
     }
 }
 
-/// A run to start, by a person or by another run.
+/// An execution to start, requested by a client or by another execution.
 pub(crate) struct Start {
     pub(crate) execution: ExecutionId,
     pub(crate) payload: Option<Raw>,
     pub(crate) parent: Option<Parent>,
     pub(crate) depth: u32,
-    /// The trace it belongs to; none: its own.
+    /// Trace that the execution belongs to; with `None`, it gets its own.
     pub(crate) trace_id: Option<Name>,
     pub(crate) consumed: Option<MessageKey>,
     pub(crate) reuse: Option<Box<Reuse>>,
 }
 
 impl Start {
-    /// Starts it and waits until that is durable.
+    /// Starts the execution and waits until it is durable.
     pub(crate) async fn run(self, shared: &Shared, registered: Registered) -> Result<(), Posted> {
         let fits = registered.net.must_fit(self.payload.as_ref());
         fits.map_err(Posted::Refused)?;
@@ -186,7 +186,7 @@ impl Start {
         }
     }
 
-    /// A run whose credentials cannot be had does not begin.
+    /// Checks that the credentials can be resolved; otherwise the execution does not start.
     async fn check_keychain(&self, shared: &Shared, registered: &Registered) -> Result<(), Posted> {
         let parent = self.parent.as_ref().map(|parent| parent.execution_id);
         let run = RunView {

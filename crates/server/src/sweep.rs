@@ -1,4 +1,5 @@
-//! Sweeps: timers that are due, claims whose holders are gone, runs to take over. Hints only make them quicker.
+//! Background sweeps: fire due timers, release claims of dead workers, adopt executions. Notifications only make them
+//! run earlier.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,75 +18,75 @@ use crate::inbox;
 use crate::publish;
 use crate::transport::SESSION_TTL;
 
-/// How long a sweep sleeps when nothing calls it.
+/// How long a sweep sleeps if no notification arrives.
 pub(crate) const IDLE: Duration = Duration::from_secs(1);
-/// How long after a look for offers the next one waits.
+/// Pause after a check for offered commands.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
-/// A sweep that comes so late means that the store, or this process, stood still.
+/// If a claim sweep is this late, the store or this process was stalled.
 const STANDSTILL: Duration = Duration::from_secs(5);
-/// How many timers or messages one sweep takes up.
+/// Maximum number of timers or messages per sweep.
 pub(crate) const BATCH: usize = 256;
 
-/// How often old rows are looked for, and how many of each kind are removed at once.
+/// How often old rows are removed, and how many of each kind at once.
 const OLD_ROWS_EVERY: Duration = Duration::from_secs(600);
 const OLD_ROWS_AT_ONCE: u32 = 1_000;
-/// While old rows are left, their removal pauses for so many times as long as it took.
+/// While old rows remain, the removal pauses for this multiple of its own duration.
 const REMOVAL_PAUSE: u32 = 4;
-/// How long the session of a worker is retained after its end, so that lists and people can tell what became of a worker.
+/// How long the session of a worker is retained after its end, so that lists can show what happened to the worker.
 const SESSIONS_RETAINED: Duration = Duration::from_secs(24 * 3_600);
-/// How long the traces of requests from outside are retained: a `dedup` word after the end of its run, the state of an
-/// asynchronous batch and its idempotency key after its end, the answer to a control request. A client that repeats a
-/// request does so within minutes or hours; one that uses a key again after a week means another request.
+/// How long records of external requests are retained: a `dedup` key after the end of its execution, the state and
+/// idempotency key of an asynchronous batch after its end, and the response to a control request. Clients repeat a
+/// request within minutes or hours; a key that is used again after a week belongs to another request.
 const REQUESTS_RETAINED: Duration = Duration::from_secs(7 * 24 * 3_600);
-/// How long the key of a consumed message between runs is retained. Only the server that committed the message can send
-/// it again, for the seconds in which it repeats a commit whose response was lost.
+/// How long the key of a consumed message between executions is retained. Only the server that committed the message
+/// can send it again, during the seconds in which it retries a commit whose response was lost.
 const MESSAGES_RETAINED: Duration = Duration::from_secs(3_600);
 
-/// What wakes the sweeps early.
+/// Notifications that wake the sweeps early.
 #[derive(Default)]
 pub(crate) struct Hints {
-    /// A timer was set or cleared.
+    /// A timer was set or removed.
     pub(crate) timers: Notify,
     /// A message was sent.
     pub(crate) messages: Notify,
-    /// Something waits to be published.
+    /// Events are ready to be published.
     pub(crate) outbox: Notify,
 }
 
-/// Starts the sweeps; they end with the server.
+/// Starts the sweeps; they end when the server stops.
 pub(crate) fn spawn(shared: &Arc<Shared>) -> Vec<Part> {
     let mut parts = vec![
-        Part::spawn("the timer sweep", shared, timers(shared.clone())),
-        Part::spawn("the message sweep", shared, inbox::messages(shared.clone())),
-        Part::spawn("the claim sweep", shared, claims(shared.clone())),
+        Part::spawn("timer sweep", shared, timers(shared.clone())),
+        Part::spawn("message sweep", shared, inbox::messages(shared.clone())),
+        Part::spawn("claim sweep", shared, claims(shared.clone())),
     ];
     if shared.takes_over {
         let tidying = remove_old_rows(shared.clone());
-        parts.push(Part::spawn("the removal of old rows", shared, tidying));
+        parts.push(Part::spawn("removal of old rows", shared, tidying));
         let taking_over = take_over(shared.clone());
-        parts.push(Part::spawn("the takeover sweep", shared, taking_over));
+        parts.push(Part::spawn("adoption sweep", shared, taking_over));
     }
     if let Some(bus) = &shared.bus {
         let publishing = publish::publish(shared.clone(), bus.clone());
-        parts.push(Part::spawn("the publisher", shared, publishing));
+        parts.push(Part::spawn("event publisher", shared, publishing));
         let hearing = publish::hear(shared.clone(), bus.clone());
-        parts.push(Part::spawn("the bus", shared, hearing));
+        parts.push(Part::spawn("bus listener", shared, hearing));
     }
     if shared.peers.is_some() {
         let noticing = notice_offers(shared.clone());
-        parts.push(Part::spawn("the offer sweep", shared, noticing));
+        parts.push(Part::spawn("offer sweep", shared, noticing));
     }
     parts
 }
 
-/// A part of the server that runs until the server stops.
+/// A background task that runs until the server stops.
 pub(crate) struct Part {
     name: &'static str,
     task: JoinHandle<()>,
 }
 
 impl Part {
-    /// Runs a part in a task of its own.
+    /// Spawns the task.
     pub(crate) fn spawn(
         name: &'static str,
         shared: &Arc<Shared>,
@@ -95,13 +96,13 @@ impl Part {
         Self { name, task }
     }
 
-    /// Its name, if it has ended although the server goes on.
+    /// Name of the task, if it ended while the server is running.
     pub(crate) fn dead(&self) -> Option<&'static str> {
         self.task.is_finished().then_some(self.name)
     }
 }
 
-/// Removes rows whose retention has passed, in slices with pauses between them, so that commits are not held up.
+/// Removes rows whose retention has passed, in batches with pauses between them, so that commits are not delayed.
 async fn remove_old_rows(shared: Arc<Shared>) {
     loop {
         let now = shared.store.now();
@@ -130,24 +131,24 @@ async fn remove_old_rows(shared: Arc<Shared>) {
     }
 }
 
-/// Takes over what dead servers drove.
+/// Adopts the executions of dead servers.
 async fn take_over(shared: Arc<Shared>) {
     loop {
         match shared.store.abandoned().await {
             Ok(abandoned) => {
                 for execution in abandoned {
                     if let Err(error) = control::adopt(&shared, execution, Priority::Normal).await {
-                        tracing::warn!(%execution, %error, "cannot take over; trying again");
+                        tracing::warn!(%execution, %error, "failed to adopt execution; retrying");
                     }
                 }
             }
-            Err(error) => tracing::warn!(%error, "cannot look for abandoned runs; trying again"),
+            Err(error) => tracing::warn!(%error, "failed to list abandoned executions; retrying"),
         }
         tokio::time::sleep(IDLE).await;
     }
 }
 
-/// Lets workers that wait here look for commands that other servers put on offer.
+/// Notifies waiting workers of this server when other servers offer commands.
 async fn notice_offers(shared: Arc<Shared>) {
     loop {
         tokio::select! {
@@ -157,7 +158,7 @@ async fn notice_offers(shared: Arc<Shared>) {
         if shared.drive.send(Order::Offered).await.is_err() {
             return;
         }
-        // Under load one look serves many changes.
+        // Under load, one check covers many changes.
         tokio::time::sleep(LOOK_PAUSE).await;
     }
 }
@@ -169,11 +170,11 @@ async fn until_stopped(shared: Arc<Shared>, sweep: impl Future<Output = ()>) {
     }
 }
 
-/// Fires timers when they are due.
+/// Fires due timers.
 async fn timers(shared: Arc<Shared>) {
     loop {
         if let Err(error) = fire_due(&shared).await {
-            tracing::warn!(%error, "cannot look for due timers; trying again");
+            tracing::warn!(%error, "failed to fire due timers; retrying");
         }
         let until = shared.store.now().after(IDLE);
         let next = shared.store.next_timer(Some(&shared.owner), until).await;
@@ -195,7 +196,7 @@ async fn fire_due(shared: &Shared) -> Result<(), Error> {
     Ok(())
 }
 
-/// Tells an execution something, by a message or without one.
+/// Applies an input to an execution and consumes the message that carried it, if any.
 pub(crate) async fn post(
     shared: &Shared,
     to: model::id::ExecutionId,
@@ -206,20 +207,20 @@ pub(crate) async fn post(
     shared.drive.tell(to, input, extras).await
 }
 
-/// Finds claims whose holders are gone and commands nobody took.
+/// Finds claims of dead workers and commands that no worker has claimed in time.
 async fn claims(shared: Arc<Shared>) {
     let mut last = Instant::now();
     let mut spared_until = None;
     loop {
         tokio::time::sleep(IDLE).await;
-        // While the store could not be written nobody could renew a session: each gets one more life.
+        // While the store was not writable, workers could not renew their sessions, so each session gets one more TTL.
         if last.elapsed() > STANDSTILL {
             spared_until = Some(Instant::now() + SESSION_TTL);
         }
         let spares = spared_until.is_some_and(|until| Instant::now() < until);
         match sweep_claims(&shared, spares).await {
             Ok(()) => last = Instant::now(),
-            Err(error) => tracing::warn!(%error, "cannot look for lost claims; trying again"),
+            Err(error) => tracing::warn!(%error, "failed to look for lost claims; retrying"),
         }
     }
 }

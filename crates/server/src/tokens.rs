@@ -1,4 +1,4 @@
-//! Tokens: made, listed and taken back, over HTTP by an admin or on the store itself by whoever owns it.
+//! Access tokens: created, listed and revoked over HTTP by an admin, or directly on the store by its owner.
 
 use std::time::Duration;
 
@@ -8,39 +8,39 @@ use wire::api::{Role, TokenCreated, TokenEntry, TokenRequest};
 use crate::Server;
 use crate::api::access::fresh;
 
-/// The longest name.
+/// Maximum length of a name in bytes.
 const NAME_MAX: usize = 200;
-/// The longest life of a token that ends: a hundred years.
+/// Longest lifetime of a token that expires: a hundred years.
 const EXPIRES_MAX_S: u64 = 100 * 366 * 24 * 3_600;
 
-/// Who asks, for the audit log.
+/// The caller, for the audit log.
 #[derive(Debug, Clone)]
 pub struct Actor {
-    /// What they are called.
+    /// Name of the caller.
     pub name: String,
-    /// The address they ask from.
+    /// Remote address of the caller.
     pub source: Option<String>,
 }
 
-/// Why nothing was done to tokens.
+/// Why a token operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// No token can have such a name.
-    #[error("`name` is not a text of 1 to {NAME_MAX} bytes")]
+    /// The name is invalid.
+    #[error("invalid `name`: expected 1 to {NAME_MAX} bytes")]
     Name,
-    /// No token can live so long.
-    #[error("`expires_in_s` is not a number from 1 to {EXPIRES_MAX_S}")]
+    /// The lifetime is invalid.
+    #[error("invalid `expires_in_s`: expected a number from 1 to {EXPIRES_MAX_S}")]
     Expires,
-    /// There is no such token.
-    #[error("there is no token `{0}`")]
+    /// The token does not exist.
+    #[error("token `{0}` not found")]
     Unknown(String),
-    /// The store could not do it.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] store::Error),
 }
 
 impl Server {
-    /// Makes a token, which nobody can show again.
+    /// Creates a token. Its text is returned once and cannot be read again.
     pub async fn create_token(
         &self,
         request: &TokenRequest,
@@ -67,13 +67,13 @@ impl Server {
         })
     }
 
-    /// Every token, oldest first; what they are is never shown again.
+    /// Lists all tokens, oldest first, without their texts.
     pub async fn tokens(&self) -> Result<Vec<TokenEntry>, TokenError> {
         let rows = self.shared.store.tokens().await?;
         Ok(rows.into_iter().filter_map(shown).collect())
     }
 
-    /// Takes a token back. Other servers on the same store learn of it within two seconds.
+    /// Revokes a token. Other servers on the same store apply it within two seconds.
     pub async fn revoke_token(&self, id: &str, actor: Actor) -> Result<(), TokenError> {
         let store = &self.shared.store;
         let known = store.tokens().await?;

@@ -1,6 +1,6 @@
-//! The transport in process: the same protocol that crosses the network, without the network.
+//! The transport inside a process: the protocol of the workers without the network.
 //!
-//! What belongs to an execution that another server drives is passed on to it, once.
+//! Calls for an execution that another server owns are forwarded to it, once.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -32,19 +32,19 @@ use crate::sessions;
 /// How long a worker's session lives without a heartbeat.
 pub(crate) const SESSION_TTL: Duration = Duration::from_secs(15);
 
-/// A claim that its worker does not name for so long never reached it: the answer was lost on the way.
+/// If a worker does not list a claim for this long, the response with the claim was lost.
 const UNHEARD_MAX: Duration = Duration::from_secs(8);
 
-/// How often the store is asked what a worker should be told by servers other than this one.
+/// How often the store is checked for notices that other servers wrote.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How often a report is decided or passed on anew while its execution changes hands.
+/// How often a report is decided or forwarded again while the owner of its execution changes.
 const HANDS_MAX: usize = 4;
 
-/// Reaches the drive of this process.
+/// Transport to the driver of this process.
 pub(crate) struct InProcess {
     shared: Arc<Shared>,
-    /// Whether another server passed the call on; it is not passed on again.
+    /// Whether another server forwarded the call; it is not forwarded again.
     is_passed_on: bool,
 }
 
@@ -56,7 +56,7 @@ impl InProcess {
         }
     }
 
-    /// For calls that another server passed on.
+    /// Transport for calls that another server forwarded.
     pub(crate) fn passed_on(shared: Arc<Shared>) -> Self {
         Self {
             shared,
@@ -90,7 +90,7 @@ impl InProcess {
         })
     }
 
-    /// Takes a report to whoever drives its execution: here, there, or here after a death.
+    /// Sends a report to the owner of its execution; adopts the execution if its owner is dead.
     async fn deliver(&self, report: Report) -> Result<Receipt, wire::Error> {
         let command = report.command;
         for _ in 0..HANDS_MAX {
@@ -118,11 +118,12 @@ impl InProcess {
         Err(unavailable(Error::NotFound(command.execution)))
     }
 
-    /// Remembers what another server handed to a worker of this one: it is told here when that is withdrawn.
+    /// Records what another server assigned to a worker of this server, so that the worker is notified here if it is
+    /// withdrawn.
     async fn note_taken(&self, worker: WorkerId, receipt: &Receipt) {
         let commands: Vec<CommandId> = receipt.next.iter().map(|next| next.command.id).collect();
         if !commands.is_empty() {
-            // A server that stops tells nobody anything more.
+            // A server that is stopping sends no more notices.
             let _ = self
                 .shared
                 .drive
@@ -131,7 +132,7 @@ impl InProcess {
         }
     }
 
-    /// Claims that the worker should have and does not know of are offered again.
+    /// Releases claims that the store has and that the worker does not list in its heartbeat.
     pub(crate) async fn reclaim_unheard(&self, pulse: &Pulse) -> Result<(), Error> {
         let known: HashSet<Held> = pulse.holds.iter().copied().collect();
         let now = self.shared.store.now();
@@ -147,7 +148,7 @@ impl InProcess {
         Ok(())
     }
 
-    /// Ends a session: what its worker still holds is offered to others at once.
+    /// Ends a session and releases the commands of its worker at once.
     pub(crate) async fn end_session(
         &self,
         worker: &WorkerId,
@@ -167,14 +168,14 @@ impl InProcess {
         self.shared.drive.send(Order::Offered).await
     }
 
-    /// What the store knows that a worker should be told; other servers may have written it.
+    /// Reads notices for a worker from the store; other servers may have written them.
     async fn told_elsewhere(&self, worker: &WorkerId) -> Vec<Told> {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(LOOK_EVERY) => {}
                 () = self.shared.store.changed() => {}
             }
-            // Asked before the store, so that what is taken in between does not seem to be withdrawn.
+            // Read before the store, so that a command assigned in between does not appear to be withdrawn.
             let Ok(taken) = self.shared.drive.held_elsewhere(worker).await else {
                 continue;
             };
@@ -184,7 +185,7 @@ impl InProcess {
             let mut told: Vec<Told> = held.iter().filter_map(told).collect();
             let is_held = |command: &CommandId| held.iter().any(|held| held.command == *command);
             for command in taken.into_iter().filter(|command| !is_held(command)) {
-                // It was withdrawn, or it has ended and its holder knows.
+                // The command was withdrawn, or it has ended and its holder knows.
                 told.push(Told {
                     command,
                     verdict: Verdict::Stop,
@@ -202,7 +203,7 @@ impl InProcess {
             if !told.is_empty() {
                 return told;
             }
-            // A store that changes without end is looked at now and then all the same.
+            // Limits the rate if the store changes continuously.
             tokio::time::sleep(LOOK_EVERY / 10).await;
         }
     }
@@ -313,9 +314,7 @@ impl Transport for InProcess {
         let reader = self.shared.reader();
         let found = reader.resolve(uri).await.map_err(unavailable)?;
         match found {
-            None => Err(wire::Error::NotFound(format!(
-                "a result with the address `{uri}`"
-            ))),
+            None => Err(wire::Error::NotFound(format!("result `{uri}`"))),
             Some(Found::Body(reference) | Found::Manifest(reference, _)) => {
                 Ok(Resolved::Body(reference))
             }
@@ -339,7 +338,7 @@ fn denied(command: CommandId, denied: Denied) -> wire::Error {
     }
 }
 
-/// What the holder of a command should be told, by how its execution stands.
+/// Notice for the holder of a command, depending on the state of its execution.
 pub(crate) fn told(held: &store::Held) -> Option<Told> {
     let verdict = match (held.cancelling, held.paused) {
         (true, _) => Verdict::Stop,
@@ -360,7 +359,7 @@ fn refused(command: CommandId, posted: Posted) -> wire::Error {
         }
         Posted::Refused(refusal) => wire::Error::Refused(refusal.to_string()),
         Posted::Failed(Error::NotFound(execution)) => {
-            wire::Error::NotFound(format!("execution {execution}"))
+            wire::Error::NotFound(format!("run {execution}"))
         }
         Posted::Failed(error) => unavailable(error),
     }

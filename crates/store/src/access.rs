@@ -1,4 +1,5 @@
-//! Who may ask and what was asked: tokens, the audit trail, and what waits to be published.
+//! Access tokens, the audit log, commands held by workers, processes of the store, and the outbox of events to
+//! publish.
 
 use std::fmt;
 
@@ -10,7 +11,7 @@ use sha2::Digest as _;
 
 use crate::rows::OwnerId;
 
-/// One access token, by which it is revoked.
+/// The ID of an access token, which revokes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccessId(pub i64);
 
@@ -20,66 +21,66 @@ impl fmt::Display for AccessId {
     }
 }
 
-/// An access token as it is kept: never the token itself.
+/// An access token as stored: its hash, never the token itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenRow {
-    /// Which.
+    /// The token's ID.
     pub id: AccessId,
-    /// What people call it.
+    /// The display name.
     pub name: String,
     /// The sha256 of the token.
     pub hash: [u8; 32],
-    /// What its holder may do.
+    /// The role, which determines the permissions.
     pub role: Name,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Time,
-    /// From when on it is refused.
+    /// Expiry time.
     pub expires_at: Option<Time>,
-    /// When it was shown last.
+    /// Time of last use.
     pub last_used_at: Option<Time>,
-    /// When it was revoked.
+    /// Time of revocation.
     pub revoked_at: Option<Time>,
 }
 
-/// How something that was asked for ended.
+/// The outcome of an audited request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditOutcome {
-    /// It was done.
+    /// The request succeeded.
     Done,
-    /// It was not allowed.
+    /// The request was not permitted.
     Denied,
-    /// It was allowed and failed.
+    /// The request was permitted and failed.
     Failed,
 }
 
-/// Something that someone asked for.
+/// A request to be recorded in the audit log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditEntry {
-    /// Who: a token's name, a worker, the server itself.
+    /// The requester: a token's name, a worker, or the server itself.
     pub actor: String,
-    /// What, in the server's own words.
+    /// The action, as the server names it.
     pub action: Name,
-    /// To what.
+    /// The resource that the action applies to.
     pub resource: String,
-    /// How it ended.
+    /// The outcome.
     pub outcome: AuditOutcome,
-    /// From which address.
+    /// The network address of the requester.
     pub source: Option<String>,
-    /// What else is worth knowing; never a secret.
+    /// Further details; never a secret.
     pub detail: Option<Raw>,
 }
 
-/// An entry of the audit trail.
+/// An entry of the audit log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditRow {
-    /// Its place, from 1.
+    /// Its position, from 1.
     pub id: u64,
-    /// When, by the store's clock.
+    /// The time, by the store's clock.
     pub at: Time,
-    /// What.
+    /// The recorded request.
     pub entry: AuditEntry,
-    /// Covers the hash before it and everything of this row.
+    /// Hash of the previous entry's hash and this entry's content.
     pub hash: [u8; 32],
 }
 
@@ -87,19 +88,19 @@ impl AuditRow {
     /// The hash before the first entry.
     pub const START: [u8; 32] = [0; 32];
 
-    /// Whether this row stands as it was written, right after the one with hash `before`.
+    /// Whether this entry is unmodified and directly follows the entry with hash `before`.
     pub fn follows(&self, before: &[u8; 32]) -> bool {
         self.hash == link(before, &sealed(self.id, self.at, &self.entry))
     }
 }
 
-/// The text that a row's hash covers.
+/// The text that the entry's hash covers.
 pub(crate) fn sealed(id: u64, at: Time, entry: &AuditEntry) -> String {
-    let entry = serde_json::to_string(entry).expect("plain data serialises to JSON");
+    let entry = serde_json::to_string(entry).expect("plain data serializes to JSON");
     format!("{id} {} {entry}", at.0)
 }
 
-/// The hash of a text that comes after another.
+/// Hashes a text together with the previous hash.
 pub(crate) fn link(before: &[u8; 32], text: &str) -> [u8; 32] {
     let mut hash = sha2::Sha256::new();
     hash.update(before);
@@ -107,7 +108,7 @@ pub(crate) fn link(before: &[u8; 32], text: &str) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// A command in a worker's hands, and how its execution stands.
+/// A command that a worker has claimed, and the status of its execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     /// The command.
@@ -116,29 +117,29 @@ pub struct Held {
     pub lease_epoch: LeaseEpoch,
     /// Whether its execution is paused.
     pub paused: bool,
-    /// Whether its execution is being cancelled, or is over.
+    /// Whether its execution is being cancelled or has ended.
     pub cancelling: bool,
-    /// When it was handed out.
+    /// Time of the claim.
     pub claimed_at: Time,
 }
 
 /// A process that uses the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// Which.
+    /// The process's ID.
     pub owner: OwnerId,
-    /// The URL under which it is reached.
+    /// The URL at which it is reachable.
     pub address: Option<String>,
-    /// Whether it lives.
+    /// Whether it is alive.
     pub alive: bool,
 }
 
 /// An append that waits to be published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutboxRow {
-    /// Its place in the order of publication; appends of one transaction may share it.
+    /// Its position in the order of publication; appends of one transaction may share it.
     pub position: u64,
-    /// Whose log.
+    /// The execution of the log.
     pub execution: ExecutionId,
     /// The first event.
     pub seq_first: Seq,

@@ -1,4 +1,4 @@
-//! One commit: the events of one decision and everything that must become true together with them.
+//! One commit: the events of one decision, and all changes that are written atomically with them.
 
 use std::fmt;
 
@@ -11,130 +11,130 @@ use model::time::Time;
 use crate::error::Error;
 use crate::rows::{OwnerId, Snapshot};
 
-/// What one execution wants written, all or none.
+/// The changes of one execution, written atomically.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Commit {
     /// The execution.
     pub execution: ExecutionId,
-    /// The last seq the decision was made from; 0 creates the execution.
+    /// The last sequence number that the decision is based on; 0 creates the execution.
     pub expected: Seq,
-    /// What happened; their seqs follow `expected` without a gap. May be empty.
+    /// The events; their sequence numbers follow `expected` without a gap. May be empty.
     pub events: Vec<Event>,
-    /// What only the creating commit knows. The rest of the row is a function of the events.
+    /// Values of the creating commit. All other values of the row are derived from the events.
     pub creation: Creation,
-    /// Work offered and withdrawn.
+    /// Commands to issue, assign and close.
     pub commands: Vec<CommandChange>,
-    /// Timers started and stopped.
+    /// Timers to set and to clear.
     pub timers: Vec<TimerChange>,
     /// Messages to other executions.
     pub messages: Vec<Message>,
-    /// Messages that these events answer.
+    /// Messages that these events process.
     pub consumed: Vec<MessageKey>,
-    /// What may be in the log only once.
+    /// Keys that may be in the log only once.
     pub keys: Vec<Key>,
-    /// Events whose ids came from outside.
+    /// Events whose IDs came from a client.
     pub foreign: Vec<Foreign>,
-    /// The claims that entitle to this commit; all must be current.
+    /// The claims that the commit depends on; all must be current.
     pub fences: Vec<Fence>,
-    /// The state after these events, now and then.
+    /// The state after these events, in some commits.
     pub snapshot: Option<Snapshot>,
-    /// Whether it may use the space that is reserved for control requests.
+    /// Whether it may use the disk space reserved for control requests.
     pub priority: Priority,
 }
 
-/// What a write may use when the disk is full.
+/// The disk space that a write may use when the disk is full.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Priority {
-    /// Nothing: it is refused.
+    /// None: the write is refused.
     #[default]
     Normal,
-    /// The reserve of a store that has one: the write cancels or pauses a run, or ends one that was cancelled.
+    /// The reserve, if the store has one: the write cancels or pauses an execution, or ends a cancelled one.
     Control,
 }
 
-/// What the events of a new execution do not say.
+/// Values of a new execution that its events do not contain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Creation {
-    /// The playbook's name; its path if none.
+    /// The playbook's name; `None` means its path.
     pub name: Option<Name>,
-    /// The process that drives it.
+    /// The process that owns the execution.
     pub owner: Option<OwnerId>,
 }
 
 /// A change to the commands of an execution.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CommandChange {
-    /// Work is offered, or handed over in the same breath.
+    /// Issues a command, and optionally assigns it to a worker in the same commit.
     Issue(Box<Issue>),
-    /// A command on offer goes to a worker; if it is on offer no more, nothing of the commit is written.
+    /// Assigns an offered command to a worker. If the command is no longer offered, nothing of the commit is written.
     Hand {
         /// The event that issued it.
         seq: Seq,
-        /// Who gets it.
+        /// The worker.
         worker: WorkerId,
         /// The claim.
         lease_epoch: LeaseEpoch,
     },
-    /// The command is over, whoever holds it.
+    /// Closes the command, whether or not a worker has claimed it.
     Close {
         /// The event that issued it.
         seq: Seq,
     },
 }
 
-/// A command to offer.
+/// A command to issue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Issue {
     /// The command.
     pub command: Command,
-    /// Who holds it from the start. A holder without a live session loses it at once.
+    /// The worker that has claimed it from the start. A worker without a live session loses it immediately.
     pub claimed: Option<(WorkerId, LeaseEpoch)>,
-    /// When it counts as overdue if nobody took it.
+    /// The time at which it is overdue if no worker has claimed it.
     pub start_by: Option<Time>,
-    /// The tool kinds its worker must serve; any worker will do if none is named.
+    /// The tool kinds that its worker must serve; empty means any worker.
     pub kinds: Vec<Name>,
 }
 
-/// Something one execution, or a person, tells another.
+/// A message to an execution, from another execution or from a user.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
-    /// What makes it the same message when it is sent again.
+    /// The key that identifies repeated sends of the message.
     pub key: MessageKey,
-    /// Who gets it; possibly an execution that this message starts.
+    /// The receiver; possibly an execution that this message starts.
     pub to: ExecutionId,
-    /// What it says, in the server's own words.
+    /// The content, as the server encodes it.
     pub body: Raw,
 }
 
 /// The identity of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageKey {
-    /// The sender; a fresh id for messages that no execution sends.
+    /// The sender; a new ID for messages that no execution sends.
     pub from: ExecutionId,
-    /// The event that sends it; 0 outside an execution.
+    /// The event that sends it; 0 if no execution sends it.
     pub seq: Seq,
-    /// Which message of that event.
+    /// The number of the message within that event.
     pub n: u32,
 }
 
-/// What may be in a log only once.
+/// A key that may be in a log only once.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// The end of a generation.
     Terminal {
-        /// Which.
+        /// The generation.
         generation: u32,
     },
     /// The end of a step run.
     Boundary {
-        /// Which run.
+        /// The step run.
         run: StepRunId,
-        /// In which generation.
+        /// The generation.
         generation: u32,
     },
-    /// An event whose id came from outside.
+    /// An event whose ID came from a client.
     Event(EventId),
-    /// The same work offered by two commands.
+    /// A unit of work, which two open commands must not share.
     Work(CommandId),
 }
 
@@ -149,18 +149,18 @@ impl fmt::Display for Key {
     }
 }
 
-/// An event whose id came from outside: found again by id, compared by hash.
+/// An event whose ID came from a client. It is looked up by ID and compared by hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Foreign {
-    /// The id given.
+    /// The given ID.
     pub event_id: EventId,
-    /// Its place in the log.
+    /// Its sequence number in the log.
     pub seq: Seq,
     /// The sha256 of its canonical content.
     pub hash: [u8; 32],
 }
 
-/// The claim a report is made under.
+/// The claim that a report belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fence {
     /// The `command.issued` event.
@@ -169,14 +169,14 @@ pub struct Fence {
     pub lease_epoch: LeaseEpoch,
 }
 
-/// What became of a commit that was understood.
+/// The result of a well-formed commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Committed {
-    /// It is durable.
+    /// The commit is durable.
     Done,
-    /// The log has moved on; nothing was written. Load and decide again.
+    /// The log has new events; nothing was written. Load and decide again.
     Moved {
-        /// Where the log stands; 0 if there is no such execution.
+        /// The last sequence number of the log; 0 if the execution does not exist.
         version: Seq,
     },
     /// The claim is not current; nothing was written.
@@ -184,7 +184,7 @@ pub enum Committed {
 }
 
 impl Commit {
-    /// A commit of events alone.
+    /// Creates a commit with only events.
     pub fn new(execution: ExecutionId, expected: Seq, events: Vec<Event>) -> Self {
         Self {
             execution,
@@ -203,41 +203,47 @@ impl Commit {
         }
     }
 
-    /// The last seq after this commit.
+    /// The last sequence number after this commit.
     pub fn version(&self) -> Seq {
         Seq(self.expected.0 + self.events.len() as u64)
     }
 
-    /// Checks what every store relies on: gapless seqs, causes that lie before their effects, one root.
+    /// Checks what every store relies on: gapless sequence numbers, causes before their effects, and one root event.
     pub fn check(&self) -> Result<(), Error> {
         let mut last = self.expected;
         for event in &self.events {
             if event.execution_id != self.execution {
-                return Err(Error::Malformed("an event of another execution"));
+                return Err(Error::Malformed("an event belongs to another execution"));
             }
             if event.seq != last.next() {
-                return Err(Error::Malformed("seqs do not follow the expected version"));
+                return Err(Error::Malformed(
+                    "sequence numbers do not follow the expected version",
+                ));
             }
             let is_root = event.seq == Seq(1);
             if is_root != matches!(event.body, Body::ExecutionRequested(_)) {
-                return Err(Error::Malformed("a log begins with its request, once"));
+                return Err(Error::Malformed(
+                    "a log must start with one `execution.requested` event",
+                ));
             }
             match event.cause_seq {
                 Some(cause) if cause >= event.seq || cause == Seq(0) => {
-                    return Err(Error::Malformed("a cause is not before its effect"));
+                    return Err(Error::Malformed(
+                        "the cause of an event is not before the event",
+                    ));
                 }
-                None if !is_root => return Err(Error::Malformed("an effect without a cause")),
+                None if !is_root => return Err(Error::Malformed("an event has no cause")),
                 _ => {}
             }
             last = event.seq;
         }
         if self.version() == Seq(0) {
-            return Err(Error::Malformed("an execution without events"));
+            return Err(Error::Malformed("a new execution has no events"));
         }
         Ok(())
     }
 
-    /// Every key this commit claims, given and implied.
+    /// All unique keys of this commit, explicit and implied.
     pub(crate) fn claimed_keys(&self) -> impl Iterator<Item = (Key, Option<&Foreign>)> {
         let given = self.keys.iter().map(|key| (key.clone(), None));
         let foreign = self
@@ -249,7 +255,7 @@ impl Commit {
 }
 
 impl Issue {
-    /// What no two live commands of an execution share: step run, part of it, and dispatch.
+    /// The identity of the work, which no two live commands of an execution share: step run, part and dispatch.
     pub(crate) fn unit(&self) -> String {
         use model::command::Work;
         let Command {

@@ -1,4 +1,4 @@
-//! Damage to the log: rows that are not what was written, and rows that are missing.
+//! Damage to the log: rows that were modified, and rows that are missing.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use model::id::{ExecutionId, Seq};
 
 use crate::error::Cause;
 
-/// A row of the log that cannot be trusted.
+/// A damaged or missing row of the log.
 #[derive(Debug)]
 pub(crate) struct DamagedRow {
     execution: ExecutionId,
@@ -39,16 +39,16 @@ impl DamagedRow {
     }
 }
 
-/// The log of one execution, read row by row in order: every row must continue the one before it.
+/// Reads the log of one execution row by row; every row must continue the previous one.
 pub(crate) struct Rows {
     execution: ExecutionId,
-    /// The seq that comes next.
+    /// The next expected sequence number.
     next: Seq,
     is_begun: bool,
 }
 
 impl Rows {
-    /// Begins after a seq; the first row may hold earlier events too.
+    /// Starts after a sequence number; the first row may contain earlier events too.
     pub(crate) fn after(execution: ExecutionId, after: Seq) -> Self {
         Self {
             execution,
@@ -57,7 +57,7 @@ impl Rows {
         }
     }
 
-    /// For a row read by itself.
+    /// For reading a single row.
     pub(crate) fn single(execution: ExecutionId) -> Self {
         Self {
             execution,
@@ -83,7 +83,7 @@ impl Rows {
         Ok(events)
     }
 
-    /// Sees that the rows reach the last event of the execution.
+    /// Checks that the rows reach the last event of the execution.
     pub(crate) fn end(&self, version: Seq) -> Result<(), DamagedRow> {
         if self.next > version {
             Ok(())

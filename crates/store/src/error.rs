@@ -1,48 +1,55 @@
-//! What can go wrong with a store, in variants a caller can act on.
+//! Errors of the store, in variants that a caller can act on.
 
 use std::path::PathBuf;
 
 use crate::commit::Key;
 
-/// Any failure underneath.
+/// The cause of an error.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why the store did not do what it was asked.
+/// The errors of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It cannot be reached or is too busy; asking again may help. A commit answered so may or may not be there.
+    /// The store cannot be reached or is too busy; a retry may succeed. The outcome of a commit with this error is
+    /// unknown.
     #[error("the store is unavailable")]
     Unavailable(#[source] Cause),
     /// A file is damaged.
-    #[error("`{}` is corrupt: restore it from a backup, or move it away to start anew", file.display())]
+    #[error(
+        "`{}` is corrupt (restore it from a backup, or move it away to start with an empty store)",
+        file.display()
+    )]
     Corrupt {
         /// The file.
         file: PathBuf,
-        /// What was found.
+        /// The damage.
         #[source]
         source: Cause,
     },
     /// The store was written by a newer binary.
-    #[error("`{}` has schema {found}, this binary knows up to {known}: use a newer noetl", file.display())]
+    #[error(
+        "`{}` uses schema version {found}, but this noetl supports up to {known}; upgrade noetl",
+        file.display()
+    )]
     SchemaTooNew {
         /// The file.
         file: PathBuf,
-        /// Its schema.
+        /// Its schema version.
         found: u32,
-        /// The newest schema this binary knows.
+        /// The newest schema version that this binary supports.
         known: u32,
     },
-    /// The database cannot be reached; asking again may help.
-    #[error("the database at {place} cannot be reached: check that it runs, and the host and port")]
+    /// The database cannot be reached; a retry may succeed.
+    #[error("cannot connect to Postgres at {place}")]
     Unreachable {
         /// Host, port and database.
         place: String,
-        /// What the network said.
+        /// The network error.
         #[source]
         source: Cause,
     },
-    /// The database does not let this user in.
-    #[error("the database at {place} does not accept user `{user}` with this password")]
+    /// The database rejects the user or the password.
+    #[error("cannot log in to Postgres at {place} as user `{user}`: wrong user name or password")]
     Authentication {
         /// Host, port and database.
         place: String,
@@ -50,74 +57,77 @@ pub enum Error {
         user: String,
     },
     /// The server has no such database.
-    #[error("there is no database at {place}: create it, then start again")]
+    #[error("database {place} does not exist; create it, then start again")]
     NoDatabase {
         /// Host, port and database.
         place: String,
     },
-    /// The user may not do what the store needs.
+    /// The user lacks a permission that the store needs.
     #[error(
-        "the database at {place} does not permit it: {missing}; grant CREATE on the database, or ownership of schema `noetl`"
+        "permission denied at {place}: {missing}; \
+         grant CREATE on the database, or ownership of schema `noetl`"
     )]
     Permission {
         /// Host, port and database.
         place: String,
-        /// What the database said.
+        /// The message of the database.
         missing: String,
     },
-    /// Statements of one connection reach different backends.
+    /// A pooler sends the statements of one connection to different backends.
     #[error(
-        "a pooler at {place} gives each transaction another backend: use its session mode, or connect to the database itself"
+        "the pooler at {place} uses transaction pooling; use session pooling, or connect directly"
     )]
     Pooler {
         /// Host, port and database.
         place: String,
     },
-    /// The URL of the database cannot be used.
-    #[error("the store's URL cannot be used: {0}")]
+    /// The URL of the database is invalid.
+    #[error("invalid store URL: {0}")]
     Address(String),
-    /// The directory is on a file system whose locks cannot be trusted.
-    #[error("`{}` is on a network file system ({name}): use a local directory", dir.display())]
+    /// The directory is on a file system whose locks are not reliable.
+    #[error("`{}` is on a network file system ({name}); use a local directory", dir.display())]
     NetworkFileSystem {
         /// The directory.
         dir: PathBuf,
         /// The file system.
         name: &'static str,
     },
-    /// No space is left.
-    #[error("no space is left for `{}`: free some space", file.display())]
+    /// The disk is full.
+    #[error("disk full: cannot write `{}`; free some space", file.display())]
     Full {
         /// The file.
         file: PathBuf,
     },
-    /// No space is left, and control requests have used the space that was reserved for them.
+    /// The disk is full, and control requests have used up the space reserved for them.
     #[error(
-        "no space is left for `{}`, and the space reserved for cancel and pause is used up: free some space, then send the request again",
+        "disk full: cannot write `{}`, and the space reserved for cancel and pause is used up; \
+         free some space, then send the request again",
         file.display()
     )]
     ReserveExhausted {
         /// The file.
         file: PathBuf,
     },
-    /// Writing is not allowed.
+    /// The store is read-only.
     #[error(
-        "`{}` cannot be written: check its permissions and how its disk is mounted, or name the Postgres server that takes writes",
+        "cannot write `{}`: read-only; check its permissions and mount options, \
+         or use the Postgres server that accepts writes",
         file.display()
     )]
     ReadOnly {
         /// The file.
         file: PathBuf,
     },
-    /// The commit would make something happen twice that may happen once; nothing of it was written.
-    #[error("{0} is already in the log")]
+    /// The commit violates a unique key; nothing of it was written.
+    #[error("the log already contains {0}")]
     Invariant(Key),
-    /// The commit contradicts itself; nothing of it was written.
+    /// The commit is inconsistent; nothing of it was written.
     #[error("malformed commit: {0}")]
     Malformed(&'static str),
 }
 
 impl Error {
-    /// The stable code shown to people.
+    /// The stable error code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Unavailable(_) => "STORE_UNAVAILABLE",
@@ -137,7 +147,7 @@ impl Error {
         }
     }
 
-    /// Whether the same request may succeed later without anyone changing it.
+    /// Whether the same request may succeed later without changes.
     pub fn is_passing(&self) -> bool {
         matches!(
             self,
@@ -149,8 +159,8 @@ impl Error {
         )
     }
 
-    /// The same error for each who waits for a commit, if the store takes no writes now. Such a commit is certain not
-    /// to have happened.
+    /// A copy of the error for each waiting commit, if the store currently accepts no writes. Such a commit was
+    /// certainly not written.
     pub fn refused_write(&self) -> Option<Self> {
         match self {
             Self::Full { file } => Some(Self::Full { file: file.clone() }),
@@ -161,7 +171,7 @@ impl Error {
     }
 }
 
-/// An error and what lies under it, as one line.
+/// The error and its causes, as one line.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,29 +1,29 @@
-//! Fresh 64-bit ids, ordered by time: 41 bits of milliseconds, 6 of the process's slot, 16 of a counter.
+//! New 64-bit IDs, ordered by time: 41 bits of milliseconds, 6 bits of the process's slot, 16 bits of a counter.
 //!
-//! Two processes on one store never share a slot, so no id is given twice. A block is consecutive, so that the log can
-//! keep it as one number.
+//! Two processes on one store never share a slot, so IDs are unique. A block is consecutive, so the log can store it
+//! as one number.
 
 use std::sync::Mutex;
 
 use model::id::EventId;
 use model::time::Time;
 
-/// How many processes may draw ids from one store at a time.
+/// Maximum number of processes that draw IDs from one store at a time.
 pub(crate) const SLOTS: u8 = 64;
 
-/// The start of the count, 2025-01-01T00:00:00Z, in milliseconds since 1970.
+/// The start of the time range, 2025-01-01T00:00:00Z, in milliseconds since 1970.
 const EPOCH_MS: i64 = 1_735_689_600_000;
 const COUNTER_BITS: u32 = 16;
 const SLOT_BITS: u32 = 6;
 const COUNTER_MAX: i64 = 1 << COUNTER_BITS;
 
-/// Draws ids for one process.
+/// Draws IDs for one process.
 pub(crate) struct Ids {
     slot: i64,
     last: Mutex<Drawn>,
 }
 
-/// The millisecond drawn from, and the first counter not drawn.
+/// The current millisecond, and the first unused counter value in it.
 #[derive(Default)]
 struct Drawn {
     ms: i64,
@@ -38,7 +38,7 @@ impl Ids {
         }
     }
 
-    /// The first of `count` consecutive ids. A clock that goes back does not bring ids back.
+    /// Returns the first of `count` consecutive IDs. IDs stay ascending if the clock goes back.
     pub(crate) fn draw(&self, now: Time, count: u32) -> EventId {
         let mut last = self.last.lock().expect("drawing ids does not panic");
         let ms = (now.0 / 1000 - EPOCH_MS).max(0);

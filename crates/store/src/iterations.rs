@@ -1,7 +1,8 @@
-//! Iterations of loops: which appends record them, how many ended and how, and which appends record nothing else.
+//! Loop iterations: which appends record them, how many ended and how, and which appends contain nothing else.
 //!
-//! Pure. Enters: the events of one append. Leaves: [`IterationDelta`], the rows of `loop_progress`, `iteration_index` and
-//! `iteration_span` that they change. Readers find an iteration, or skip all of them, without scanning the log.
+//! Pure logic. Input: the events of one append. Output: [`IterationDelta`], the changes to the rows of
+//! `loop_progress`, `iteration_index` and `iteration_span`. Readers find an iteration, or skip all of them, without
+//! scanning the log.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,24 +13,24 @@ use model::playbook::Directive;
 
 use crate::rows::LoopProgress;
 
-/// A row of `iteration_index` covers this many iterations, one bit each.
+/// Number of iterations that a row of `iteration_index` covers, one bit each.
 const BLOCK_SIZE: u64 = 64;
 
-/// What the events of one append change.
+/// The changes that the events of one append make.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct IterationDelta {
     /// Changes to `loop_progress`, in order.
     pub(crate) progress: Vec<ProgressChange>,
     /// New rows of `iteration_index`.
     pub(crate) blocks: Vec<IterationBlock>,
-    /// The seqs of the append, if it records only iterations.
+    /// The sequence numbers of the append, if it records only iterations.
     pub(crate) span: Option<SeqSpan>,
 }
 
 /// A change to `loop_progress`.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ProgressChange {
-    /// A new generation begins: a loop that continues counts its failures anew.
+    /// A new generation starts: a loop that continues resets its failure count.
     NewGeneration,
     /// Iterations of one loop run are recorded.
     Count(ProgressCount),
@@ -54,9 +55,9 @@ pub(crate) struct IterationBlock {
     pub(crate) block: u64,
     /// The first event that records one of them.
     pub(crate) seq: Seq,
-    /// Which of the block's iterations are recorded, one bit each.
+    /// The recorded iterations of the block, one bit each.
     pub(crate) iterations: u64,
-    /// Which of them failed.
+    /// The failed ones among them.
     pub(crate) failed: u64,
 }
 
@@ -80,7 +81,7 @@ pub(crate) struct ProgressRow {
 }
 
 impl IterationDelta {
-    /// What the events of one append change.
+    /// Computes the changes that the events of one append make.
     pub(crate) fn of(events: &[Event]) -> Self {
         let mut delta = Self::default();
         let mut blocks = BTreeMap::new();
@@ -175,7 +176,7 @@ pub(crate) fn block_of(iteration: u64) -> u64 {
     iteration / BLOCK_SIZE
 }
 
-/// The iterations that the bits of a block stand for, ascending.
+/// The iterations whose bits are set in a block, ascending.
 pub(crate) fn indices(block: u64, bits: u64) -> impl Iterator<Item = u64> {
     let is_set = move |bit: &u64| bits & (1 << bit) != 0;
     let first = block * BLOCK_SIZE;
@@ -207,7 +208,7 @@ pub(crate) fn is_of_iterations(event: &Event, run: &StepRunId, iterations: &Rang
         && is_indexed(event)
 }
 
-/// Whether an outline of the run can do without an event.
+/// Whether an outline of the execution can omit an event.
 fn is_detail(event: &Event) -> bool {
     event.at.iteration.is_some()
         || matches!(

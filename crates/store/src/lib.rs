@@ -1,8 +1,8 @@
-//! The event log, command claims, timers, messages and projections.
+//! The store: event log, command claims, timers, messages and projections.
 //!
-//! A [`Store`] is the only truth. [`Sqlite`] is a directory that several processes may share, [`Postgres`] a database
-//! that several machines may; [`Memory`] keeps the same promises without a disk, for the simulator and for tests. All
-//! pass the suite in [`contract`].
+//! A [`Store`] is the source of truth. [`Sqlite`] is a directory that several processes can share; [`Postgres`] is a
+//! database that several machines can share; [`Memory`] has the same guarantees without a disk, for the simulator and
+//! for tests. All of them pass the suite in [`contract`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

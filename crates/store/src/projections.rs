@@ -1,6 +1,6 @@
-//! Projections: what events change in the rows that people and API read.
+//! Projections: the changes that events make to the rows that users and the API read.
 //!
-//! Pure. The same function runs in the transaction that appends and in a rebuild, so both give the same rows.
+//! Pure logic. The transaction that appends and the rebuild call the same function, so both produce the same rows.
 
 use model::event::{Body, Event, Finished, Requested, Status};
 use model::id::{Name, PlaybookHash, Seq};
@@ -11,10 +11,10 @@ use model::time::Time;
 use crate::commit::Creation;
 use crate::rows::{ExecutionRow, ResultRow, StepState};
 
-/// What some events of one execution change.
+/// The changes that events make to the rows of one execution.
 #[derive(Debug, Default)]
 pub(crate) struct Delta {
-    /// What changes in the execution's row.
+    /// Changes to the execution's row.
     pub(crate) patch: Patch,
     /// New rows of `result_index`.
     pub(crate) results: Vec<ResultRow>,
@@ -22,30 +22,30 @@ pub(crate) struct Delta {
     pub(crate) steps: Vec<StepChange>,
 }
 
-/// What changes in an execution's row besides its version; what is not set stays. Each value is absolute, so a store
-/// applies it without reading the row first.
+/// Changes to an execution's row besides its version; `None` keeps a value. Each value is absolute, so a store applies
+/// it without reading the row.
 #[derive(Debug, Default)]
 pub(crate) struct Patch {
-    /// How it stands.
+    /// The status.
     pub(crate) status: Option<RunStatus>,
-    /// Whether someone asked for its end.
+    /// Whether a stop was requested.
     pub(crate) cancelling: Option<bool>,
-    /// Which life of it this is.
+    /// The retry number.
     pub(crate) generation: Option<u32>,
     /// Another version of the playbook.
     pub(crate) playbook: Option<(u32, PlaybookHash)>,
-    /// When and why it ended, or that it goes on.
+    /// When and why it ended, or that it is active again.
     pub(crate) end: Option<End>,
     /// The step scheduled last.
     pub(crate) current: Option<Place>,
 }
 
-/// Where an execution stands in its playbook.
+/// The current step of an execution.
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
-    /// At this step.
+    /// This step.
     At(Name),
-    /// At none: it is over.
+    /// None: the execution has ended.
     Nowhere,
 }
 
@@ -58,7 +58,7 @@ impl Place {
     }
 }
 
-/// When a generation ended, and why it failed; neither while it goes on.
+/// When a generation ended, and why it failed; empty while it is active.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct End {
     pub(crate) at: Option<Time>,
@@ -66,7 +66,7 @@ pub(crate) struct End {
 }
 
 impl Patch {
-    /// Whether nothing but the place in the playbook changes.
+    /// Whether only the current step changes.
     pub(crate) fn is_plain(&self) -> bool {
         self.status.is_none()
             && self.cancelling.is_none()
@@ -95,7 +95,7 @@ impl Patch {
     }
 }
 
-/// What changes in one row of `step_state`.
+/// Changes to one row of `step_state`.
 #[derive(Debug)]
 pub(crate) struct StepChange {
     pub(crate) step: Name,
@@ -107,7 +107,7 @@ pub(crate) struct StepChange {
 }
 
 impl Delta {
-    /// What these events change.
+    /// Computes the changes that these events make.
     pub(crate) fn of(events: &[Event]) -> Self {
         let mut delta = Self::default();
         for event in events {
@@ -216,7 +216,7 @@ impl ExecutionRow {
         }
     }
 
-    /// Applies what events change.
+    /// Applies the changes of events.
     pub(crate) fn apply(&mut self, delta: &Delta, version: Seq) {
         let patch = &delta.patch;
         self.version = version;
@@ -238,7 +238,7 @@ impl ExecutionRow {
 }
 
 impl StepState {
-    /// The row as this change makes it, from nothing or from what was there.
+    /// The row after this change, given the row before it, if any.
     pub(crate) fn after(before: Option<&Self>, change: &StepChange) -> Self {
         let was = |field: fn(&Self) -> Option<Raw>| before.and_then(field);
         Self {

@@ -1,4 +1,4 @@
-//! What is read from a store: rows of its tables as values.
+//! The values that a store returns: rows of its tables.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use model::raw::Raw;
 use model::status::RunStatus;
 use model::time::Time;
 
-/// A process that drives executions.
+/// A process that owns executions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(pub Arc<str>);
 
@@ -20,18 +20,18 @@ impl fmt::Display for OwnerId {
     }
 }
 
-/// An execution as lists show it; all but name and owner is a function of its log.
+/// An execution as lists show it. All fields except name and owner are derived from its log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExecutionRow {
     /// The execution.
     pub id: ExecutionId,
-    /// Its last seq.
+    /// Its last sequence number.
     pub version: Seq,
-    /// How it stands.
+    /// The status.
     pub status: RunStatus,
-    /// Whether someone asked for its end.
+    /// Whether a stop was requested.
     pub cancelling: bool,
-    /// Which life of it this is.
+    /// The retry number, from 1.
     pub generation: u32,
     /// The playbook's name.
     pub name: Name,
@@ -39,24 +39,24 @@ pub struct ExecutionRow {
     pub path: Name,
     /// The playbook's catalog version.
     pub playbook_version: u32,
-    /// The playbook's text.
+    /// The hash of the playbook's text.
     pub hash: PlaybookHash,
     /// The execution that started it.
     pub parent: Option<ExecutionId>,
-    /// The process that drives it.
+    /// The process that owns it.
     pub owner: Option<OwnerId>,
-    /// When it was asked for.
+    /// When it was requested.
     pub started_at: Time,
     /// When it ended.
     pub finished_at: Option<Time>,
-    /// The step scheduled last, while it goes on.
+    /// The step scheduled last, while it is active.
     pub current: Option<Name>,
     /// Why it failed: code and message.
     pub error: Option<String>,
 }
 
 impl ExecutionRow {
-    /// A checksum of what changes only when the execution takes a turn: all but its version, its step and its driver.
+    /// A checksum of the fields that change rarely: all except version, current step and owner.
     pub(crate) fn checksum(&self) -> u32 {
         let mut crc = crc32fast::Hasher::new();
         let texts = [
@@ -86,22 +86,22 @@ impl ExecutionRow {
     }
 }
 
-/// Which executions a list shows.
+/// Filters of a list of executions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filter {
-    /// Those that stand so.
+    /// Only executions with this status.
     pub status: Option<RunStatus>,
-    /// Those of this playbook.
+    /// Only executions of this playbook.
     pub path: Option<Name>,
-    /// Those started at or after.
+    /// Only executions started at or after this time.
     pub since: Option<Time>,
-    /// Those started before.
+    /// Only executions started before this time.
     pub until: Option<Time>,
-    /// Those this execution started.
+    /// Only children of this execution.
     pub parent: Option<ExecutionId>,
-    /// Those older than this one: the next page.
+    /// Only executions older than this one, for the next page.
     pub before: Option<ExecutionId>,
-    /// At most so many.
+    /// Maximum number of results.
     pub limit: usize,
 }
 
@@ -119,40 +119,40 @@ impl Default for Filter {
     }
 }
 
-/// State as of a seq, opaque and versioned; a shortcut that may be dropped at any time.
+/// The state as of a sequence number, opaque and versioned. It only speeds up loading and may be dropped at any time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The form of the bytes.
+    /// The format of the bytes.
     pub version: u32,
-    /// The last event folded in.
+    /// The last event that the state includes.
     pub seq: Seq,
     /// The state.
     pub bytes: Vec<u8>,
 }
 
-/// What is needed to go on with an execution.
+/// The data needed to continue an execution.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
     /// Its row.
     pub row: ExecutionRow,
     /// The newest usable snapshot.
     pub snapshot: Option<Snapshot>,
-    /// Every event after the snapshot, or the whole log.
+    /// All events after the snapshot, or the whole log.
     pub tail: Vec<Event>,
 }
 
-/// A worker asks for work.
+/// A worker's request for commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
     /// The worker's session.
     pub worker: WorkerId,
     /// The pool it serves.
     pub pool: Name,
-    /// At most so many commands.
+    /// Maximum number of commands.
     pub max: u32,
-    /// Only commands of executions that this process drives.
+    /// Only commands of executions that this process owns.
     pub owner: Option<OwnerId>,
-    /// The tool kinds it serves: a command that needs another is not for it. None serves any.
+    /// The tool kinds it serves; `None` means all. It receives no command that needs another kind.
     pub kinds: Option<Vec<Name>>,
 }
 
@@ -164,47 +164,47 @@ impl Ask {
     }
 }
 
-/// Who a worker's session belongs to, as a text that only the server reads.
+/// The holder of a worker's session, as a text that only the server interprets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionHolder(pub Arc<str>);
 
-/// The session under a worker's name.
+/// The session of a worker's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerSession {
-    /// Who it belongs to; none for a session of an older server.
+    /// The holder; `None` for a session of an older server.
     pub holder: Option<SessionHolder>,
     /// Whether it has not expired, by the store's clock.
     pub is_alive: bool,
 }
 
-/// A command handed out.
+/// A claimed command.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
     /// The command.
     pub command: Command,
-    /// What its reports must carry.
+    /// The epoch that its reports must carry.
     pub lease_epoch: LeaseEpoch,
 }
 
-/// A claim whose holder is gone.
+/// A claim whose worker is lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostClaim {
     /// The command.
     pub command: CommandId,
-    /// The holder.
+    /// The worker that held it.
     pub worker: WorkerId,
     /// The claim.
     pub lease_epoch: LeaseEpoch,
 }
 
-/// A command that is not over, as a person may want to see it.
+/// A command that has not ended, for inspection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OpenCommand {
     /// The command.
     pub command: Command,
-    /// Who holds it.
+    /// The worker that has claimed it.
     pub worker: Option<WorkerId>,
-    /// How often it was handed out.
+    /// Number of claims so far.
     pub lease_epoch: LeaseEpoch,
     /// When it was offered.
     pub issued_at: Time,
@@ -215,7 +215,7 @@ pub struct OpenCommand {
 pub struct CatalogEntry {
     /// Its path.
     pub path: Name,
-    /// Counts the path's texts from 1.
+    /// Version of the path's text, from 1.
     pub version: u32,
     /// The sha256 of the text.
     pub hash: PlaybookHash,
@@ -226,41 +226,41 @@ pub struct CatalogEntry {
 }
 
 impl CatalogEntry {
-    /// Whether the text is the one that its hash was made of.
+    /// Whether the text matches its hash.
     pub(crate) fn is_whole(&self) -> bool {
         PlaybookHash::of(&self.text) == self.hash
     }
 }
 
-/// Whether an execution may be driven now.
+/// The result of trying to adopt an execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Adoption {
-    /// The asker drives it.
+    /// The caller owns it.
     Mine,
-    /// Another process does, and lives.
+    /// Another, live process owns it.
     HeldBy(OwnerId),
-    /// There is no such execution.
+    /// The execution does not exist.
     Unknown,
 }
 
-/// A body outside the log that a task or manifest left: projection `result_index`.
+/// A body outside the log that a task or manifest refers to: projection `result_index`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResultRow {
-    /// The event that tells of it.
+    /// The event that records it.
     pub seq: Seq,
     /// The step run.
     pub run: StepRunId,
     /// The task.
     pub task: Option<Name>,
-    /// The entry of the task.
+    /// The visit of the task.
     pub visit: u32,
     /// The loop index.
     pub iteration: Option<u64>,
-    /// The page.
+    /// The page number.
     pub page: Option<i64>,
     /// The attempt.
     pub attempt: u32,
-    /// How the task ended.
+    /// The outcome of the task.
     pub status: Status,
     /// The reference.
     pub result_ref: Raw,
@@ -268,37 +268,37 @@ pub struct ResultRow {
     pub created_at: Time,
 }
 
-/// How far a run of a loop has come: projection `loop_progress`.
+/// The progress of a loop run: projection `loop_progress`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoopProgress {
     /// The step run.
     pub run: StepRunId,
-    /// How many iterations ended well.
+    /// Number of successful iterations.
     pub succeeded: u64,
-    /// How many failed; a retry of the run counts anew.
+    /// Number of failed iterations; a retry of the execution resets it.
     pub failed: u64,
-    /// How often tasks in iterations were retried.
+    /// Number of task retries in iterations.
     pub retries: u64,
 }
 
-/// How a step stands: projection `step_state`.
+/// The status of a step: projection `step_state`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepState {
     /// The step.
     pub step: Name,
     /// Its latest run.
     pub run: u32,
-    /// How that run stands.
+    /// The status of that run.
     pub status: Status,
     /// The latest body of its tasks.
     pub last_result_ref: Option<Raw>,
     /// The manifest of its parts.
     pub aggregate_result_ref: Option<Raw>,
-    /// The event that changed this last.
+    /// The event that changed the row last.
     pub seq: Seq,
 }
 
-/// What rebuilding read.
+/// The numbers of rows that a rebuild read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rebuilt {
     /// Executions.
@@ -307,25 +307,25 @@ pub struct Rebuilt {
     pub events: u64,
 }
 
-/// Which rows are old enough to be removed.
+/// Age limits of rows to remove.
 #[derive(Debug, Clone, Copy)]
 pub struct OldRows {
-    /// Sessions that ended before this, of workers that hold nothing.
+    /// Sessions that expired before this time, of workers without claims.
     pub sessions_before: Time,
-    /// What requests from outside left behind before this: `dedup` words whose executions ended before this or never
-    /// began, answers to refused messages, ended batches, and consumed messages that no execution sent.
+    /// Rows of client requests from before this time: `dedup` keys whose executions ended before it or never started,
+    /// refusals of messages, ended batches, and consumed messages that no execution sent.
     pub requests_before: Time,
     /// Messages between executions that were consumed before this.
     pub messages_before: Time,
-    /// At most so many of each sort at a time.
+    /// Maximum number of rows of each kind per call.
     pub limit: u32,
 }
 
-/// What one removal of old rows did.
+/// The result of one removal of old rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemovedRows {
     /// Rows that were removed.
     pub removed: u64,
-    /// `dedup` words whose retention starts later than was known, because their executions ended later or have not ended.
+    /// `dedup` keys whose retention was postponed, because their executions ended later or have not ended.
     pub postponed: u64,
 }

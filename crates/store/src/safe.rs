@@ -1,56 +1,56 @@
-//! The safe: credentials and resolved keychain entries, sealed. Only ciphertext ever reaches a store.
+//! Encrypted credentials and resolved keychain entries. A store only receives ciphertext.
 
 use async_trait::async_trait;
 use model::time::Time;
 
 use crate::error::Error;
 
-/// A value that only the holder of a master key can read.
+/// A value that is encrypted with envelope encryption: a master key encrypts its data key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sealed {
-    /// Which master key wraps the data key.
+    /// The ID of the master key that encrypts the data key.
     pub key_id: String,
-    /// The data key, wrapped.
+    /// The encrypted data key.
     pub data_key: Vec<u8>,
-    /// The value, encrypted under the data key.
+    /// The value, encrypted with the data key.
     pub data: Vec<u8>,
 }
 
-/// A credential as it is kept.
+/// A credential as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CredentialRow {
-    /// What playbooks call it.
+    /// The name that playbooks refer to.
     pub name: String,
-    /// What it opens: `postgres`, `bearer` …
+    /// The credential type: `postgres`, `bearer` …
     pub kind: String,
-    /// Counts up with each new value.
+    /// Increases with each new value.
     pub version: u32,
     /// The value.
     pub sealed: Sealed,
-    /// When the name was first set.
+    /// When the credential was created.
     pub created_at: Time,
     /// When this version was set.
     pub updated_at: Time,
-    /// When it was last handed to a worker.
+    /// When it was last sent to a worker.
     pub last_used_at: Option<Time>,
 }
 
-/// A keychain entry that was resolved, kept until it expires.
+/// A resolved keychain entry, stored until it expires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeychainRow {
-    /// Who shares it: an execution, a tree of executions, or a playbook.
+    /// The scope that shares it: an execution, a tree of executions, or a playbook.
     pub scope: String,
-    /// The entry.
+    /// The entry's name.
     pub name: String,
-    /// What it came to.
+    /// The resolved value.
     pub sealed: Sealed,
     /// When it was resolved.
     pub resolved_at: Time,
-    /// From when on it must be resolved again.
+    /// When it must be resolved again.
     pub expires_at: Option<Time>,
 }
 
-/// Where a sealed value is kept.
+/// The location of an encrypted value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SealedPlace {
     /// A version of a credential.
@@ -62,17 +62,18 @@ pub enum SealedPlace {
     },
     /// A resolved keychain entry.
     Keychain {
-        /// Who shares it.
+        /// The scope that shares it.
         scope: String,
-        /// The entry.
+        /// The entry's name.
         name: String,
     },
 }
 
-/// What keeps sealed values.
+/// A store for encrypted values.
 #[async_trait]
 pub trait Safe: Send + Sync {
-    /// Keeps the next version of a credential; version 1 where there is none. False if another version came first.
+    /// Stores the next version of a credential, or version 1 of a new one. Returns false if another version was stored
+    /// first.
     async fn put_credential(&self, row: CredentialRow) -> Result<bool, Error>;
 
     /// A credential.
@@ -81,24 +82,25 @@ pub trait Safe: Send + Sync {
     /// Every credential, by name.
     async fn credentials(&self) -> Result<Vec<CredentialRow>, Error>;
 
-    /// Removes a credential; whether there was one.
+    /// Removes a credential. Returns whether it existed.
     async fn remove_credential(&self, name: &str) -> Result<bool, Error>;
 
-    /// Remembers that a credential is used now.
+    /// Records that a credential is used now.
     async fn touch_credential(&self, name: &str) -> Result<(), Error>;
 
-    /// Keeps a resolved entry in place of the one before, and forgets those that have expired.
+    /// Stores or replaces a resolved entry, and removes expired entries.
     async fn put_keychain(&self, row: KeychainRow) -> Result<(), Error>;
 
-    /// A resolved entry, expired ones too.
+    /// A resolved entry, even if it has expired.
     async fn keychain(&self, scope: &str, name: &str) -> Result<Option<KeychainRow>, Error>;
 
-    /// Forgets a resolved entry; whether there was one.
+    /// Removes a resolved entry. Returns whether it existed.
     async fn remove_keychain(&self, scope: &str, name: &str) -> Result<bool, Error>;
 
-    /// Everything that another master key than this one wraps.
+    /// All values whose data key is encrypted with another master key.
     async fn sealed_otherwise(&self, key_id: &str) -> Result<Vec<(SealedPlace, Sealed)>, Error>;
 
-    /// Wraps a data key anew, unless the value was replaced meanwhile; whether it was there.
+    /// Replaces an encrypted data key, unless the value has changed since it was read. Returns whether it was
+    /// replaced.
     async fn rewrap(&self, place: &SealedPlace, from: &Sealed, to: &Sealed) -> Result<bool, Error>;
 }

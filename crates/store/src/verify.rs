@@ -1,4 +1,4 @@
-//! Verification: every playbook and every log is read, and every run's row compared with what its log comes to.
+//! Verification: reads every playbook and every log, and compares every execution's row with its log.
 
 use model::event::Body;
 use model::id::{ExecutionId, Seq};
@@ -9,31 +9,31 @@ use crate::error::{Error, chain};
 use crate::projections::Delta;
 use crate::rows::{ExecutionRow, Filter};
 
-/// Rows and events that are read at a time.
+/// Number of rows and events read at a time.
 const PAGE: usize = 1_000;
 
-/// Something that is not as it was written.
+/// Data that was modified or is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// The run it belongs to, where it belongs to one.
+    /// The execution it belongs to, if any.
     pub execution: Option<ExecutionId>,
-    /// What was found.
+    /// The finding.
     pub what: String,
 }
 
-/// What verifying a store came to.
+/// The result of verifying a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Runs that were read.
+    /// Number of executions read.
     pub executions: u64,
-    /// Events that were read.
+    /// Number of events read.
     pub events: u64,
-    /// What is damaged.
+    /// The damage found.
     pub damages: Vec<Damage>,
 }
 
 impl Verified {
-    /// Notes damage that a read reports; other errors end the verification.
+    /// Records damage that a read reports; other errors end the verification.
     fn note<T>(
         &mut self,
         execution: Option<ExecutionId>,
@@ -86,7 +86,7 @@ async fn verify_run<S: Store + ?Sized>(
         let Some(mut events) = verified.note(Some(row.id), read)? else {
             return Ok(());
         };
-        // What was appended since the row was read is left for the next time.
+        // Events appended since the row was read are ignored.
         events.retain(|event| event.seq <= row.version);
         let Some(end) = events.last() else { break };
         last = end.seq;
@@ -105,7 +105,7 @@ async fn verify_run<S: Store + ?Sized>(
     if folded.as_ref() != Some(row) {
         verified.damages.push(Damage {
             execution: Some(row.id),
-            what: "its row differs from what its log comes to".to_owned(),
+            what: "the row in `execution` does not match the log".to_owned(),
         });
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Waiting for changes of a store, by whoever may stop waiting at any moment and begin again.
+//! Waits for changes of a store; a wait can be cancelled at any time and repeated.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::Store;
 
-/// The store is looked at so often even if nobody tells of a change.
+/// Interval at which callers check the store even without a notification.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Waits for changes. When the next look is due is kept here and not in the future, so that a wait that is given up and
-/// begun again does not put the look off: nothing depends on one notification.
+/// Waits for changes. The time of the next check is stored here and not in the future, so that a wait that is
+/// cancelled and repeated does not postpone the check.
 #[derive(Debug)]
 pub struct ChangeWatch {
     next_look: Instant,
@@ -25,7 +25,7 @@ impl Default for ChangeWatch {
 }
 
 impl ChangeWatch {
-    /// Returns when another process has changed the store, or when it is time to look. May be dropped and asked again.
+    /// Returns when another process has changed the store, or when it is time to check. Cancel-safe.
     pub async fn changed(&mut self, store: &dyn Store) {
         tokio::select! {
             () = store.changed() => {}
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
     use crate::Memory;
 
-    /// A store in memory tells of changes by others alone, and there are none.
+    /// A store in memory only notifies of changes by other processes, and here there are none.
     #[tokio::test(start_paused = true)]
     async fn a_wait_that_is_given_up_again_and_again_comes_to_its_end() {
         let store = Memory::new(Arc::new(|| Time(1_800_000_000_000_000)));
@@ -53,7 +53,10 @@ mod tests {
         let began = Instant::now();
         let redraw = Duration::from_millis(100);
         while timeout(redraw, watch.changed(&store)).await.is_err() {
-            assert!(began.elapsed() < Duration::from_secs(2), "it never looks");
+            assert!(
+                began.elapsed() < Duration::from_secs(2),
+                "the watch never returns"
+            );
         }
     }
 }

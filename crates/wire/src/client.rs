@@ -1,6 +1,6 @@
-//! The client of the HTTP API: one pool of connections, several servers, whichever answers.
+//! Client of the HTTP API: one connection pool, several servers.
 //!
-//! Every call is safe to repeat, so a server that cannot be reached is passed over for the next one.
+//! Every call is safe to repeat, so if a server is unreachable, the client tries the next one.
 
 use std::io;
 use std::ops::Range;
@@ -16,44 +16,44 @@ use crate::api::Problem;
 use crate::download::Download;
 use crate::transport::Pieces;
 
-/// How long a connection may take to come about.
+/// Timeout for connecting.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long an ordinary call may take.
+/// Timeout of an ordinary call.
 const CALL: Duration = Duration::from_secs(30);
 
-/// How long a body may take, which may have gigabytes.
+/// Timeout for a stored result, which can have gigabytes.
 const BODY: Duration = Duration::from_secs(3600);
 
-/// Bytes on their way to a server: all of them, or a stream.
+/// Request body: bytes or a stream.
 pub use reqwest::Body as Upload;
 
-/// A server's answer whose bytes are read as they come.
+/// Response whose body is read in chunks.
 pub use reqwest::Response as Answer;
 
-/// Says which server of a cluster speaks, and that the call must not be passed on again.
+/// Header of calls that one server forwards to another; a forwarded call is not forwarded again.
 pub const FORWARDED: &str = "x-noetl-forwarded";
 
-/// Carries the secret of a worker's session.
+/// Header with the secret of a worker's session.
 pub const SESSION: &str = "x-noetl-session";
 
-/// Speaks to a server, or to whichever of several answers.
+/// Client of one or several servers.
 #[derive(Clone)]
 pub struct Client {
     http: reqwest::Client,
     servers: std::sync::Arc<[String]>,
-    /// The one that answered last.
+    /// Index of the server that responded last.
     current: std::sync::Arc<AtomicUsize>,
     token: Option<Token>,
     session: Option<Token>,
     forwarded: bool,
 }
 
-/// A bearer token; never shown.
+/// Bearer token; never printed.
 #[derive(Clone)]
 pub struct Token(std::sync::Arc<str>);
 
 impl Token {
-    /// A token.
+    /// Wraps a token; trims whitespace.
     pub fn new(text: &str) -> Self {
         Self(text.trim().into())
     }
@@ -65,31 +65,31 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Why a call did not succeed.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// No server could be reached.
-    #[error("no server can be reached at {servers}")]
+    /// No server is reachable.
+    #[error("cannot connect to {servers}")]
     Unreachable {
-        /// Where it was tried.
+        /// Servers that were tried.
         servers: String,
-        /// What the last one said.
+        /// Error of the last one.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The server said no.
+    /// The server returned an error.
     #[error("{}", .0.detail)]
     Problem(Box<Problem>),
-    /// The answer is not what this client understands.
-    #[error("the server's answer cannot be read")]
+    /// The response has an unexpected form.
+    #[error("cannot read the response of the server")]
     Answer(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// An address is not one.
-    #[error("`{0}` is not the address of a server: give http://HOST:PORT")]
+    /// An address is invalid.
+    #[error("invalid server address `{0}`: expected http://HOST:PORT")]
     Address(String),
 }
 
 impl CallError {
-    /// Whether the same call may succeed later.
+    /// Whether the error is transient.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Answer(_) => true,
@@ -98,7 +98,7 @@ impl CallError {
         }
     }
 
-    /// The server's code, if it said no.
+    /// Returns the error code if the server returned an error.
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Problem(problem) => Some(&problem.code),
@@ -108,7 +108,7 @@ impl CallError {
 }
 
 impl Client {
-    /// A client of these servers, `http://host:port` each.
+    /// Creates a client of these servers, each as `http://host:port`.
     pub fn new(servers: &[String], token: Option<Token>) -> Result<Self, CallError> {
         install_crypto();
         let mut addresses = Vec::with_capacity(servers.len());
@@ -142,32 +142,32 @@ impl Client {
         })
     }
 
-    /// The servers it speaks to.
+    /// Returns the addresses of the servers.
     pub fn servers(&self) -> &[String] {
         &self.servers
     }
 
-    /// The same client for calls that one server passes on to another.
+    /// Returns a client for calls that one server forwards to another.
     #[must_use]
     pub fn forwarding(mut self) -> Self {
         self.forwarded = true;
         self
     }
 
-    /// The same client for the calls of a worker whose session has this secret.
+    /// Returns a client that sends the secret of a worker's session.
     #[must_use]
     pub fn with_session(mut self, secret: Token) -> Self {
         self.session = Some(secret);
         self
     }
 
-    /// Asks for something.
+    /// Sends a GET request.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
         let answer = self.send(Method::GET, path, None::<&()>, CALL).await?;
         read(answer).await
     }
 
-    /// Says something.
+    /// Sends a POST request.
     pub async fn post<B: Serialize + Sync, T: DeserializeOwned>(
         &self,
         path: &str,
@@ -176,7 +176,7 @@ impl Client {
         self.post_within(path, body, CALL).await
     }
 
-    /// Says something that may take so long.
+    /// Sends a POST request with its own timeout.
     pub async fn post_within<B: Serialize + Sync, T: DeserializeOwned>(
         &self,
         path: &str,
@@ -187,7 +187,8 @@ impl Client {
         read(answer).await
     }
 
-    /// Sends a stream, which can be read once: only one server is tried, and the next one next time.
+    /// Sends a stream with PUT. A stream can be read only once, so a single server is tried; after a failure the next
+    /// call uses the next server.
     pub async fn put<T: DeserializeOwned>(&self, path: &str, body: Upload) -> Result<T, CallError> {
         let begin = self.current.load(Ordering::Relaxed);
         let server = &self.servers[begin % self.servers.len()];
@@ -210,7 +211,7 @@ impl Client {
         }
     }
 
-    /// Sends bytes to whichever server answers.
+    /// Sends bytes with PUT to the first server that responds.
     pub async fn put_bytes<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -223,7 +224,7 @@ impl Client {
         read(self.each(make).await?).await
     }
 
-    /// Says something and takes bytes for an answer, or those in a range, piece by piece.
+    /// Sends a POST request and downloads the response, or a range of it, in chunks.
     pub async fn download<B: Serialize + Sync>(
         &self,
         path: &str,
@@ -244,7 +245,7 @@ impl Client {
         Download::new(self.each(make).await?)
     }
 
-    /// Says something and takes bytes for an answer, of which nobody knows how many there are.
+    /// Sends a POST request and returns a response of unknown length in chunks.
     pub async fn post_for_pieces<B: Serialize + Sync>(
         &self,
         path: &str,
@@ -254,18 +255,18 @@ impl Client {
         Ok(Box::pin(answer.bytes_stream().map_err(io::Error::other)))
     }
 
-    /// Asks for bytes that are read as they come.
+    /// Sends a GET request and returns the response for reading in chunks.
     pub async fn read(&self, path: &str) -> Result<Answer, CallError> {
         self.send(Method::GET, path, None::<&()>, BODY).await
     }
 
-    /// Takes something away.
+    /// Sends a DELETE request.
     pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
         let answer = self.send(Method::DELETE, path, None::<&()>, CALL).await?;
         read(answer).await
     }
 
-    /// Opens a stream that lasts as long as the server likes.
+    /// Opens an event stream without a timeout.
     pub async fn stream(
         &self,
         path: &str,
@@ -307,7 +308,7 @@ impl Client {
         .await
     }
 
-    /// Tries the servers in turn, beginning with the one that answered last.
+    /// Tries the servers in turn, starting with the one that responded last.
     async fn each(&self, make: impl Fn(&str) -> RequestBuilder) -> Result<Response, CallError> {
         let begin = self.current.load(Ordering::Relaxed);
         let count = self.servers.len();
@@ -363,7 +364,7 @@ async fn read<T: DeserializeOwned>(answer: Response) -> Result<T, CallError> {
     serde_json::from_slice(&bytes).map_err(|error| CallError::Answer(Box::new(error)))
 }
 
-/// What the server said is wrong; of an answer in no form we know, the status.
+/// Parses the error of a response; if it has an unknown form, builds one from the status.
 async fn problem(answer: Response) -> Problem {
     let status = answer.status();
     let bytes = answer.bytes().await.unwrap_or_default();
@@ -372,13 +373,13 @@ async fn problem(answer: Response) -> Problem {
         title: status.canonical_reason().unwrap_or("Error").to_owned(),
         status: status.as_u16(),
         code: format!("HTTP_{}", status.as_u16()),
-        detail: format!("the server answered {status}"),
+        detail: format!("the server returned {status}"),
         remedy: None,
         errors: Vec::new(),
     })
 }
 
-/// TLS needs its algorithms named once in a process; who comes second finds them there.
+/// Installs the crypto provider for TLS, once per process; later calls do nothing.
 fn install_crypto() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

@@ -1,4 +1,4 @@
-//! What a worker knows of an execution while it runs a command: its data as of one seq, by pointer where it is large.
+//! Data of an execution that a worker needs to run a command, as of one sequence number; large values are pointers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -8,35 +8,35 @@ use model::raw::Raw;
 use model::template::{Data, Latest, RunView, Scope};
 use serde::{Deserialize, Serialize};
 
-/// An execution's data as of one seq.
+/// Data of an execution as of one sequence number.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Context {
-    /// The execution.
+    /// Execution ID.
     pub execution_id: ExecutionId,
-    /// The last change of `ctx` it includes.
+    /// Sequence number of the last `ctx` change that is included.
     pub ctx_seq: Seq,
-    /// The playbook's path.
+    /// Path of the playbook.
     pub path: Name,
-    /// The playbook's catalog version.
+    /// Catalog version of the playbook.
     pub version: u32,
-    /// The execution that started this one.
+    /// Execution that started this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_execution_id: Option<ExecutionId>,
-    /// The parent's iteration: `iter.parent`.
+    /// Iteration of the parent, for `iter.parent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_iter: Option<Raw>,
-    /// The merged inputs.
+    /// Merged inputs.
     pub workload: Raw,
-    /// The execution's state.
+    /// Value of `ctx`.
     pub ctx: Raw,
-    /// Where each step's latest envelope is found.
+    /// Location of the latest result of each step.
     pub steps: BTreeMap<Name, Latest>,
     #[serde(skip)]
     scope: OnceLock<Scope>,
 }
 
 impl Context {
-    /// A context around an execution's data.
+    /// Creates a context with an empty `ctx` and no step results.
     pub fn new(execution_id: ExecutionId, path: Name, workload: Raw) -> Self {
         Self {
             execution_id,
@@ -52,7 +52,7 @@ impl Context {
         }
     }
 
-    /// What every template of the execution sees; made once, cheap to clone.
+    /// Returns the template scope of the execution; built once, cheap to clone.
     pub fn scope(&self) -> Scope {
         self.scope.get_or_init(|| self.build_scope()).clone()
     }

@@ -1,4 +1,4 @@
-//! A body on its way from a server, piece by piece.
+//! A response body that is downloaded in chunks.
 
 use std::ops::Range;
 
@@ -7,13 +7,13 @@ use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE};
 
 use crate::client::CallError;
 
-/// Bytes that a server sends.
+/// Download of a body or of a range of it.
 #[derive(Debug)]
 pub struct Download {
     answer: Response,
-    /// The size of the whole.
+    /// Size of the whole body.
     pub bytes: u64,
-    /// What of it is sent.
+    /// Range that the server sends.
     pub range: Range<u64>,
 }
 
@@ -30,7 +30,7 @@ impl Download {
                 .map(|bytes| (0..bytes, bytes)),
         };
         let Some((range, bytes)) = found else {
-            let source = "the answer does not say how many bytes it has";
+            let source = "the response has no content length";
             return Err(CallError::Answer(source.into()));
         };
         Ok(Self {
@@ -40,14 +40,14 @@ impl Download {
         })
     }
 
-    /// The next piece; none at the end.
+    /// Returns the next chunk; `None` at the end.
     pub async fn piece(&mut self) -> Result<Option<bytes::Bytes>, CallError> {
         let piece = self.answer.chunk().await;
         piece.map_err(|error| CallError::Answer(Box::new(error)))
     }
 }
 
-/// Reads `bytes 5-9/20`.
+/// Parses a `Content-Range` such as `bytes 5-9/20`.
 fn parse(text: &str) -> Option<(Range<u64>, u64)> {
     let (range, bytes) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;

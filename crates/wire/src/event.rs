@@ -1,7 +1,7 @@
-//! An event as it crosses the wire: the envelope of `POST /api/events`, with every name it was ever given.
+//! An event on the wire: the envelope of `POST /api/events`, with all accepted aliases of its fields.
 //!
-//! Enters: JSON from any client, ids as integers or decimal strings. Leaves: the log's own [`Event`]. The way back is
-//! used by our own workers; both ways together change nothing.
+//! Enters: JSON from any client, IDs as integers or decimal strings. Leaves: the log's own [`Event`]. Workers use the
+//! opposite conversion; a round trip changes nothing.
 
 use model::event::{At, Body, Emitter, Event, Kind, Source, Status};
 use model::id::{EventId, ExecutionId, InvalidId, Name, Seq, StepRunId, WorkerId};
@@ -14,54 +14,54 @@ use utoipa::ToSchema;
 /// An event as a client sends it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WireEvent {
-    /// The execution; an integer or a decimal string. An event of a batch may leave it out.
+    /// Run ID, an integer or a decimal string. Optional for an event in a batch.
     #[serde(default = "unnamed_execution")]
     #[schema(value_type = String, required = true)]
     pub execution_id: ExecutionId,
-    /// The step; also called `node_name`. A `:task_sequence` suffix is dropped.
+    /// Step name; alias `node_name`. A `:task_sequence` suffix is dropped.
     #[serde(default, alias = "node_name", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub step: Option<Name>,
-    /// What happened, by its stored name or an alias; also called `name`.
+    /// Event type, by its stored name or an alias; alias `name`.
     #[serde(alias = "name")]
     pub event_type: String,
-    /// What the event says; also called `context`.
+    /// Payload; alias `context`.
     #[serde(default, alias = "context", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub payload: Option<Raw>,
-    /// Free-form; `command_id` and `lease_epoch` say under which claim a worker speaks.
+    /// Free-form; `command_id` and `lease_epoch` identify the lease of a worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub meta: Option<Raw>,
-    /// Who sends it.
+    /// Worker that sends the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub worker_id: Option<WorkerId>,
-    /// Where the result is. Said, the stored result is `{status, context}` or `{status, reference}`; left out, the
+    /// Where the result is. If set, the stored result is `{status, context}` or `{status, reference}`; otherwise the
     /// payload's `result` is the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_kind: Option<ResultKind>,
-    /// The result's address; needed where `result_kind` is `ref`.
+    /// Address of the result; required if `result_kind` is `ref`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_uri: Option<String>,
-    /// The events that hold the results; needed where `result_kind` is `refs`.
+    /// Events that contain the results; required if `result_kind` is `refs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>)]
     pub event_ids: Option<Vec<EventId>>,
-    /// Kept; a lifecycle event is decided whatever this says.
+    /// Stored; does not change how the event is processed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actionable: Option<bool>,
-    /// Kept; a lifecycle event is decided whatever this says.
+    /// Stored; does not change how the event is processed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub informative: Option<bool>,
-    /// What makes it the same event when it is sent again; an integer or a decimal string.
+    /// Event ID, an integer or a decimal string; an event with the same ID is recorded only once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub event_id: Option<EventId>,
-    /// How far the thing it speaks of has come; follows from the type where it is left out.
+    /// Progress of the entity that the event is about. Default: derived from the type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<WireStatus>,
-    /// The sender's clock; also called `timestamp` and `ts`.
+    /// Time of the sender's clock; aliases `timestamp` and `ts`.
     #[serde(
         default,
         alias = "timestamp",
@@ -70,44 +70,44 @@ pub struct WireEvent {
     )]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub created_at: Option<Time>,
-    /// The step run, `step:<name>:run:<n>`; the one of the command where it is left out.
+    /// Step run, `step:<name>:run:<n>`. Default: the step run of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_run_id: Option<String>,
-    /// The task's label.
+    /// Label of the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub task_label: Option<Name>,
-    /// The task run, `task:<step>.<label>:run:<run>[.<iteration>].<pass>`; `task:<label>:run:<pass>` is accepted too.
+    /// Task run, `task:<step>.<label>:run:<run>[.<iteration>].<pass>`; `task:<label>:run:<pass>` is also accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_run_id: Option<String>,
-    /// The loop index.
+    /// Loop index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iteration: Option<u64>,
-    /// Counts the tries of the task run from 1.
+    /// Attempt of the task run, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// The page of a paginated result.
+    /// Page of a paginated result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<i64>,
-    /// How long the thing it ends took.
+    /// Duration of the work that the event ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// What the event is about, where `task_label` is left out: a task's label, or `task:<label>:attempt:<n>`.
+    /// Entity of the event, if `task_label` is not set: the label of a task, or `task:<label>:attempt:<n>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entity_id: Option<String>,
-    /// What that is nested in, where `task_run_id` is left out.
+    /// Parent of the entity, if `task_run_id` is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_id: Option<String>,
 }
 
-/// Stands for the execution of an event that names none; no execution has this id.
+/// Placeholder for an event without an execution ID; no execution has this ID.
 const UNNAMED: ExecutionId = ExecutionId(0);
 
 fn unnamed_execution() -> ExecutionId {
     UNNAMED
 }
 
-/// Where an event's result is.
+/// Where the result of an event is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ResultKind {
@@ -119,11 +119,11 @@ pub enum ResultKind {
     Refs,
 }
 
-/// How far a thing has come, in the words of every client.
+/// Progress of an entity, with the aliases that clients use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WireStatus {
-    /// It goes on.
+    /// It is running.
     #[serde(
         rename = "in_progress",
         alias = "STARTED",
@@ -132,7 +132,7 @@ pub enum WireStatus {
         alias = "running"
     )]
     InProgress,
-    /// It ended well.
+    /// It succeeded.
     #[serde(
         alias = "COMPLETED",
         alias = "completed",
@@ -143,13 +143,13 @@ pub enum WireStatus {
     /// It failed.
     #[serde(alias = "FAILED", alias = "failed", alias = "ERROR")]
     Error,
-    /// It was left out.
+    /// It was skipped.
     #[serde(alias = "SKIPPED")]
     Skipped,
     /// It waits for a person.
     #[serde(alias = "PAUSED")]
     Paused,
-    /// It was stopped.
+    /// It was cancelled.
     #[serde(alias = "CANCELLED")]
     Cancelled,
 }
@@ -167,39 +167,39 @@ impl From<WireStatus> for Status {
     }
 }
 
-/// Why an event cannot be understood.
+/// Why an event is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidEvent {
-    /// No event has this name.
-    #[error("no event is called `{0}`")]
+    /// The event type is unknown.
+    #[error("unknown event type `{0}`")]
     UnknownType(String),
-    /// An id inside it is malformed.
+    /// An ID in the event is malformed.
     #[error(transparent)]
     Id(#[from] InvalidId),
-    /// `result_kind` needs another field.
-    #[error("`result_kind: {kind}` needs `{needs}`")]
+    /// `result_kind` requires another field.
+    #[error("`result_kind: {kind}` requires `{needs}`")]
     ResultKind {
-        /// What was said.
+        /// Value of `result_kind`.
         kind: &'static str,
-        /// What is missing.
+        /// Missing field.
         needs: &'static str,
     },
-    /// The payload is not that of its type.
-    #[error("the payload of `{kind}` cannot be read: {source}")]
+    /// The payload does not match the event type.
+    #[error("cannot parse the payload of `{kind}`: {source}")]
     Payload {
-        /// The type.
+        /// Event type.
         kind: Kind,
-        /// What is wrong with it.
+        /// Parse error.
         #[source]
         source: serde_json::Error,
     },
 }
 
-/// The suffix that older engines give the steps of a pipeline.
+/// Suffix that older engines add to the steps of a pipeline.
 const SEQUENCE_SUFFIX: &str = ":task_sequence";
 
 impl WireEvent {
-    /// An event of this worker's, as it is sent.
+    /// Converts an event of a worker for sending.
     pub fn of(event: &Event) -> Self {
         let payload = event.body.payload();
         let is_empty = payload.text() == "{}";
@@ -230,7 +230,7 @@ impl WireEvent {
         }
     }
 
-    /// What happened, and whether the result is where it is said to be.
+    /// Returns the event type; checks that the fields required by `result_kind` are set.
     pub fn kind(&self) -> Result<Kind, InvalidEvent> {
         match self.result_kind {
             Some(ResultKind::Ref) if self.result_uri.is_none() => Err(InvalidEvent::ResultKind {
@@ -255,7 +255,8 @@ impl WireEvent {
         }
     }
 
-    /// The kind of the name. Routing is the server's; a `case.*` event with an `action` reports a task's policy.
+    /// Looks up the type by name. Only the server routes; a `case.*` event with an `action` reports the policy of a
+    /// task.
     fn named_kind(&self) -> Option<Kind> {
         let name = self.event_type.as_str();
         let is_case = name.starts_with("case.");
@@ -271,13 +272,13 @@ impl WireEvent {
         payload.is_some_and(|payload| payload.get(key).is_some())
     }
 
-    /// Whether only the control plane may say this.
+    /// Whether only the server may emit this event.
     pub fn is_the_servers(&self) -> bool {
         self.kind()
             .is_ok_and(|kind| kind.emitter() == Emitter::Server)
     }
 
-    /// How far the thing it speaks of has come: as it says, or as its type does.
+    /// Returns the status of the event; if it is not set, derives it from the type.
     pub fn status(&self) -> Option<WireStatus> {
         let usual = || match self.kind().ok()? {
             Kind::StepStarted
@@ -294,25 +295,25 @@ impl WireEvent {
         self.status.or_else(usual)
     }
 
-    /// Whether it says which pass of its task it speaks of.
+    /// Whether the event identifies the pass of its task.
     pub fn names_task_run(&self) -> bool {
         let parent = self.parent_id.as_deref().and_then(TaskRun::parse);
         self.task_run_id.is_some() || parent.is_some()
     }
 
-    /// Whether it names the execution it belongs to.
+    /// Whether the event contains an execution ID.
     pub fn names_execution(&self) -> bool {
         self.execution_id != UNNAMED
     }
 
-    /// The step, without the suffix of older engines.
+    /// Returns the step without the suffix of older engines.
     pub fn step(&self) -> Option<Name> {
         let step = self.step.as_ref()?.as_str();
         let step = step.strip_suffix(SEQUENCE_SUFFIX).unwrap_or(step);
         (!step.is_empty()).then(|| Name::from(step))
     }
 
-    /// Where it happened.
+    /// Returns the location of the event in the execution.
     pub fn at(&self) -> Result<At, InvalidEvent> {
         let run: Option<StepRunId> = self.step_run_id.as_deref().map(str::parse).transpose()?;
         let step = run.as_ref().map(|run| run.step.clone()).or(self.step());
@@ -339,7 +340,7 @@ impl WireEvent {
         })
     }
 
-    /// The task that `entity_id` names, in an event about a task or its result.
+    /// Returns the task that `entity_id` identifies.
     fn entity(&self) -> Option<TaskEntity> {
         use model::event::EntityType;
         let text = self.entity_id.as_deref()?;
@@ -362,7 +363,7 @@ impl WireEvent {
         }
     }
 
-    /// The log's own form. Seq and times of the store are not its sender's to give.
+    /// Converts to the log's own form. The server assigns sequence number and recording time.
     pub fn event(&self, now: Time) -> Result<Event, InvalidEvent> {
         let kind = self.kind()?;
         let payload = self.payload.as_ref().map_or("{}", Raw::text);
@@ -385,7 +386,7 @@ impl WireEvent {
         })
     }
 
-    /// The meta that is kept: as it came, with the flags that do not change what is decided.
+    /// Returns the meta to store: the original with `actionable` and `informative` added.
     pub fn kept_meta(&self) -> Option<Raw> {
         let flags = [
             ("actionable", self.actionable),
@@ -408,13 +409,13 @@ impl WireEvent {
     }
 }
 
-/// A task as an `entity_id` names it.
+/// A task in an `entity_id`.
 struct TaskEntity {
     label: Name,
     attempt: Option<u32>,
 }
 
-/// A task run as its id names it: `task:<step>.<label>:run:<run>[.<iteration>].<pass>`, or `task:<label>:run:<pass>`.
+/// A parsed task run ID: `task:<step>.<label>:run:<run>[.<iteration>].<pass>`, or `task:<label>:run:<pass>`.
 struct TaskRun<'a> {
     task: &'a str,
     visit: u32,
@@ -427,7 +428,7 @@ impl<'a> TaskRun<'a> {
         Some(Self { task, visit })
     }
 
-    /// The label, without the step that a whole id has before it.
+    /// Returns the label without the step prefix of a full ID.
     fn label_in(&self, step: Option<&Name>) -> Name {
         let step = step.map_or("", Name::as_str);
         let label = self.task.strip_prefix(step);

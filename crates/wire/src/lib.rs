@@ -1,6 +1,7 @@
-//! What crosses a process boundary: the types of the HTTP API, its client, and the protocol between worker and server.
+//! Everything that crosses a process boundary: the types of the HTTP API, its client, and the protocol between worker
+//! and server.
 //!
-//! [`Transport`] is implemented by the server in process and by [`Remote`] over the network; both carry these types.
+//! The server implements [`Transport`] in process, [`Remote`] implements it over HTTP; both use these types.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,4 +1,4 @@
-//! The transport over HTTP: how a worker reaches a server elsewhere, and one server another.
+//! `Transport` over HTTP: connects a worker to a remote server, and one server to another.
 
 use std::time::Duration;
 
@@ -23,27 +23,27 @@ use crate::transport::{
     Ask, Claimed, Error, Pieces, PlaybookText, Pulse, Receipt, Report, Told, Transport, Verdict,
 };
 
-/// What an answer may take beyond the time that the server was asked to wait.
+/// Additional timeout beyond the time that the server waits before it responds.
 const MARGIN: Duration = Duration::from_secs(10);
-/// A heartbeat that takes longer is as good as lost.
+/// Timeout of a heartbeat.
 const BEAT: Duration = Duration::from_secs(4);
-/// How long the server holds a worker's ear.
+/// How long the server holds a long poll.
 const LISTEN: Duration = Duration::from_secs(25);
 
-/// So many events fit into a batch.
+/// Maximum number of events in a batch.
 const BATCH_EVENTS_MAX: usize = 256;
-/// So many bytes of payload and envelopes go into a batch; the server takes a quarter more.
+/// Maximum number of bytes of payloads and envelopes in a batch; the server accepts 25 percent more.
 const BATCH_BYTES_MAX: usize = 3 * 1024 * 1024;
-/// What an event takes besides its payload.
+/// Estimated size of an event without its payload.
 const ENVELOPE_BYTES: usize = 512;
 
-/// Reaches a server over HTTP.
+/// `Transport` over HTTP.
 pub struct Remote {
     client: Client,
 }
 
 impl Remote {
-    /// A transport through this client.
+    /// Creates a transport that uses this client.
     pub fn new(client: Client) -> Self {
         Self { client }
     }
@@ -84,7 +84,7 @@ impl Remote {
     }
 }
 
-/// Events in batches that the API takes, in order.
+/// Splits events into batches within the limits of the API, in order.
 fn batches(events: Vec<WireEvent>) -> Vec<Vec<WireEvent>> {
     let mut batches = Vec::new();
     let mut batch = Vec::new();
@@ -128,7 +128,7 @@ impl Transport for Remote {
         let mut batches = batches(events);
         let last = batches.pop().unwrap_or_default();
         for events in batches {
-            // The end of the report comes with its last batch.
+            // Only the last batch ends the command.
             let receipt = self.send(&report, events, ReportEnd::Open).await?;
             if receipt.verdict == Verdict::Stop {
                 return Ok(receipt);
@@ -232,7 +232,7 @@ impl Transport for Remote {
             Err(CallError::Problem(problem)) if problem.code == "FENCED" => {
                 return Err(Error::Fenced(ask.command));
             }
-            // A token that is not taken may be put right while the worker waits; what the keychain refuses is final.
+            // Errors of the keychain are final. A rejected token is not: it may be fixed while the worker waits.
             Err(CallError::Problem(problem)) if is_final(&problem.code) => {
                 return Err(Error::Denied {
                     code: problem.code,
@@ -254,13 +254,13 @@ impl Transport for Remote {
     }
 }
 
-/// Whether a code is the keychain's own.
+/// Whether an error code belongs to the keychain.
 fn is_final(code: &str) -> bool {
     let own = ["CREDENTIAL_", "KEYCHAIN_", "MASTER_KEY_"];
     own.iter().any(|prefix| code.starts_with(prefix))
 }
 
-/// What a failed call means to a worker. A token that is not taken may be put right while the worker waits.
+/// Converts an API error to an error of the transport. A rejected token may be fixed while the worker waits.
 fn failed(error: CallError) -> Error {
     match error {
         CallError::Problem(problem) if matches!(problem.status, 400 | 413 | 422) => {

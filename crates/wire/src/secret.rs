@@ -1,4 +1,4 @@
-//! Values that must not be said: no `Debug`, no `Serialize`, wiped when they go.
+//! Secret values: without `Debug` and `Serialize`, zeroed when dropped.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use model::id::{CommandId, LeaseEpoch, WorkerId};
 use serde_json::Value;
 use zeroize::Zeroize as _;
 
-/// What a credential opens with.
+/// Secret fields of a credential.
 #[derive(Clone)]
 pub struct SecretValue(Value);
 
 impl SecretValue {
-    /// Keeps a value.
+    /// Wraps a value.
     pub fn new(value: Value) -> Self {
         Self(value)
     }
 
-    /// The value, for the call that needs it.
+    /// Returns the value, for the call that needs it.
     pub fn reveal(&self) -> &Value {
         &self.0
     }
@@ -37,26 +37,26 @@ fn wipe(value: &mut Value) {
     }
 }
 
-/// A name and what it came to.
+/// A resolved credential or keychain entry.
 #[derive(Clone)]
 pub struct Secret {
-    /// The credential, or the entry of the keychain.
+    /// Name of the credential or keychain entry.
     pub name: String,
-    /// What it opens with, its `type` beside it.
+    /// Secret fields and `type`.
     pub value: SecretValue,
-    /// How long it may be used without asking again.
+    /// How long the value may be used before it must be requested again.
     pub valid_for: Duration,
 }
 
-/// A worker asks for what its command's step names.
+/// Request of a worker for the credentials of its command's step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretsAsk {
-    /// Who asks.
+    /// Worker session.
     pub worker: WorkerId,
-    /// The command it holds.
+    /// Command that the worker has claimed.
     pub command: CommandId,
-    /// Under which claim.
+    /// Lease epoch of the claim.
     pub lease_epoch: LeaseEpoch,
-    /// The names.
+    /// Names of credentials or keychain entries.
     pub names: Vec<String>,
 }

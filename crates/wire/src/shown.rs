@@ -1,4 +1,4 @@
-//! An event read back from the JSON that the API shows it as: whole, with its place in the log.
+//! Parses an event from its API JSON, including its position in the log.
 
 use model::event::{Event, Source, own_trace};
 use model::id::{Name, Seq};
@@ -7,18 +7,18 @@ use serde::Deserialize;
 
 use crate::event::{InvalidEvent, WireEvent};
 
-/// Why shown JSON is no event.
+/// Why JSON is not a valid event.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidShown {
-    /// It has not the form of one.
-    #[error("an event cannot be read")]
+    /// Fields are missing or have the wrong type.
+    #[error("cannot parse event")]
     Form(#[from] serde_json::Error),
-    /// It says something that no event does.
+    /// The event is invalid.
     #[error(transparent)]
     Event(#[from] InvalidEvent),
 }
 
-/// What stands beside the envelope of the wire.
+/// Fields of the log that are not part of `WireEvent`.
 #[derive(Deserialize)]
 struct Beside {
     seq: Seq,
@@ -30,7 +30,7 @@ struct Beside {
     trace_id: Option<Name>,
 }
 
-/// Reads what [`Event::to_json`] wrote; showing it again gives the same.
+/// Parses the output of [`Event::to_json`]; serializing the event again yields the same JSON.
 pub fn read_shown(text: &str) -> Result<Event, InvalidShown> {
     let beside: Beside = serde_json::from_str(text)?;
     let sent: WireEvent = serde_json::from_str(text)?;

@@ -20,199 +20,200 @@ use serde::{Deserialize, Serialize};
 use crate::context::Context;
 use crate::secret::{Secret, SecretsAsk};
 
-/// A worker asks for work.
+/// Request of a worker for commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
-    /// Its session.
+    /// Worker session.
     pub worker: WorkerId,
-    /// The pool it serves.
+    /// Pool that the worker serves.
     pub pool: Name,
-    /// The tool kinds it can call; none means every kind.
+    /// Tool kinds that the worker can call; `None` means every kind.
     pub kinds: Option<Vec<Name>>,
-    /// At most so many commands.
+    /// Maximum number of commands.
     pub max: u32,
-    /// How long to wait for the first of them.
+    /// How long to wait for the first command.
     pub wait: Duration,
 }
 
-/// A command handed out.
+/// A claimed command with everything that is needed to run it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Claimed {
-    /// What to run.
+    /// Command to run.
     pub command: Command,
-    /// What its reports must carry.
+    /// Lease epoch that its reports must contain.
     pub lease_epoch: LeaseEpoch,
-    /// The execution's data.
+    /// Data of the execution.
     pub context: Arc<Context>,
-    /// Pipelines of the command that had begun before.
+    /// Resume points of pipelines that have started before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resume: Vec<Resume>,
-    /// Iterations of its range that are over or wait elsewhere.
+    /// Iterations of the range that are finished or suspended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub over: Vec<u64>,
 }
 
-/// A pipeline that had begun before, and how far it came.
+/// Resume point of a pipeline that has started before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Resume {
-    /// The iteration; none for a plain step.
+    /// Iteration; `None` for a step without a loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iteration: Option<u64>,
-    /// How far it came.
+    /// Position of the pipeline.
     pub continuation: Continuation,
-    /// Whether its `step.started` or `loop.iteration.started` is recorded.
+    /// Whether `step.started` or `loop.iteration.started` is recorded.
     pub started: bool,
 }
 
-/// What a worker says of a command it holds. Events carry id 0 where the server shall give them one.
+/// Report on a claimed command. The server assigns IDs to events with ID 0.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// The command.
+    /// Command.
     pub command: CommandId,
-    /// Who reports.
+    /// Worker session.
     pub worker: WorkerId,
-    /// The claim it reports under.
+    /// Lease epoch of the claim.
     pub lease_epoch: LeaseEpoch,
-    /// What happened, in order.
+    /// Events, in order.
     pub events: Vec<Event>,
     /// Whether the worker is done with the command.
     pub end: ReportEnd,
-    /// The pool it serves.
+    /// Pool that the worker serves.
     pub pool: Name,
-    /// The tool kinds it can call; none means every kind.
+    /// Tool kinds that the worker can call; `None` means every kind.
     pub kinds: Option<Vec<Name>>,
-    /// How many further commands it could take at once.
+    /// Number of further commands that the worker can run now.
     pub free: u32,
 }
 
-/// The answer to a report, once it is durable.
+/// Response to a report that is durable.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Receipt {
-    /// How to go on with the command.
+    /// How to continue with the command.
     pub verdict: Verdict,
-    /// Commands handed over in the same breath, already claimed.
+    /// Commands that were assigned to this worker in the same commit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub next: Vec<Claimed>,
 }
 
-/// How a worker goes on with a command.
+/// How a worker continues with a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// As before.
+    /// Continue.
     Proceed,
-    /// Begin nothing more: end the tasks that run, then give back the rest.
+    /// Start nothing more: finish running tasks, then release the command.
     Yield,
-    /// Stop the tools that run.
+    /// Stop running tools.
     Stop,
 }
 
-/// What a worker is told between reports.
+/// Notice to a worker about one command, sent between reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
-    /// The command it is about.
+    /// Command.
     pub command: CommandId,
-    /// How to go on with it.
+    /// How to continue with it.
     pub verdict: Verdict,
 }
 
-/// A sign of life, and what the worker holds: a claim it does not name for long never reached it, and is offered again.
+/// Heartbeat with the claims of the worker. If it omits a claim for too long, the server assumes that the worker never
+/// received the command and reassigns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pulse {
-    /// Its session.
+    /// Worker session.
     pub worker: WorkerId,
-    /// The commands it holds.
+    /// Claims that the worker holds.
     pub holds: Vec<Held>,
 }
 
-/// A command that a worker holds.
+/// A claim on a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Held {
-    /// The command.
+    /// Command.
     pub command: CommandId,
-    /// Under which claim.
+    /// Lease epoch of the claim.
     pub lease_epoch: LeaseEpoch,
 }
 
-/// A playbook's text, and the name errors give it.
+/// Text of a playbook and its name in errors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaybookText {
-    /// The file or catalog path.
+    /// File name or catalog path.
     pub name: Arc<str>,
-    /// The text.
+    /// YAML text.
     pub text: Arc<str>,
 }
 
-/// Why a call to the server did not succeed.
+/// Why a call to the server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The claim is not current any more; whatever the worker does under it is refused.
-    #[error("the claim on command {0} is not current")]
+    /// The lease has expired; the server rejects everything that the worker does under it.
+    #[error("the lease on command {0} has expired")]
     Fenced(CommandId),
-    /// Another process works under the worker's name; whatever this one does under it is refused.
-    #[error("another process works under the name `{0}`")]
+    /// Another process uses the same worker name; the server rejects requests of this one.
+    #[error("another process has replaced the session of worker `{0}`")]
     SessionReplaced(WorkerId),
-    /// The server cannot answer now; the same call may succeed later.
+    /// The server cannot respond now; the same call may succeed later.
     #[error("the server is unavailable")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The thing asked for does not exist.
-    #[error("{0} does not exist")]
+    /// The requested object does not exist.
+    #[error("not found: {0}")]
     NotFound(String),
-    /// The server does not hand out what was asked for; the code says why.
+    /// The server denies the requested secrets; the code states why.
     #[error("{detail}")]
     Denied {
-        /// The stable code.
+        /// Stable error code.
         code: String,
-        /// Why, and what to do about it.
+        /// Cause and remedy.
         detail: String,
-        /// Whether it may be handed out later without anyone changing anything.
+        /// Whether the error is transient.
         is_passing: bool,
     },
-    /// The server found the call malformed; repeating it does not help.
-    #[error("the report was refused: {0}")]
+    /// The server rejected the call as invalid; repeating it does not help.
+    #[error("the server rejected the request: {0}")]
     Refused(String),
 }
 
-/// Pieces of a text, in order. An error means that the rest cannot be had now.
+/// Chunks of a text, in order. After an error the rest is unavailable.
 pub type Pieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
-/// How a worker reaches its server.
+/// Connection of a worker to its server.
 #[async_trait]
 pub trait Transport: Send + Sync {
-    /// Takes up to `max` commands, waiting for the first of them as long as the ask says.
+    /// Claims up to `max` commands; waits up to `wait` for the first one.
     async fn claim(&self, ask: &Ask) -> Result<Vec<Claimed>, Error>;
 
-    /// Reports; answers when the report is durable.
+    /// Sends a report; returns when the report is durable.
     async fn report(&self, report: Report) -> Result<Receipt, Error>;
 
-    /// Keeps the worker's session alive.
+    /// Sends a heartbeat, which keeps the worker's session alive.
     async fn heartbeat(&self, pulse: &Pulse) -> Result<(), Error>;
 
-    /// Ends the worker's session: what it still holds is offered to others at once.
+    /// Ends the worker's session; its commands return to the queue at once.
     async fn leave(&self, worker: &WorkerId) -> Result<(), Error>;
 
-    /// Waits until there is something to tell this worker.
+    /// Waits for notices to this worker.
     async fn listen(&self, worker: &WorkerId) -> Result<Vec<Told>, Error>;
 
-    /// A playbook's text.
+    /// Returns the text of a playbook.
     async fn playbook(&self, hash: &PlaybookHash) -> Result<PlaybookText, Error>;
 
-    /// Events of a log, for outcomes, writes and collections that a pipeline needs again.
+    /// Returns events of a log, for outcomes, writes and collections that a pipeline needs again.
     async fn events(&self, execution: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error>;
 
-    /// A loop's results, `{results: […], stats: {…}}`.
+    /// Returns the results of a loop, `{results: […], stats: {…}}`.
     async fn loop_results(
         &self,
         execution: ExecutionId,
         pointer: &LoopPointer,
     ) -> Result<Raw, Error>;
 
-    /// What the parts of a manifest come to, as JSON text, piece by piece.
+    /// Returns the combined parts of a result manifest as JSON text, in chunks.
     async fn manifest(&self, reference: &ResultRef) -> Result<Pieces, Error>;
 
-    /// What an address, `noetl://execution/…`, leads to, in whichever execution.
+    /// Resolves an address, `noetl://execution/…`, of any execution.
     async fn look_up(&self, uri: &str) -> Result<Resolved, Error>;
 
-    /// What names of credentials come to, for the holder of a command whose step declares them.
+    /// Resolves credentials for the holder of a command whose step declares them.
     async fn secrets(&self, ask: &SecretsAsk) -> Result<Vec<Secret>, Error>;
 }

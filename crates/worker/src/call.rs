@@ -1,4 +1,4 @@
-//! Calling a tool: the rendered task becomes a call, the call becomes an outcome.
+//! Calls a tool: turns a rendered task into a call, and the call into an outcome.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,10 +21,10 @@ use crate::render::Ready;
 use crate::secrets::{CUT_BYTES_MIN, Masks};
 use crate::{load, lookup};
 
-/// How long a tool may take to end after it was told to: longer than what it has started is given by the tool.
+/// How long a tool may take to end after it was stopped; longer than the time that tools give to their processes.
 const STOP_GRACE: Duration = Duration::from_secs(7);
 
-/// Makes one call, and tells what it leaves to be done. `at` names the attempt.
+/// Makes one call and returns its outcome and deferred action. `at` identifies the attempt.
 pub(crate) async fn make(
     hand: &Hand,
     tool: &Arc<dyn Tool>,
@@ -77,7 +77,7 @@ pub(crate) async fn make(
     Ok((outcome, afterwards))
 }
 
-/// Calls the tool; where the machine lacks descriptors or processes for it, calls it again once there may be some.
+/// Calls the tool; if the host is out of descriptors or processes, waits and calls it again.
 async fn call_until_host_has_room(
     hand: &Hand,
     tool: &Arc<dyn Tool>,
@@ -96,7 +96,7 @@ async fn call_until_host_has_room(
     }
 }
 
-/// Calls the tool. One that panics has failed; one that does not end when told to is left.
+/// Calls the tool. A panic is a failure; a tool that does not end after it was stopped is abandoned.
 async fn guarded(
     hand: &Hand,
     tool: &Arc<dyn Tool>,
@@ -121,7 +121,7 @@ async fn guarded(
     let outcome = called.unwrap_or_else(|panic| Outcome::error(panicked(panic.as_ref())));
     let is_cancelled = |error: &TaskError| error.kind == ErrorKind::Cancelled;
     if stopped.is_cancelled() && outcome.failure().is_some_and(is_cancelled) {
-        // Whether the effect happened is unknown, which is just what the log says without this outcome.
+        // Whether the call had its effect is unknown. Without an outcome, the log records exactly that.
         return Err(Trouble::Interrupted);
     }
     Ok(outcome)
@@ -130,7 +130,7 @@ async fn guarded(
 fn panicked(panic: &(dyn std::any::Any + Send)) -> TaskError {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    let message = format!("the tool broke down: {}", text.unwrap_or_default());
+    let message = format!("the tool panicked: {}", text.unwrap_or_default());
     TaskError::new(ErrorKind::Unknown, "TOOL_PANIC", message)
 }
 
@@ -139,7 +139,7 @@ fn input(value: Option<&Value>) -> Map<String, Value> {
     map.cloned().unwrap_or_default()
 }
 
-/// Loads the results of the steps that python code names beside `context`: it cannot ask for them later.
+/// Loads results of steps whose names the python code contains, if it uses `context`: code cannot load them later.
 async fn load_context(hand: &Hand, call: &Call, scope: &mut Scope) -> Result<(), Trouble> {
     let code = call.fields.get("code").and_then(Value::as_str);
     let Some(code) = code.filter(|code| code.contains("context")) else {
@@ -179,7 +179,7 @@ fn body_need(envelope: &Envelope, loaded: &Loaded) -> Option<Need> {
     }
 }
 
-/// What python code sees as `context`: workload, step results as far as they are at hand, the execution's id.
+/// Builds `context` for python code: workload, loaded step results and the execution ID.
 fn context(scope: &Scope) -> Value {
     let mut all = scope
         .workload
@@ -214,7 +214,7 @@ fn result(envelope: &Envelope, loaded: &Loaded) -> Option<Value> {
         Some(reference) => loaded.bodies.get(&reference.uri)?.json().clone(),
         None => success.result.clone(),
     };
-    // Programs know the body of an HTTP response by either name.
+    // Programs can read the body of an HTTP response as `data` or `body`.
     if success.facets.http.is_some()
         && let Value::Object(response) = &mut result
         && let Some(data) = response.get("data").cloned()
@@ -224,14 +224,14 @@ fn result(envelope: &Envelope, loaded: &Loaded) -> Option<Value> {
     Some(result)
 }
 
-/// Where a task's lines go.
+/// Log sink of one attempt.
 struct TaskLog<'a> {
     hand: &'a Hand,
     at: &'a At,
     task: &'a Task,
     printed: Mutex<Printed>,
     masks: Option<Arc<Masks>>,
-    /// Whether the last line of each stream goes on in the next one.
+    /// Whether the last line of each stream continues in the next one.
     cut: Mutex<[bool; 2]>,
 }
 
@@ -240,9 +240,9 @@ impl TaskLog<'_> {
         let Some(masks) = &self.masks else {
             return text.to_owned();
         };
-        let mut cut = self.cut.lock().expect("masking does not panic");
+        let mut cut = self.cut.lock().expect("the lock is not poisoned");
         let goes_on = &mut cut[usize::from(stream == Stream::Stderr)];
-        // A line comes in parts, and a word about what is left out stands between two others.
+        // Tools pass a long line in parts, with a note about omitted output between two of them.
         let is_cut = text.len() >= CUT_BYTES_MIN || text.ends_with(tools::LEFT_OUT);
         let masked = if *goes_on || is_cut {
             masks.cut_text(text)
@@ -254,7 +254,7 @@ impl TaskLog<'_> {
     }
 
     fn printed(&self) -> MutexGuard<'_, Printed> {
-        self.printed.lock().expect("counting lines does not panic")
+        self.printed.lock().expect("the lock is not poisoned")
     }
 }
 

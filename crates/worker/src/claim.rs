@@ -1,4 +1,4 @@
-//! Claiming: free slots ask for commands, and each slot runs one after the other.
+//! The claim loop: claims commands for free slots. Each slot runs one command after another.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::patience::Backoff;
 use crate::worker::{Shared, WorkEnd};
 use crate::{command, pulse};
 
-/// How long a claim waits for work.
+/// How long a claim request waits for work.
 const CLAIM_WAIT: Duration = Duration::from_secs(10);
-/// How long running tasks may go on after the worker was told to end.
+/// How long running tasks may continue after the worker was stopped.
 const DRAIN_GRACE: Duration = Duration::from_secs(10);
-/// How long the last word to the server may take.
+/// Timeout of the request that deregisters the worker.
 const LEAVE: Duration = Duration::from_secs(2);
-/// How long tasks may take to stop after that, and their last reports to be taken.
+/// How long tasks may take to stop after `DRAIN_GRACE`, including their final reports.
 const STOP_GRACE: Duration = Duration::from_secs(8);
 
-/// Works until `stop`, then drains. Ends at once if another process works under the worker's name.
+/// Runs until `stop` is cancelled, then drains. Ends at once if another process replaces the worker's session.
 pub(crate) async fn work(shared: Arc<Shared>, stop: CancellationToken) -> WorkEnd {
     let (ended, replaced) = (CancellationToken::new(), CancellationToken::new());
     let beat = pulse::beat(shared.clone(), ended.clone(), replaced.clone());
@@ -41,15 +41,15 @@ pub(crate) async fn work(shared: Arc<Shared>, stop: CancellationToken) -> WorkEn
     if replaced.is_cancelled() {
         return WorkEnd::Replaced;
     }
-    // A claim that was on its way when the worker stopped asking is offered to others at once; so is what did not end.
+    // Deregistering returns unfinished commands to the queue at once, also those of a claim that was still in flight.
     let left = shared.transport.leave(&shared.config.worker);
     if !matches!(tokio::time::timeout(LEAVE, left).await, Ok(Ok(()))) {
-        tracing::debug!("the server did not hear that the worker ends; its session will lapse");
+        tracing::debug!("failed to deregister worker; its session will expire");
     }
     WorkEnd::Stopped
 }
 
-/// Fills free slots for as long as it is polled.
+/// Claims commands for free slots for as long as the future is polled.
 async fn claim(shared: &Arc<Shared>, slots: &mut JoinSet<()>) {
     let free = Arc::new(Semaphore::new(shared.config.slots.max(1) as usize));
     let mut backoff = Backoff::default();
@@ -71,7 +71,7 @@ async fn claim(shared: &Arc<Shared>, slots: &mut JoinSet<()>) {
                 }
             }
             Err(error) => {
-                tracing::debug!(%error, "no work could be claimed");
+                tracing::debug!(%error, "failed to claim commands; retrying");
                 drop(permits);
                 backoff.wait().await;
             }
@@ -79,17 +79,17 @@ async fn claim(shared: &Arc<Shared>, slots: &mut JoinSet<()>) {
     }
 }
 
-/// Waits for a free slot and takes all that are free with it.
+/// Waits for a free slot, then takes all free slots.
 async fn take_free(free: &Arc<Semaphore>) -> Vec<OwnedSemaphorePermit> {
     let first = free.clone().acquire_owned().await;
-    let mut permits = vec![first.expect("the slots are never closed")];
+    let mut permits = vec![first.expect("the semaphore is never closed")];
     while let Ok(permit) = free.clone().try_acquire_owned() {
         permits.push(permit);
     }
     permits
 }
 
-/// Runs a command and all that is handed over in its place.
+/// Runs a command, then the commands that the server assigned in reply to its final report.
 async fn slot(shared: Arc<Shared>, permit: Option<OwnedSemaphorePermit>, first: Claimed) {
     let mut waiting = VecDeque::from([first]);
     while let Some(claimed) = waiting.pop_front() {
@@ -98,7 +98,7 @@ async fn slot(shared: Arc<Shared>, permit: Option<OwnedSemaphorePermit>, first: 
     drop(permit);
 }
 
-/// Lets what runs end; stops what does not; leaves what does not even stop.
+/// Waits for running commands, stops those that exceed `DRAIN_GRACE`, and aborts those that exceed `STOP_GRACE` too.
 async fn drain(shared: &Shared, mut slots: JoinSet<()>) {
     shared.drain();
     for (grace, order) in [(DRAIN_GRACE, Order::Abandon), (STOP_GRACE, Order::Gone)] {

@@ -1,7 +1,7 @@
-//! Claiming rows for a cursor loop: a pipeline of one task, whose result is the next frame of the loop.
+//! Claims rows for a cursor loop with a pipeline of one task. The result of the task is the next frame of the loop.
 //!
-//! Each claim is one more visit of that task, so a statement with `effect: transactional` claims a frame once, however
-//! often it is tried: its rows are neither lost nor claimed twice when a worker dies between them and the log.
+//! Each claim is another visit of that task. A statement with `effect: transactional` therefore claims a frame once,
+//! even if it is retried: if a worker crashes before the log has the rows, they are neither lost nor claimed twice.
 
 use model::command::{Continuation, ReportEnd};
 use model::event::{Body, Failed};
@@ -14,7 +14,7 @@ use crate::playbooks::StepPlan;
 use crate::prepare;
 use crate::run::{Ended, Pipeline, located};
 
-/// Claims a frame and reports where its rows are.
+/// Claims a frame and reports the location of its rows.
 pub(crate) async fn frame(
     hand: &Hand,
     found: (&Step, &Loop),
@@ -47,14 +47,14 @@ pub(crate) async fn frame(
     Ok(end)
 }
 
-/// The rows that the claim came to.
+/// Builds the event that records the claimed rows.
 async fn rows(
     hand: &Hand,
     found: (&Step, &Loop),
     claim: &Claim,
     pipeline: &mut Pipeline<'_>,
 ) -> Result<model::event::Event, Trouble> {
-    // What fails from here on fails after the claim, which the log must know of.
+    // Reports the claim first: an error below happens after the rows were claimed.
     hand.lease.push(&mut pipeline.events);
     let scope = &mut pipeline.scope;
     let reference = prepare::fix(hand, scope, found, &claim.rows).await?;
@@ -63,7 +63,7 @@ async fn rows(
     let affected = prepare::settled(affected, found.0)?.value;
     if is_empty && affected.as_u64().is_some_and(|rows| rows > 0) {
         let message = format!(
-            "the claim of step `{}` changed {affected} rows and returned none of them: end it with `RETURNING *`",
+            "the claim of step `{}` updated {affected} rows but returned none; add `RETURNING *` to the statement",
             found.0.name
         );
         let error = TaskError::new(ErrorKind::Schema, "CLAIM_WITHOUT_ROWS", message);

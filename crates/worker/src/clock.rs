@@ -1,4 +1,4 @@
-//! The clock: what time it is, and waiting for a time. Tests put their own in its place.
+//! The clock: returns the time and waits for a time. Tests replace it.
 
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,18 +8,18 @@ use model::steady::SteadyTime;
 use model::time::Time;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Tells the time and waits for it.
+/// Returns the current time and sleeps until a given time.
 #[async_trait]
 pub trait Clock: Send + Sync {
-    /// The time now.
+    /// Returns the current time.
     fn now(&self) -> Time;
 
-    /// Waits until it is `due`, never shorter.
+    /// Sleeps until `due`, never shorter.
     async fn sleep_until(&self, due: Time);
 }
 
-/// The clock of the machine as it was when the process began, and from then on what a clock counts that nobody sets: a
-/// wait is as long as it should be, whatever happens to the wall clock meanwhile.
+/// The wall clock at process start plus the time counted by the boot clock. Nothing sets the boot clock, so changes of
+/// the wall clock do not change the length of a wait.
 #[derive(Debug)]
 pub struct SystemClock(Mutex<SteadyTime>);
 
@@ -31,7 +31,7 @@ impl Default for SystemClock {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "this is the clock that everyone else is handed"
+    reason = "all other code gets its time from this clock"
 )]
 fn wall() -> Time {
     let since = SystemTime::now()
@@ -40,7 +40,7 @@ fn wall() -> Time {
     Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
-/// Time since the machine started, with the time it was suspended.
+/// Time since boot, including the time that the machine was suspended.
 fn counted() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
@@ -48,7 +48,7 @@ fn counted() -> Duration {
 #[async_trait]
 impl Clock for SystemClock {
     fn now(&self) -> Time {
-        let mut steady = self.0.lock().expect("telling the time does not panic");
+        let mut steady = self.0.lock().expect("reading the clock does not panic");
         steady.at(wall(), counted())
     }
 

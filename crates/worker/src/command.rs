@@ -1,4 +1,4 @@
-//! Running a command: what it covers is run, and the last of it reported.
+//! Runs a command and sends its final report.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::range::{Indices, Range};
 use crate::run::{Ended, Pipeline, located};
 use crate::worker::Shared;
 
-/// Runs a command to its end, and tells what was handed over in its place.
+/// Runs a command to its end and returns the commands that the server assigned in reply to the final report.
 pub(crate) async fn run(shared: &Arc<Shared>, claimed: Claimed) -> Vec<Claimed> {
     let lease = Arc::new(Lease::new(shared.clone(), &claimed));
     shared.hold(&lease);
@@ -96,7 +96,7 @@ fn fail_step(hand: &Hand, error: TaskError) {
     hand.lease.push(&mut vec![event]);
 }
 
-/// The playbook a command runs from.
+/// Returns the playbook of a command, from the cache or from the server.
 async fn prepare(
     shared: &Shared,
     lease: &Lease,
@@ -119,7 +119,7 @@ async fn prepare(
                 return Err(Trouble::Interrupted);
             }
             Err(error) => {
-                let message = format!("the text of the playbook cannot be had: {error}");
+                let message = format!("cannot load the playbook: {error}");
                 let error = TaskError::new(ErrorKind::NotFound, "PLAYBOOK_NOT_FOUND", message);
                 return Err(error.into());
             }
@@ -132,7 +132,7 @@ async fn prepare(
     Ok(prepared)
 }
 
-/// Runs the pipeline of a plain step.
+/// Runs the pipeline of a step without a loop.
 async fn pipeline(hand: &Hand, resume: Vec<Resume>) -> Result<ReportEnd, Trouble> {
     let found = hand.step().ok_or_else(|| no_step(hand))?;
     let begun = hand.now();
@@ -174,7 +174,7 @@ fn no_step(hand: &Hand) -> TaskError {
     TaskError::new(ErrorKind::NotFound, "STEP_NOT_FOUND", message)
 }
 
-/// Fixes a loop's elements.
+/// Determines the elements of a loop.
 async fn prepare_loop(hand: &Hand, resume: Vec<Resume>) -> Result<ReportEnd, Trouble> {
     let (step, plan) = hand.step().ok_or_else(|| no_step(hand))?;
     let loop_ = step.loop_.as_ref().ok_or_else(|| no_step(hand))?;

@@ -1,4 +1,4 @@
-//! A loop's elements: where they are is read once for all the ranges of the loop, and they themselves as they are needed.
+//! Elements of loops: their location is read once for all ranges of a loop, the elements when an iteration needs them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -15,34 +15,34 @@ use tokio::sync::OnceCell;
 use crate::hand::{Hand, Trouble};
 use crate::load;
 
-/// Lists kept at once.
+/// Maximum number of cached lists.
 const KEPT_MAX: usize = 8;
 
-/// The key under which the reference to a long list holds the places of its elements.
+/// Key in the location of a stored list under which the offsets of its elements are.
 pub(crate) const PLACES: &str = "elements";
 
-/// How much of a long list is read at a time, in bytes.
+/// Maximum number of bytes to read from a stored list at once.
 const WINDOW_BYTES: usize = 1024 * 1024;
 
-/// How much of a long list is read at a time, in elements.
+/// Maximum number of elements to read from a stored list at once.
 const WINDOW_ELEMENTS: u64 = 1_000;
 
 type Key = (ExecutionId, Seq);
 type Slot = Arc<OnceCell<Arc<List>>>;
 
-/// The elements that one event fixed.
+/// Elements that one event defines.
 pub(crate) struct List {
-    /// The index of the first.
+    /// Index of the first element.
     first: u64,
     held: Held,
 }
 
 enum Held {
-    /// All of them.
+    /// All elements, in memory.
     Whole(Vec<Value>),
-    /// In a body that is read in parts.
+    /// Elements in a body that is read in parts.
     Stored(Box<ResultRef>, Places),
-    /// The numbers of a range, each computed when it is needed.
+    /// Numbers of a range, computed on demand.
     Range(NumberRange),
 }
 
@@ -53,23 +53,23 @@ pub(crate) struct Window {
     values: Vec<Value>,
 }
 
-/// The lists read so far.
+/// Cache of lists.
 #[derive(Default)]
 pub(crate) struct Elements {
     kept: Mutex<VecDeque<(Key, Slot)>>,
 }
 
 impl Elements {
-    /// The elements that a `loop.started` or `loop.frame.claimed` event fixed.
+    /// Returns the elements that a `loop.started` or `loop.frame.claimed` event defines.
     pub(crate) async fn get(&self, hand: &Hand, started: Seq) -> Result<Arc<List>, Trouble> {
         let cell = self.cell((hand.execution(), started));
         let list = cell.get_or_try_init(|| read(hand, started)).await?;
         Ok(list.clone())
     }
 
-    /// The list's place; the one not asked for longest makes room.
+    /// Returns the cache entry of a list; evicts the least recently used entry if the cache is full.
     fn cell(&self, key: Key) -> Slot {
-        let mut kept = self.kept.lock().expect("no holder of the lists panics");
+        let mut kept = self.kept.lock().expect("the lock is not poisoned");
         let found = kept.iter().position(|(known, _)| *known == key);
         let entry = found.and_then(|index| kept.remove(index));
         let entry = entry.unwrap_or_else(|| (key, Arc::default()));
@@ -83,7 +83,7 @@ impl Elements {
 }
 
 impl List {
-    /// How many elements there are up to the last of these.
+    /// Index after the last of these elements.
     pub(crate) fn len(&self) -> u64 {
         self.first
             + match &self.held {
@@ -93,7 +93,7 @@ impl List {
             }
     }
 
-    /// One element; those around it are kept in the window for whoever comes next.
+    /// Returns one element. Stored lists are read ahead: the window keeps the following elements for later calls.
     pub(crate) async fn element(
         &self,
         hand: &Hand,
@@ -164,11 +164,11 @@ fn whole(value: Value) -> Option<Held> {
 }
 
 fn not_there(started: Seq) -> TaskError {
-    let message = format!("event {started} does not hold a loop's elements");
+    let message = format!("event {started} contains no loop elements");
     TaskError::new(ErrorKind::Storage, "REFERENCE_NOT_AVAILABLE", message)
 }
 
 fn no_element(index: u64) -> Trouble {
-    let message = format!("the loop's elements have none at index {index}");
+    let message = format!("the loop has no element at index {index}");
     TaskError::new(ErrorKind::Storage, "REFERENCE_NOT_AVAILABLE", message).into()
 }

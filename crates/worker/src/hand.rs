@@ -1,4 +1,4 @@
-//! A command in hand: everything its pipelines share.
+//! Context of a claimed command: everything that its pipelines share.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -21,36 +21,36 @@ use crate::scratch;
 use crate::secrets::RunSecrets;
 use crate::worker::Shared;
 
-/// A command in hand.
+/// A claimed command with everything that its pipelines share.
 pub(crate) struct Hand {
     pub(crate) shared: Arc<Shared>,
     pub(crate) lease: Arc<Lease>,
     pub(crate) command: Command,
     pub(crate) context: Arc<wire::Context>,
     pub(crate) prepared: Arc<Prepared>,
-    /// What was loaded for any pipeline of the command.
+    /// Values loaded for any pipeline of the command.
     loaded: Mutex<Held>,
-    /// Files that its tasks read; made when one is asked for.
+    /// Files for its tasks; the directory is created on first use.
     scratch: Mutex<Scratch>,
-    /// The tasks whose `select` was warned about.
+    /// Tasks for which a `select` warning was logged.
     warned: Mutex<BTreeSet<Name>>,
-    /// The secrets of the execution, once there are any: they stay as long as the command runs.
+    /// Secrets of the execution, set when the first one is known; kept until the command ends.
     pub(crate) secrets: OnceLock<Arc<RunSecrets>>,
 }
 
-/// A folder of files, numbered.
+/// Directory of numbered files.
 #[derive(Default)]
 struct Scratch {
     folder: Option<TempDir>,
     files: u32,
 }
 
-/// Why something could not be done.
+/// Why an operation ended without a result.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// It cannot be done: the task or step fails with this.
+    /// It failed: the task or step fails with this error.
     Failed(Box<TaskError>),
-    /// The worker was told to stop before it was done.
+    /// The worker was stopped before the operation was done.
     Interrupted,
 }
 
@@ -97,12 +97,12 @@ impl Hand {
         self.command.id.execution
     }
 
-    /// The step the command runs, and what is known of it.
+    /// Returns the step that the command runs, and its plan.
     pub(crate) fn step(&self) -> Option<(&Step, &StepPlan)> {
         self.prepared.step(&self.command.run.step)
     }
 
-    /// The step run, as events name it.
+    /// Location of the step run in events.
     pub(crate) fn at(&self) -> At {
         At::step_run(&self.command.run)
     }
@@ -111,14 +111,14 @@ impl Hand {
         self.shared.config.clock.now()
     }
 
-    /// What every pipeline of the command sees before it begins.
+    /// Template scope that every pipeline of the command starts with.
     pub(crate) fn scope(&self) -> Scope {
         let mut scope = self.context.scope();
         if let Some(args) = &self.command.args {
             scope.args = Data::lazy(args.clone());
         }
         scope.env.clone_from(&self.shared.env);
-        // Steps without a loop of their own see the iteration that their playbook was started in.
+        // Steps without a loop see the iteration in which their playbook was started.
         scope.iter = self.parent_iter().map(|parent| Iter {
             parent: Some(parent),
             ..Iter::default()
@@ -127,33 +127,30 @@ impl Hand {
         scope
     }
 
-    /// What was loaded so far.
+    /// Returns the values loaded so far.
     pub(crate) fn loaded(&self) -> Arc<Loaded> {
         self.loaded
             .lock()
-            .expect("no holder of what was loaded panics")
+            .expect("the lock is not poisoned")
             .loaded()
     }
 
-    /// Adds to what was loaded, for every pipeline of the command.
+    /// Adds loaded values, for every pipeline of the command.
     pub(crate) fn remember(&self, more: Loaded, sizes: Vec<(String, u64)>) -> Arc<Loaded> {
-        let mut held = self
-            .loaded
-            .lock()
-            .expect("no holder of what was loaded panics");
+        let mut held = self.loaded.lock().expect("the lock is not poisoned");
         held.add(more, sizes);
         held.loaded()
     }
 
-    /// Whether nothing was said about this task's `select` yet.
+    /// Whether no `select` warning was logged for this task yet.
     pub(crate) fn is_first_warning(&self, task: &Name) -> bool {
-        let mut warned = self.warned.lock().expect("no holder of the names panics");
+        let mut warned = self.warned.lock().expect("the lock is not poisoned");
         warned.insert(task.clone())
     }
 
-    /// A path for one more file of this command.
+    /// Returns the path of a new file of this command.
     pub(crate) fn scratch_file(&self) -> Result<PathBuf, Box<TaskError>> {
-        let mut scratch = self.scratch.lock().expect("no holder of the files panics");
+        let mut scratch = self.scratch.lock().expect("the lock is not poisoned");
         let folder = match scratch.folder.take() {
             Some(folder) => folder,
             None => scratch::folder(&self.shared.config.scratch_dir)?,
@@ -164,19 +161,19 @@ impl Hand {
         Ok(path)
     }
 
-    /// An event that happened now.
+    /// Builds an event with the current time.
     pub(crate) fn event(&self, at: At, body: Body) -> Event {
         stamped(&self.shared, self.execution(), at, body)
     }
 
-    /// An event that ends what began then.
+    /// Builds an event with the duration since `begun`.
     pub(crate) fn ending(&self, at: At, body: Body, begun: Time) -> Event {
         let mut event = self.event(at, body);
         event.duration_ms = Some(millis(event.timestamp, begun));
         event
     }
 
-    /// The parent's iteration, for `iter.parent`.
+    /// Iteration of the parent execution, for `iter.parent`.
     pub(crate) fn parent_iter(&self) -> Option<Data> {
         self.context
             .parent_iter
@@ -185,14 +182,14 @@ impl Hand {
     }
 }
 
-/// Whether writes to `ctx` wait for the end of the loop.
+/// Whether `ctx` writes are applied at the end of the loop.
 pub(crate) fn is_parallel(step: &Step) -> bool {
     step.loop_
         .as_ref()
         .is_some_and(|loop_| loop_.mode == LoopMode::Parallel)
 }
 
-/// An event of this worker. Id and seq are the server's to give.
+/// Builds an event of this worker. The server assigns its ID and sequence number.
 pub(crate) fn stamped(shared: &Shared, execution: ExecutionId, at: At, body: Body) -> Event {
     let now = shared.config.clock.now();
     Event {
@@ -212,7 +209,7 @@ pub(crate) fn stamped(shared: &Shared, execution: ExecutionId, at: At, body: Bod
     }
 }
 
-/// Whole milliseconds from one time to another.
+/// Returns the whole milliseconds between two times.
 pub(crate) fn millis(now: Time, begun: Time) -> u64 {
     u64::try_from(now.since(begun).as_millis()).unwrap_or(u64::MAX)
 }

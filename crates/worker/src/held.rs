@@ -1,28 +1,28 @@
-//! What was loaded for the pipelines of a command: bodies as many as memory may hold, the oldest make room.
+//! Values loaded for the pipelines of a command. The total size of bodies is limited; the oldest are evicted first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use model::template::Loaded;
 
-/// How many bytes of bodies are held for whoever needs them next.
+/// Maximum number of bytes of loaded bodies.
 const BODY_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// What was loaded.
+/// Loaded values with a limit on the size of the bodies.
 #[derive(Default)]
 pub(crate) struct Held {
     loaded: Arc<Loaded>,
-    /// The bodies in it with their sizes, oldest first.
+    /// Loaded bodies and their sizes, oldest first.
     bodies: VecDeque<(String, u64)>,
 }
 
 impl Held {
-    /// All of it.
+    /// Returns all loaded values.
     pub(crate) fn loaded(&self) -> Arc<Loaded> {
         self.loaded.clone()
     }
 
-    /// Adds to it; `sizes` are those of the bodies in `more`, which stay whatever their size.
+    /// Adds values; `sizes` are the sizes of the bodies in `more`, which are kept whatever their size.
     pub(crate) fn add(&mut self, more: Loaded, sizes: Vec<(String, u64)>) {
         let all = Arc::make_mut(&mut self.loaded);
         let is_new = |uri: &String| sizes.iter().any(|(new, _)| new == uri);

@@ -1,4 +1,4 @@
-//! Holding back: ended iterations wait a little, so that one report speaks for many.
+//! Delays reports of ended iterations briefly, so that one report covers many.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use tokio::time::Instant;
 
 use crate::lease::{Gone, Lease};
 
-/// So many ended iterations are reported at once.
+/// A report is sent when this many iterations have ended.
 const HELD_MAX: u32 = 50;
-/// An ended iteration waits no longer than this for others.
+/// Maximum delay of an ended iteration.
 const HOLD: Duration = Duration::from_millis(20);
 
-/// What is held back of one command.
+/// Ended iterations of one command that are not reported yet.
 pub(crate) struct Hold {
     lease: Arc<Lease>,
     held: u32,
     since: Instant,
-    /// The report on its way. Work goes on beside it.
+    /// Report in flight. Iterations continue while it is sent.
     flight: Option<JoinHandle<Result<(), Gone>>>,
 }
 
@@ -32,7 +32,7 @@ impl Hold {
         }
     }
 
-    /// One more iteration has ended.
+    /// Counts an ended iteration.
     pub(crate) fn note(&mut self) {
         if self.held == 0 {
             self.since = Instant::now();
@@ -40,7 +40,7 @@ impl Hold {
         self.held += 1;
     }
 
-    /// One more iteration has ended; what was held long enough is sent.
+    /// Counts an ended iteration and sends a report if one is due.
     pub(crate) async fn add(&mut self) {
         self.note();
         if self.is_full() || self.since.elapsed() >= HOLD {
@@ -49,12 +49,12 @@ impl Hold {
         }
     }
 
-    /// Whether nothing more should begin before a report is sent.
+    /// Whether no iteration may start before a report is sent.
     pub(crate) fn is_full(&self) -> bool {
         self.held >= HELD_MAX
     }
 
-    /// Returns when what is held must be sent and can be; never, if nothing is held. May be dropped and asked again.
+    /// Completes when a report is due and none is in flight; never, if no iteration has ended. Cancel safe.
     pub(crate) async fn due(&mut self) {
         if self.held == 0 {
             std::future::pending::<()>().await;
@@ -65,17 +65,17 @@ impl Hold {
         self.landed().await;
     }
 
-    /// Sends what is held, beside whatever comes next.
+    /// Starts to send a report in the background.
     pub(crate) fn launch(&mut self) {
         self.held = 0;
         let lease = self.lease.clone();
         self.flight = Some(tokio::spawn(async move { lease.flush().await }));
     }
 
-    /// Only one report is on its way: more wait for it.
+    /// Waits for the report in flight: only one is sent at a time.
     async fn landed(&mut self) {
         if let Some(flight) = &mut self.flight {
-            // A lost lease shows in the lease itself, where everyone looks.
+            // A lost lease is visible in the lease state.
             let _ = flight.await;
             self.flight = None;
         }

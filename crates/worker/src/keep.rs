@@ -1,4 +1,4 @@
-//! Keeping: what is too large for the log is stored first, then referenced.
+//! Stores results and writes that are too large for the log, and puts references in their place.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use crate::hand::{Hand, Trouble};
 use crate::logs::{LogLine, LogStream};
 use crate::secrets::MaskedBodies;
 
-/// A body of this size stays at hand for the rules that look at it next.
+/// Bodies up to this size are cached after they were stored, because policy rules often read them next.
 const AT_HAND_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The outcome as the log keeps it: a large result as a reference, one that is too large as a failure.
+/// Returns the outcome for the log: a large result becomes a reference, a result over the limit becomes a failure.
 pub(crate) async fn outcome(
     hand: &Hand,
     task: &Task,
@@ -32,7 +32,7 @@ pub(crate) async fn outcome(
         return Ok(outcome);
     };
     if let Some(reference) = &mut success.reference {
-        // The tool stored it as it came; its life begins now.
+        // The tool stored the body while it received it; its lifetime starts now.
         reference.expires_at = task.result.ttl.map(|ttl| hand.now().after(ttl));
         return Ok(Outcome::Ok(success));
     }
@@ -49,7 +49,7 @@ pub(crate) async fn outcome(
     }
     if !is_within(&success.result, payload_max) {
         let message = format!(
-            "the result of task `{}` is larger than {payload_max} bytes",
+            "the result of task `{}` exceeds `max_payload_bytes` ({payload_max} bytes)",
             task.label
         );
         let error = TaskError {
@@ -69,14 +69,14 @@ pub(crate) async fn outcome(
     }
 }
 
-/// Writes to the task's log, once for each task of a command, that selected paths find nothing.
+/// Logs that selected paths match nothing, once for each task of a command.
 pub(crate) fn warn_of_missing(hand: &Hand, task: &Task, at: &At, missing: &[String]) {
     if missing.is_empty() || !hand.is_first_warning(&task.label) {
         return;
     }
     let paths: Vec<_> = missing.iter().map(|path| format!("`{path}`")).collect();
     let text = format!(
-        "warning: `select` of task `{}` finds nothing at {} in its result; the value is null",
+        "warning: `select` of task `{}` matches nothing at {} in its result; the value is null",
         task.label,
         paths.join(", ")
     );
@@ -94,7 +94,7 @@ pub(crate) fn warn_of_missing(hand: &Hand, task: &Task, at: &At, missing: &[Stri
     });
 }
 
-/// Keeps what a tool cannot hold while it comes.
+/// Returns the writer that streams a large result of a tool into the body store.
 pub(crate) fn keeper(hand: &Hand, task: &Task, at: &At) -> Keeper {
     let place = Place {
         execution: hand.execution(),
@@ -110,7 +110,7 @@ pub(crate) fn keeper(hand: &Hand, task: &Task, at: &At) -> Keeper {
     }
 }
 
-/// Where a tool's bodies go: past the secrets of the execution, if it has any.
+/// Returns the body store for tools; it masks the secrets of the execution, if there are any.
 pub(crate) fn bodies(hand: &Hand) -> Arc<dyn Bodies> {
     let bodies = hand.shared.config.bodies.clone();
     match hand.masks() {
@@ -124,7 +124,7 @@ fn payload_bytes_max(hand: &Hand) -> u64 {
     asked.unwrap_or(u64::MAX)
 }
 
-/// How much of a task's result may stay inline.
+/// Maximum size of an inline result of a task.
 pub(crate) fn inline_bytes_max(task: &Task) -> usize {
     let asked = task.result.inline_bytes_max;
     let asked = asked.map_or(INLINE_BYTES_MAX, |max| {
@@ -133,8 +133,8 @@ pub(crate) fn inline_bytes_max(task: &Task) -> usize {
     asked.min(INLINE_BYTES_MAX)
 }
 
-/// Stores the large values among a task's writes and puts references in their place, in the writes and in the event
-/// that records them.
+/// Stores the large values among a task's writes and replaces them by references, in the writes and in the event that
+/// records them.
 pub(crate) async fn writes(hand: &Hand, at: &At, settled: &mut Settled) -> Result<(), Trouble> {
     let large = settled.writes.large_values();
     if large.is_empty() {
@@ -156,8 +156,7 @@ pub(crate) async fn writes(hand: &Hand, at: &At, settled: &mut Settled) -> Resul
     Ok(())
 }
 
-/// Stores a body, whatever its size; where the disk is full, it waits for space. One that is not too large stays at
-/// hand for what reads it next.
+/// Stores a body of any size; if the disk is full, waits for space. Caches a body of up to `AT_HAND_BYTES_MAX`.
 pub(crate) async fn store(
     hand: &Hand,
     at: &At,
@@ -171,13 +170,13 @@ pub(crate) async fn store(
         now: hand.now(),
     };
     let large = LargeResult::new(&value, control).map_err(|error| failure(&error))?;
-    // Its text is held while it is stored: the value itself need not be.
+    // Only the serialized text is needed from here on.
     drop(value);
     let bodies = hand.shared.config.bodies.as_ref();
     let mut wait = HostWait::new(hand);
     let reference = loop {
         match large.store(bodies, place).await {
-            // The task is done, and only its result waits for space.
+            // The task is done; only its result waits for disk space.
             Err(error @ results::Error::Full { .. }) => wait.for_space(&error.to_string()).await?,
             stored => break stored.map_err(|error| failure(&error))?,
         }
@@ -190,7 +189,7 @@ pub(crate) async fn store(
     Ok(reference)
 }
 
-/// The failure of a task whose body cannot be stored or read.
+/// Converts a storage error to the error of a task.
 pub(crate) fn failure(error: &results::Error) -> TaskError {
     TaskError {
         retryable: error.is_retryable(),

@@ -1,7 +1,8 @@
-//! A lease: one command this worker holds, what it has to say of it, and what it was told about it.
+//! The worker's side of a claim: the events to report for a command, and what the worker may still do for it.
 //!
-//! Enters: events, in order. Leaves: reports, one at a time; what several pipelines say while one report is on its way
-//! rides in the next one. An unavailable server is asked again until it answers; nothing is dropped before that.
+//! Enters: events, in order. Leaves: reports, one at a time; events that pipelines push while a report is in flight go
+//! into the next one. While the server is unavailable, reports are retried; no event is dropped before the server
+//! responds.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,19 +18,19 @@ use crate::hand::stamped;
 use crate::patience::Backoff;
 use crate::worker::Shared;
 
-/// What may still be done under a lease; each forbids what the one before it does, and more.
+/// What the worker may still do under a lease. Each variant is stricter than the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Order {
     /// Everything.
     Proceed,
-    /// End the tasks that run, begin nothing.
+    /// Finish running tasks, start nothing.
     Yield,
-    /// Stop the tasks that run and give everything back.
+    /// Stop running tasks and release the command.
     Abandon,
-    /// Stop the tasks that run: nobody wants them any more.
+    /// Stop running tasks: the server no longer needs them.
     Stop,
-    /// Nothing: someone else holds the command.
+    /// Nothing: the lease is lost.
     Gone,
 }
 
@@ -41,16 +42,16 @@ const ORDERS: [Order; 5] = [
     Order::Gone,
 ];
 
-/// A command this worker holds.
+/// Lease on a command.
 pub(crate) struct Lease {
     pub(crate) id: CommandId,
     epoch: LeaseEpoch,
     at: At,
     shared: Arc<Shared>,
     order: AtomicU8,
-    /// Cancelled when nothing more may begin.
+    /// Cancelled when nothing more may start.
     paused: CancellationToken,
-    /// Cancelled when what runs must end.
+    /// Cancelled when running tasks must stop.
     stopped: CancellationToken,
     outbox: Mutex<Outbox>,
     sent: AtomicU64,
@@ -63,7 +64,7 @@ struct Outbox {
     pushed: u64,
 }
 
-/// The lease is lost; whatever is done under it is refused.
+/// The lease is lost; the server rejects reports under it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gone;
 
@@ -83,7 +84,7 @@ impl Lease {
         }
     }
 
-    /// The command and its claim.
+    /// Returns the command and its lease epoch.
     pub(crate) fn held(&self) -> Held {
         Held {
             command: self.id,
@@ -91,7 +92,7 @@ impl Lease {
         }
     }
 
-    /// Takes in an order; an earlier, stricter one stands.
+    /// Restricts the lease; an earlier, stricter order remains in effect.
     pub(crate) fn tell(&self, order: Order) {
         self.order.fetch_max(order as u8, Ordering::AcqRel);
         if order >= Order::Yield {
@@ -102,7 +103,7 @@ impl Lease {
         }
     }
 
-    /// Takes in what the server says.
+    /// Applies a verdict of the server.
     pub(crate) fn hear(&self, verdict: Verdict) {
         match verdict {
             Verdict::Proceed => {}
@@ -115,35 +116,31 @@ impl Lease {
         ORDERS[usize::from(self.order.load(Ordering::Acquire))]
     }
 
-    /// Whether something may begin.
+    /// Whether tasks may start.
     pub(crate) fn is_open(&self) -> bool {
         self.order() == Order::Proceed
     }
 
-    /// Cancelled when nothing more may begin.
+    /// Cancelled when nothing more may start.
     pub(crate) fn paused(&self) -> &CancellationToken {
         &self.paused
     }
 
-    /// Cancelled when what runs must end.
+    /// Cancelled when running tasks must stop.
     pub(crate) fn stopped(&self) -> &CancellationToken {
         &self.stopped
     }
 
-    /// Takes events that may wait for a report.
+    /// Adds events to the next report.
     pub(crate) fn push(&self, events: &mut Vec<Event>) {
-        let mut outbox = self.outbox.lock().expect("no holder of the outbox panics");
+        let mut outbox = self.outbox.lock().expect("the lock is not poisoned");
         outbox.pushed += events.len() as u64;
         outbox.pending.append(events);
     }
 
-    /// Returns when everything pushed so far is durable.
+    /// Sends a report if necessary. Returns when all events pushed so far are durable.
     pub(crate) async fn flush(&self) -> Result<(), Gone> {
-        let target = self
-            .outbox
-            .lock()
-            .expect("no holder of the outbox panics")
-            .pushed;
+        let target = self.outbox.lock().expect("the lock is not poisoned").pushed;
         let _turn = self.sending.lock().await;
         if self.sent.load(Ordering::Acquire) >= target {
             return if self.order() == Order::Gone {
@@ -155,7 +152,7 @@ impl Lease {
         self.deliver(ReportEnd::Open).await.map(drop)
     }
 
-    /// Says the last of the command, and takes what is handed over in its place.
+    /// Sends the final report of the command and returns the commands that the server assigned in its reply.
     pub(crate) async fn finish(&self, end: ReportEnd) -> Vec<Claimed> {
         let _turn = self.sending.lock().await;
         let end = match self.order() {
@@ -168,7 +165,7 @@ impl Lease {
 
     async fn deliver(&self, end: ReportEnd) -> Result<Vec<Claimed>, Gone> {
         let (events, upto) = {
-            let mut outbox = self.outbox.lock().expect("no holder of the outbox panics");
+            let mut outbox = self.outbox.lock().expect("the lock is not poisoned");
             (std::mem::take(&mut outbox.pending), outbox.pushed)
         };
         let next = self.send(self.report(events, end)).await?;
@@ -190,7 +187,7 @@ impl Lease {
         }
     }
 
-    /// Sends until the server takes it or refuses it for good.
+    /// Sends a report until the server accepts it or rejects it permanently.
     async fn send(&self, report: Report) -> Result<Vec<Claimed>, Gone> {
         let mut backoff = Backoff::default();
         let mut report = report;
@@ -204,7 +201,7 @@ impl Lease {
                     return Ok(receipt.next);
                 }
                 Err(wire::Error::Unavailable(error)) => {
-                    tracing::debug!(command = %self.id, %error, "a report has to wait");
+                    tracing::debug!(command = %self.id, %error, "server unavailable; retrying report");
                     backoff.wait().await;
                 }
                 Err(
@@ -216,19 +213,19 @@ impl Lease {
                     return Err(Gone);
                 }
                 Err(wire::Error::Refused(why)) if report.events.is_empty() => {
-                    tracing::error!(command = %self.id, why, "the server refuses every report");
+                    tracing::error!(command = %self.id, why, "server rejected the empty report too; dropping lease");
                     self.tell(Order::Gone);
                     return Err(Gone);
                 }
                 Err(wire::Error::Refused(why) | wire::Error::Denied { detail: why, .. }) => {
-                    tracing::error!(command = %self.id, why, "a report was refused");
+                    tracing::error!(command = %self.id, why, "report rejected; failing step");
                     report = self.refused(&report, why);
                 }
             }
         }
     }
 
-    /// What is said in place of a report that the server does not take: held on to, its command would never end.
+    /// Builds the replacement of a rejected report: without one the command would never end.
     fn refused(&self, report: &Report, why: String) -> Report {
         let is_second = report.events.len() == 1
             && matches!(&report.events[0].body, Body::StepFailed(failed) if failed.error.code == "REPORT_REFUSED");

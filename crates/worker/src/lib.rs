@@ -1,7 +1,8 @@
-//! The worker: claims commands, runs task pipelines, stores results, reports events.
+//! The worker: claims commands, runs task pipelines, stores results and reports events.
 //!
-//! Enters: commands, through a [`wire::Transport`]. Leaves: reports through the same. A command is held under a lease;
-//! what its tasks did is said in order, and nothing that has effects is followed by anything before it is durable.
+//! Enters: commands, through a [`wire::Transport`]. Leaves: reports, through the same transport. The worker holds a
+//! lease on each command. It reports events in order, and the events of a task with side effects are durable before the
+//! next task starts.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,7 +1,7 @@
-//! Loading: what templates touched that is not at hand.
+//! Loads data that templates read and that is not in memory.
 //!
-//! Enters: needs of a rendering. Leaves: the same scope with more loaded. An unavailable server or store is asked again;
-//! what is not there is the task's failure.
+//! Enters: the needs of a rendering. Leaves: the same scope with more loaded values. An unavailable server or store is
+//! retried; missing data fails the task.
 
 use std::sync::Arc;
 
@@ -19,29 +19,29 @@ use crate::lease::Order;
 use crate::patience::Backoff;
 use crate::scratch;
 
-/// How often a rendering may ask for more.
+/// Maximum number of load rounds of one rendering.
 const ROUNDS_MAX: usize = 8;
 
-/// So many events are asked for at once.
+/// Maximum number of events per request.
 const EVENTS_MAX: usize = 1_000;
 
-/// How often a store that cannot answer is asked for a body.
+/// Maximum number of attempts to read a body.
 const BODY_TRIES_MAX: u32 = 6;
 
-/// How often a secret is asked for that cannot be had now.
+/// Maximum number of retries for secrets that are temporarily unavailable.
 const DENIALS_MAX: u32 = 5;
 
-/// What a rendering with its loading came to.
+/// Result of a rendering with its loading.
 pub(crate) type Resolved<T> = Result<T, Unresolved>;
 
-/// Why a rendering did not come to anything.
+/// Why a rendering has no result.
 #[derive(Debug)]
 pub(crate) enum Unresolved {
     /// The template cannot be rendered.
     Template(RenderError),
-    /// What it needs cannot be had.
+    /// Data that the template needs cannot be loaded.
     Missing(Box<TaskError>),
-    /// The worker was told to stop.
+    /// The worker was stopped.
     Interrupted,
 }
 
@@ -54,7 +54,7 @@ impl From<Trouble> for Unresolved {
     }
 }
 
-/// Renders, loading what is missing in between.
+/// Renders; loads missing data and renders again as long as data is missing.
 pub(crate) async fn resolve<T>(
     hand: &Hand,
     scope: &mut Scope,
@@ -71,12 +71,13 @@ pub(crate) async fn resolve<T>(
             Err(failed) => return Err(Unresolved::Template(failed)),
         }
     }
-    let message = format!("a template still needs more after {ROUNDS_MAX} rounds of loading");
+    let message =
+        format!("a template still requests more data after {ROUNDS_MAX} rounds of loading");
     let error = TaskError::new(ErrorKind::Transform, "TEMPLATE_LIMIT", message);
     Err(Unresolved::Missing(Box::new(error)))
 }
 
-/// Bodies that made room for others are still needed by the rendering that asked for both.
+/// Restores bodies that the cache evicted: this rendering needs them together with the newly loaded ones.
 fn put_back(scope: &mut Scope, before: &Loaded) {
     let is_gone = |uri: &String| !scope.loaded.bodies.contains_key(uri);
     let gone: Vec<_> = before
@@ -92,7 +93,7 @@ fn put_back(scope: &mut Scope, before: &Loaded) {
     }
 }
 
-/// Loads what is needed, unless another pipeline of the command did so already.
+/// Loads what is needed, unless another pipeline of the command already loaded it.
 pub(crate) async fn fetch(hand: &Hand, needs: &[Need]) -> Result<Arc<Loaded>, Trouble> {
     let known = hand.loaded();
     let mut more = Loaded::default();
@@ -141,7 +142,7 @@ pub(crate) async fn fetch(hand: &Hand, needs: &[Need]) -> Result<Arc<Loaded>, Tr
     Ok(hand.remember(more, sizes))
 }
 
-/// The outcome that an event records.
+/// Returns the outcome that an event records.
 pub(crate) fn outcome(event: &Event) -> Option<Outcome> {
     match &event.body {
         Body::AttemptDone(ended) | Body::AttemptFailed(ended) => ended.outcome.read().ok(),
@@ -150,11 +151,11 @@ pub(crate) fn outcome(event: &Event) -> Option<Outcome> {
 }
 
 fn no_outcome(seq: Seq) -> TaskError {
-    let message = format!("event {seq} records no outcome");
+    let message = format!("event {seq} contains no outcome");
     TaskError::new(ErrorKind::Storage, "REFERENCE_NOT_AVAILABLE", message)
 }
 
-/// Events of the execution's log.
+/// Reads events from the execution's log.
 pub(crate) async fn events(hand: &Hand, seqs: &[Seq]) -> Result<Vec<Event>, Trouble> {
     let transport = &hand.shared.transport;
     let mut events = Vec::with_capacity(seqs.len());
@@ -170,7 +171,7 @@ async fn loop_results(hand: &Hand, pointer: &LoopPointer) -> Result<Data, Troubl
     Ok(Data::lazy(raw))
 }
 
-/// How the iterations of a loop ended; none if its boundary is in the log of another run.
+/// Returns the counts of a loop; `None` if `loop.done` is in the log of another execution.
 async fn loop_stats(hand: &Hand, pointer: &LoopPointer) -> Result<Option<LoopStats>, Trouble> {
     let events = events(hand, &[pointer.done]).await?;
     Ok(events.iter().find_map(|event| match &event.body {
@@ -179,11 +180,11 @@ async fn loop_stats(hand: &Hand, pointer: &LoopPointer) -> Result<Option<LoopSta
     }))
 }
 
-/// The value behind a reference.
+/// Loads the value behind a reference.
 pub(crate) async fn body(hand: &Hand, reference: &ResultRef) -> Result<Value, Trouble> {
     if reference.meta.bytes > HELD_BYTES_MAX {
         let message = format!(
-            "the body {} has {} bytes, more than a template may load; lift what is needed out of it with `select`",
+            "cannot load stored result `{}` into a template: {} bytes; extract the fields you need with `spec.result.select`",
             reference.uri, reference.meta.bytes
         );
         return Err(TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message).into());
@@ -193,7 +194,7 @@ pub(crate) async fn body(hand: &Hand, reference: &ResultRef) -> Result<Value, Tr
     Ok(results::value(reference, &bytes))
 }
 
-/// Reads something of a body; a store that cannot answer is asked again.
+/// Runs a read of a body and retries it if the store is unavailable.
 pub(crate) async fn reading<T, F>(
     hand: &Hand,
     reference: &ResultRef,
@@ -207,13 +208,13 @@ where
     loop {
         let read = tokio::select! {
             read = read() => read,
-            // A copy may wait for disk space.
+            // A copy can wait for disk space for a long time.
             () = hand.lease.stopped().cancelled() => return Err(Trouble::Interrupted),
         };
         match read {
             Ok(value) => return Ok(value),
             Err(error) if error.is_retryable() && tries < BODY_TRIES_MAX => {
-                tracing::debug!(%error, uri = reference.uri, "a body has to wait");
+                tracing::debug!(%error, uri = reference.uri, "failed to read stored result; retrying");
                 tries += 1;
                 pause(hand, &mut backoff).await?;
             }
@@ -229,7 +230,7 @@ where
     }
 }
 
-/// Asks the server until it answers, or the worker is told to stop.
+/// Sends a request to the server and retries it until the server responds or the worker is stopped.
 pub(crate) async fn patiently<T, F>(hand: &Hand, mut ask: impl FnMut() -> F) -> Result<T, Trouble>
 where
     F: Future<Output = Result<T, wire::Error>>,
@@ -246,7 +247,7 @@ where
                 pause(hand, &mut backoff).await?;
             }
             Err(wire::Error::Unavailable(error)) => {
-                tracing::debug!(%error, "the server is asked again");
+                tracing::debug!(%error, "server unavailable; retrying request");
                 pause(hand, &mut backoff).await?;
             }
             Err(wire::Error::Fenced(_) | wire::Error::SessionReplaced(_)) => {

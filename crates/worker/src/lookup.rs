@@ -1,4 +1,4 @@
-//! Looking up addresses through the server, for tools and loops.
+//! Resolves addresses of results through the server, for tools and loops.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::patience::Backoff;
 use crate::worker::Shared;
 use crate::{keep, load};
 
-/// How a tool that this command calls reaches results by reference.
+/// Returns the access to stored results for a tool that this command calls.
 pub(crate) fn access(hand: &Hand) -> Access {
     Access {
         bodies: keep::bodies(hand),
@@ -25,13 +25,13 @@ pub(crate) fn access(hand: &Hand) -> Access {
     }
 }
 
-/// What an address leads to.
+/// Resolves an address.
 pub(crate) async fn found(hand: &Hand, uri: &str) -> Result<Resolved, Trouble> {
     let transport = &hand.shared.transport;
     load::patiently(hand, || transport.look_up(uri)).await
 }
 
-/// Asks the server until it answers, or the worker is told to stop.
+/// Resolves addresses; retries until the server responds or the worker is stopped.
 struct Lookup {
     shared: Arc<Shared>,
     lease: Arc<Lease>,
@@ -45,11 +45,11 @@ impl References for Lookup {
             match self.shared.transport.look_up(uri).await {
                 Ok(found) => return Ok(found),
                 Err(wire::Error::Unavailable(error)) => {
-                    tracing::debug!(%error, "an address has to wait");
+                    tracing::debug!(%error, "server unavailable; retrying address lookup");
                     tokio::select! {
                         () = backoff.wait() => {}
                         () = self.lease.stopped().cancelled() => {
-                            let message = "the call was stopped before it ended";
+                            let message = "cancelled";
                             return Err(TaskError::new(ErrorKind::Cancelled, "CANCELLED", message));
                         }
                     }

@@ -1,4 +1,5 @@
-//! Bodies as tasks see them: what has a body is read from its store, and a manifest, which has none, through the server.
+//! The body store that tasks use: reads bodies from their store, and the combined parts of result manifests from the
+//! server.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,10 +11,10 @@ use model::result_ref::{HELD_BYTES_MAX, RefKind, ResultRef};
 use results::{Bodies, Error, Pieces, Reading, Source, Stored, Wish};
 use wire::Transport;
 
-/// Where manifests are read, in the words of errors.
-const PLACE: &str = "the server's log";
+/// Name of the source of manifests in errors.
+const PLACE: &str = "the server's event log";
 
-/// Bodies, and manifests among them.
+/// Body store that also reads manifests.
 pub(crate) struct WithManifests {
     pub(crate) bodies: Arc<dyn Bodies>,
     pub(crate) transport: Arc<dyn Transport>,
@@ -38,7 +39,7 @@ impl WithManifests {
     }
 }
 
-/// Why parts are not put together.
+/// Error for a manifest whose parts exceed the limit.
 fn too_large() -> Error {
     Error::TooLarge {
         bytes_max: HELD_BYTES_MAX,
@@ -70,7 +71,7 @@ impl Bodies for WithManifests {
         Ok(whole.freeze())
     }
 
-    /// A manifest says only about how many bytes its parts have, so a range of it is cut from what passes.
+    /// A manifest has only an approximate size, so a range is cut from the whole stream.
     async fn read(
         &self,
         reference: &ResultRef,
@@ -92,7 +93,7 @@ impl Bodies for WithManifests {
     }
 }
 
-/// What of a stream lies in a range of its bytes.
+/// Cuts a range of bytes from a stream.
 fn cut(pieces: Pieces, range: Range<u64>) -> Pieces {
     let mut passed = 0;
     let end = range.end;
@@ -135,7 +136,7 @@ mod tests {
             let mut cut = cut(Box::pin(futures_util::stream::iter(pieces)), range.clone());
             let mut found = Vec::new();
             while let Some(piece) = cut.next().await {
-                found.extend_from_slice(&piece.expect("nothing breaks"));
+                found.extend_from_slice(&piece.expect("reading from memory does not fail"));
             }
             assert_eq!(String::from_utf8(found).expect("text"), wanted, "{range:?}");
         }

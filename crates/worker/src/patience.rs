@@ -1,4 +1,4 @@
-//! Patience: how long to wait before asking an unavailable server again.
+//! Delays between retries while the server is unavailable.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Delays that double, with jitter, so that workers do not come back all at once.
+/// Exponential backoff with jitter, so that workers do not all reconnect at once.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     next: Duration,
@@ -19,20 +19,20 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Waits for the next delay: between half of it and the whole.
+    /// Sleeps for a random time between half of the next delay and the whole.
     pub(crate) async fn wait(&mut self) {
         let whole = self.next;
         self.next = (whole * 2).min(LONGEST);
         tokio::time::sleep(whole / 2 + (whole / 2).mul_f64(chance())).await;
     }
 
-    /// The server answered; the next delay is the shortest again.
+    /// Resets the delay to the shortest one, after a successful request.
     pub(crate) fn reset(&mut self) {
         self.next = FIRST;
     }
 }
 
-/// A number from 0 to 1 that differs from worker to worker.
+/// Returns a random number from 0 to 1.
 fn chance() -> f64 {
     let bits = RandomState::new().build_hasher().finish();
     f64::from(u32::try_from(bits >> 32).unwrap_or(0)) / f64::from(u32::MAX)

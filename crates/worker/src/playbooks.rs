@@ -1,4 +1,4 @@
-//! Playbooks: each text is read once, and what workers ask of it again and again is found once.
+//! Cache of parsed playbooks with the plans of their steps.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -13,55 +13,55 @@ use serde_json::Value;
 use tools::{Registry, Tool};
 use wire::PlaybookText;
 
-/// Texts kept at once.
+/// Maximum number of cached playbooks.
 const KEPT_MAX: usize = 64;
 
-/// A playbook, ready to run.
+/// A parsed playbook with the plans of its steps.
 pub(crate) struct Prepared {
     /// The playbook.
     pub(crate) playbook: Playbook,
-    /// What errors call it.
+    /// Name of the playbook in errors.
     pub(crate) file: Arc<str>,
-    /// What its relative paths are relative to.
+    /// Base of its relative paths.
     pub(crate) base_dir: PathBuf,
     steps: HashMap<Name, usize>,
     plans: Vec<StepPlan>,
 }
 
-/// What is known of a step before it runs.
+/// Facts about a step that are computed before it runs.
 pub(crate) struct StepPlan {
-    /// One for each task.
+    /// Plan of each task.
     pub(crate) tasks: Vec<TaskPlan>,
-    /// Whether its tasks only compute, so that iterations gain nothing from running side by side.
+    /// Whether its tasks only compute, so that concurrent iterations are not faster.
     pub(crate) is_pure: bool,
-    /// What claims the rows of its loop.
+    /// Plan of the step that claims rows, for a cursor loop.
     pub(crate) claim: Option<Box<StepPlan>>,
 }
 
-/// What is known of a task before it runs.
+/// Facts about a task that are computed before it runs.
 pub(crate) struct TaskPlan {
-    /// Who does it.
+    /// What executes the task.
     pub(crate) role: Role,
-    /// Whether it may run again freely.
+    /// Whether the task has no side effects and may run again.
     pub(crate) is_pure: bool,
-    /// What it opens, as far as its text tells.
+    /// Credentials that the text of the task refers to.
     pub(crate) opens: Opens,
 }
 
-/// Who does a task.
+/// What executes a task.
 pub(crate) enum Role {
-    /// A tool.
+    /// A tool of this worker.
     Tool(Arc<dyn Tool>),
-    /// Another execution.
+    /// A child execution.
     Child,
-    /// Time, or a signal.
+    /// A timer or a signal.
     Wait,
-    /// Nobody here.
+    /// Nothing: this worker does not have the tool.
     Unknown,
 }
 
 impl Prepared {
-    /// Reads a text. What is wrong with it fails every step that runs from it.
+    /// Parses a playbook. An error in it fails every step that runs from it.
     pub(crate) fn read(
         text: &PlaybookText,
         tools: &Registry,
@@ -71,7 +71,7 @@ impl Prepared {
         let Some(playbook) = parsed.playbook else {
             let first = parsed.diagnostics.iter().find(|found| found.is_error());
             let why = first.map_or_else(String::new, |found| format!(": {}", found.message));
-            let message = format!("`{}` cannot be read by this worker{why}", text.name);
+            let message = format!("cannot parse playbook `{}`{why}", text.name);
             let error = TaskError::new(ErrorKind::Parse, "PLAYBOOK_INVALID", message);
             return Err(Box::new(error));
         };
@@ -95,7 +95,7 @@ impl Prepared {
         })
     }
 
-    /// The step of that name.
+    /// Returns a step and its plan.
     pub(crate) fn step(&self, name: &Name) -> Option<(&Step, &StepPlan)> {
         let index = *self.steps.get(name)?;
         Some((&self.playbook.steps[index], &self.plans[index]))
@@ -138,30 +138,30 @@ fn task_plan(step: &Step, task: &Task, tools: &Registry) -> TaskPlan {
     }
 }
 
-/// Whether a task only looks at results, which may be done again freely.
+/// Whether a task only reads results and may run again.
 fn only_reads(task: &Task) -> bool {
     let action = task.fields.get("action");
     let reads = |action: &Tree| matches!(action, Tree::Literal(Value::String(word)) if word == "get" || word == "list");
     task.kind == "artifact" && action.is_none_or(reads)
 }
 
-/// The texts read so far, by hash.
+/// Cache of playbooks by hash.
 #[derive(Default)]
 pub(crate) struct Playbooks {
     kept: Mutex<VecDeque<(PlaybookHash, Arc<Prepared>)>>,
 }
 
 impl Playbooks {
-    /// The text with that hash, if it is kept.
+    /// Returns a playbook from the cache.
     pub(crate) fn find(&self, hash: &PlaybookHash) -> Option<Arc<Prepared>> {
-        let kept = self.kept.lock().expect("no holder of the texts panics");
+        let kept = self.kept.lock().expect("the lock is not poisoned");
         let found = kept.iter().find(|(known, _)| known == hash);
         found.map(|(_, prepared)| prepared.clone())
     }
 
-    /// Keeps a text; the one kept longest makes room.
+    /// Adds a playbook; evicts the oldest entry if the cache is full.
     pub(crate) fn keep(&self, hash: &PlaybookHash, prepared: Arc<Prepared>) {
-        let mut kept = self.kept.lock().expect("no holder of the texts panics");
+        let mut kept = self.kept.lock().expect("the lock is not poisoned");
         if kept.len() >= KEPT_MAX {
             kept.pop_front();
         }

@@ -1,5 +1,5 @@
-//! Preparing a loop: its elements are fixed where their inputs can be read. A list inside a body is only counted, in
-//! memory that does not grow with it; of a range only the rule is stored; anything else is rendered and stored.
+//! Determines the elements of a loop. For a list inside a body only the offsets are recorded, in constant memory; for a
+//! number range only the rule is stored; any other value is rendered and stored.
 
 use model::command::ReportEnd;
 use model::event::{Body, Event, ResultStored};
@@ -17,10 +17,10 @@ use crate::hand::{Hand, Trouble};
 use crate::load::{self, Unresolved};
 use crate::{keep, lookup};
 
-/// A smaller body is rendered like any other value.
+/// Bodies up to this size are rendered like any other value.
 const RENDERED_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Fixes a loop's elements and reports where they are.
+/// Determines the elements of a loop and reports their location.
 pub(crate) async fn elements(
     hand: &Hand,
     found: (&Step, &Loop),
@@ -33,7 +33,7 @@ pub(crate) async fn elements(
     Ok(ReportEnd::Finished)
 }
 
-/// Where the elements that a template names are, how many they are among what is extracted.
+/// Returns a reference to the elements of a loop. The number of elements is in `extracted`.
 pub(crate) async fn fix(
     hand: &Hand,
     scope: &mut Scope,
@@ -50,7 +50,7 @@ pub(crate) async fn fix(
     }
 }
 
-/// Stores the rule of a range; the server reads it from what is extracted.
+/// Stores the rule of a number range. The server reads it from `extracted`.
 async fn store_range(hand: &Hand, range: NumberRange) -> Result<ResultRef, Trouble> {
     let rule = serde_json::to_value(range).expect("a range is plain data");
     let control = ResultControl::default();
@@ -62,7 +62,7 @@ async fn store_range(hand: &Hand, range: NumberRange) -> Result<ResultRef, Troub
     Ok(reference)
 }
 
-/// What tells the server where the elements are.
+/// Builds the event that reports the location of the elements.
 pub(crate) fn told(hand: &Hand, reference: ResultRef) -> Event {
     let reference = ResultRef {
         preview: None,
@@ -74,7 +74,7 @@ pub(crate) fn told(hand: &Hand, reference: ResultRef) -> Event {
     hand.event(hand.at(), body)
 }
 
-/// The elements as a list inside a body, if that is what they are. Parts of a manifest are no list in one body.
+/// Locates the elements as a list inside a body; `None` if they are not one. A manifest is first copied to one body.
 async fn counted(
     hand: &Hand,
     scope: &mut Scope,
@@ -94,7 +94,7 @@ async fn counted(
     }
     let bound = match bound.reference.kind {
         RefKind::Result => bound,
-        // Its parts lie here and there; the loop needs them in one place.
+        // The parts of a manifest are in several bodies; the loop needs them in one.
         RefKind::Manifest => Bound {
             reference: {
                 let copy = || copied(hand, &bound.reference, 0..u64::MAX);
@@ -116,7 +116,7 @@ async fn counted(
     }
 }
 
-/// The body behind an address, where the loop runs over one.
+/// Resolves the body if the loop value is an address.
 async fn addressed(
     hand: &Hand,
     scope: &mut Scope,
@@ -136,8 +136,8 @@ async fn addressed(
     })
 }
 
-/// The reference that the log keeps of the elements. A body that may go before the run does is copied, and so is one that
-/// is compressed: each range of it would be unpacked from its beginning.
+/// Returns the reference to the elements for the log. Copies a body that may expire before the execution ends, that
+/// belongs to another execution, or that is compressed: each range read would decompress it from the start.
 async fn fixed(
     hand: &Hand,
     source: &ResultRef,
@@ -203,7 +203,7 @@ async fn copied(
     })
 }
 
-/// The elements rendered whole, and stored.
+/// Renders the elements and stores them.
 async fn rendered(
     hand: &Hand,
     scope: &mut Scope,
@@ -239,7 +239,7 @@ async fn rendered(
     Ok(reference)
 }
 
-/// What came of a rendering, or why the step fails.
+/// Returns the rendered value, or the error that fails the step.
 pub(crate) fn settled<T>(resolved: load::Resolved<T>, step: &Step) -> Result<T, Trouble> {
     resolved.map_err(|unresolved| match unresolved {
         Unresolved::Interrupted => Trouble::Interrupted,

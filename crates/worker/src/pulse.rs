@@ -1,4 +1,4 @@
-//! Staying in touch: the worker says that it is alive, and hears what it is told between reports.
+//! Heartbeats to the server, and notices from the server between reports.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,11 @@ use crate::lease::Order;
 use crate::patience::Backoff;
 use crate::worker::Shared;
 
-/// Without a heartbeat for this long the session may end any moment and others take its work, so its tools are stopped.
+/// After this time without a heartbeat response the worker stops its tasks, because the server may reassign its
+/// commands.
 const SILENCE_MAX: Duration = Duration::from_secs(13);
 
-/// Says that the worker is alive, until `ended`. Cancels `replaced` if another process works under the worker's name.
+/// Sends heartbeats until `ended` is cancelled. Cancels `replaced` if another process replaces the worker's session.
 pub(crate) async fn beat(
     shared: Arc<Shared>,
     ended: CancellationToken,
@@ -38,13 +39,13 @@ pub(crate) async fn beat(
         match answer {
             Ok(()) => heard = Instant::now(),
             Err(error @ wire::Error::SessionReplaced(_)) => {
-                tracing::error!(%error, "stopped: its session was replaced");
+                tracing::error!(%error, "worker session was replaced; stopping");
                 shared.tell_all(Order::Gone);
                 replaced.cancel();
                 return;
             }
             Err(wire::Error::Fenced(_)) => shared.tell_all(Order::Gone),
-            Err(error) => tracing::debug!(%error, "a heartbeat was not taken"),
+            Err(error) => tracing::debug!(%error, "heartbeat failed; retrying"),
         }
         shared.secrets.sweep();
         tokio::select! {
@@ -59,11 +60,14 @@ pub(crate) async fn beat(
 }
 
 fn silence(shared: &Shared) {
-    tracing::warn!("the server has not answered for long; running tasks are stopped");
+    tracing::warn!(
+        "no heartbeat response for {} s; stopping running tasks",
+        SILENCE_MAX.as_secs()
+    );
     shared.tell_all(Order::Abandon);
 }
 
-/// Hears what the worker is told, until `ended`.
+/// Receives notices by long polling until `ended` is cancelled.
 pub(crate) async fn listen(shared: Arc<Shared>, ended: CancellationToken) {
     let mut backoff = Backoff::default();
     loop {
@@ -77,7 +81,7 @@ pub(crate) async fn listen(shared: Arc<Shared>, ended: CancellationToken) {
                 shared.hear(&told);
             }
             Err(error) => {
-                tracing::debug!(%error, "the worker cannot hear the server");
+                tracing::debug!(%error, "long poll failed; retrying");
                 tokio::select! {
                     () = backoff.wait() => {}
                     () = ended.cancelled() => return,

@@ -1,7 +1,7 @@
-//! Running a loop's iterations: one after the other, or several at once.
+//! Runs the iterations of a loop, sequentially or several at once.
 //!
-//! Enters: the indices a command covers. Leaves: each iteration's events; ended ones may be held back a little, so that
-//! one report speaks for many. An iteration that suspends keeps its place in the width.
+//! Enters: the indices that a command covers. Leaves: the events of each iteration; reports are delayed briefly, so
+//! that one covers many iterations. A suspended iteration still counts toward the concurrency limit.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::hold::Hold;
 use crate::playbooks::StepPlan;
 use crate::run::{Ended, Pipeline};
 
-/// Other work on the same thread gets a turn after this many iterations.
+/// After this many iterations, other tasks on the same thread get a turn.
 const YIELD_AFTER: u32 = 32;
 
 /// Iterations of one loop.
@@ -38,23 +38,23 @@ pub(crate) struct Range<'h> {
     parent: Option<Data>,
 }
 
-/// The indices to run, and how far some of them came before.
+/// Indices to run, and the resume points of iterations that have started before.
 pub(crate) struct Indices {
     left: VecDeque<u64>,
     resumes: HashMap<u64, Resume>,
 }
 
-/// One iteration, as far as it came.
+/// End of one iteration.
 struct Iterated {
     ended: Ended,
-    /// Whether an effect of it is not yet durable.
+    /// Whether a side effect of the iteration is not durable yet.
     owes: bool,
-    /// `ctx` as it left it.
+    /// `ctx` at the end of the iteration.
     ctx: Data,
 }
 
 impl Indices {
-    /// `from..to` without what is over.
+    /// Creates the list of indices in `from..to` without the finished ones in `over`.
     pub(crate) fn new(from: u64, to: u64, over: &[u64], resume: Vec<Resume>) -> Self {
         let over: HashSet<u64> = over.iter().copied().collect();
         let resumes = resume.into_iter();
@@ -71,7 +71,7 @@ impl Indices {
         Some((index, self.resumes.remove(&index)))
     }
 
-    /// Whether the command has something left to give back.
+    /// Whether the command is finished or must be released because indices are left.
     fn end(&self) -> ReportEnd {
         if self.left.is_empty() {
             ReportEnd::Finished
@@ -82,7 +82,7 @@ impl Indices {
 }
 
 impl<'h> Range<'h> {
-    /// Finds the elements of the command's loop.
+    /// Loads the elements of the command's loop.
     pub(crate) async fn open(hand: &'h Hand) -> Result<Self, Trouble> {
         let missing = |what: &str| -> Trouble {
             let message = format!("step `{}` {what}", hand.command.run.step);
@@ -107,7 +107,7 @@ impl<'h> Range<'h> {
         })
     }
 
-    /// Runs the iterations, `width` of them at once where they have effects and the loop allows it.
+    /// Runs the iterations, up to `width` at once if they have side effects and the loop is parallel.
     pub(crate) async fn run(self, indices: Indices, width: u32) -> ReportEnd {
         if is_parallel(self.found.0) && width > 1 && !self.found.1.is_pure {
             self.side_by_side(indices, width as usize).await
@@ -116,7 +116,7 @@ impl<'h> Range<'h> {
         }
     }
 
-    /// One after the other. Pure iterations gain nothing from running side by side.
+    /// Runs one iteration after another. Concurrency does not make pure iterations faster.
     async fn in_turn(mut self, mut indices: Indices, width: u32) -> ReportEnd {
         let is_parallel = is_parallel(self.found.0);
         let mut hold = Hold::new(self.hand.lease.clone());
@@ -152,7 +152,7 @@ impl<'h> Range<'h> {
         ReportEnd::Finished
     }
 
-    /// Several at once.
+    /// Runs several iterations at once.
     async fn side_by_side(self, mut indices: Indices, width: usize) -> ReportEnd {
         let lease = &self.hand.lease;
         let mut hold = Hold::new(lease.clone());
@@ -170,7 +170,7 @@ impl<'h> Range<'h> {
             }
             let has_more = !indices.left.is_empty() && permits > 0 && !has_failed;
             if running.is_empty() && !(has_more && lease.is_open()) {
-                // The last events ride with the command's end.
+                // The final report of the command contains the last events.
                 break;
             }
             tokio::select! {
@@ -193,7 +193,7 @@ impl<'h> Range<'h> {
         }
     }
 
-    /// Runs one iteration that goes on from before.
+    /// Runs one iteration that resumes.
     pub(crate) async fn run_one(self, index: u64, resume: Option<Resume>) -> ReportEnd {
         match self.iterate(index, resume).await.ended {
             Ended::Interrupted => ReportEnd::Released,
@@ -249,7 +249,7 @@ impl<'h> Range<'h> {
         }
     }
 
-    /// What the templates of one iteration see.
+    /// Returns the template scope of one iteration.
     async fn scope(&self, index: u64) -> Result<Scope, Trouble> {
         let element = self
             .elements

@@ -1,6 +1,7 @@
-//! Rendering a call: a task's keys, input, knobs and timeout become values.
+//! Renders a call: evaluates a task's keys, input, knobs and timeout.
 //!
-//! Enters: a step, one of its tasks, what their templates see. Leaves: values, or all that has to be loaded first.
+//! Enters: a step, one of its tasks and the template scope. Leaves: values, or a list of everything that must be loaded
+//! first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,35 +22,35 @@ use tools::{Call, Timeout};
 
 use crate::secrets::Masks;
 
-/// A snapshot of the input longer than this is replaced by its size and hash.
+/// Larger inputs are recorded as size and hash only.
 const INPUTS_BYTES_MAX: usize = 2 * 1024;
 
-/// A call, rendered.
+/// A rendered call.
 #[derive(Default)]
 pub(crate) struct Ready {
-    /// The kind's own keys.
+    /// Keys of the tool kind.
     pub(crate) fields: Map<String, Value>,
-    /// Keys kept as author text and values.
+    /// Keys whose author text and values stay separate.
     pub(crate) pieces: BTreeMap<String, Vec<Vec<Piece>>>,
-    /// Where those pieces come from.
+    /// Origins of these pieces.
     pub(crate) origins: BTreeMap<String, Vec<Vec<PieceOrigin>>>,
-    /// The task's input over the step's; none where neither has one.
+    /// Step input with the task input merged over it; `None` if neither exists.
     pub(crate) input: Option<Data>,
-    /// What `task.started` shows of the input.
+    /// Input as `task.started` shows it.
     pub(crate) inputs: Option<Raw>,
-    /// `spec` knobs.
+    /// Knobs from `spec`.
     pub(crate) knobs: Map<String, Value>,
-    /// How long it may take.
+    /// Timeouts of the call.
     pub(crate) timeout: Timeout,
-    /// What may be shown of the keys and knobs that came of secrets.
+    /// Masked copies of the keys and knobs that contain secrets.
     pub(crate) shown: Shown,
-    /// The texts in the call that came of secrets.
+    /// Texts in the call that were derived from secrets.
     pub(crate) secrets: Vec<String>,
-    /// What masks those texts.
+    /// Masks for these texts.
     pub(crate) masks: Option<Arc<Masks>>,
 }
 
-/// What may be shown of the parts of a call that came of secrets: those parts alone, with `***` in place of the secrets.
+/// Masked copies of the parts of a call that contain secrets; other parts are not copied.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     pub(crate) fields: Map<String, Value>,
@@ -58,7 +59,7 @@ pub(crate) struct Shown {
 }
 
 impl Ready {
-    /// Puts what may be shown in place of what came of secrets: for tasks that record what they are given.
+    /// Replaces values that contain secrets by their masked copies, for tasks that record their input.
     pub(crate) fn show_only(&mut self) {
         self.fields.append(&mut self.shown.fields);
         self.pieces.append(&mut self.shown.pieces);
@@ -68,7 +69,7 @@ impl Ready {
         }
     }
 
-    /// Takes a rendered value, and notes what may be shown of it.
+    /// Returns a rendered value and records its masked copy.
     fn accept(&mut self, key: &str, rendered: Rendered) -> Value {
         if rendered.is_tainted() {
             self.shown.fields.insert(key.to_owned(), rendered.shown());
@@ -77,7 +78,7 @@ impl Ready {
         rendered.value
     }
 
-    /// Takes lists of pieces, and notes what may be shown of them.
+    /// Adds lists of pieces and records their masked copies.
     fn accept_pieces(&mut self, key: &str, lists: Vec<RenderedPieces>) {
         if lists.iter().any(|list| list.shown.is_some()) {
             let shown = lists.iter().map(|list| {
@@ -97,13 +98,13 @@ impl Ready {
     }
 }
 
-/// Renders everything a call takes.
+/// Renders everything that a call needs.
 pub(crate) fn render(step: &Step, task: &Task, scope: &Scope) -> Result<Ready, RenderError> {
     let mut ready = Ready::default();
     if step.input.is_some() || task.input.is_some() {
         let mut scope = scope.clone();
         scope.reveals_secrets = true;
-        // A child playbook is no program: what it gets is recorded as its workload.
+        // A child playbook is not a program: its input is recorded as its workload.
         scope.names_http_body = task.kind != "playbook";
         let input = input(step, task, &mut scope, &mut ready.secrets)?;
         scope.names_http_body = false;
@@ -121,7 +122,7 @@ pub(crate) fn render(step: &Step, task: &Task, scope: &Scope) -> Result<Ready, R
     Ok(ready)
 }
 
-/// The step's input with the task's over it. The task's own may use the step's.
+/// Renders the step's input and merges the task's input over it. The task's input may use the step's.
 fn input(
     step: &Step,
     task: &Task,
@@ -139,7 +140,7 @@ fn input(
                 all.extend(map);
             }
             Value::Null => {}
-            _ => return Err(wrong("`input` must come to a map".to_owned(), task.span)),
+            _ => return Err(wrong("`input` must be a map".to_owned(), task.span)),
         }
         let taint = if taints.values().all(Taint::is_clean) {
             Taint::Clean
@@ -151,7 +152,7 @@ fn input(
     Ok(scope.input.clone())
 }
 
-/// Notes which entries of a map that goes over another came of secrets.
+/// Updates the taints after a map was merged over another one.
 fn add_taints(taints: &mut BTreeMap<String, Taint>, map: &Map<String, Value>, taint: Taint) {
     match taint {
         Taint::Map(mut found) => {
@@ -173,7 +174,7 @@ fn add_taints(taints: &mut BTreeMap<String, Taint>, map: &Map<String, Value>, ta
     }
 }
 
-/// Keys, knobs and timeout; what any of them needs is asked for in one go.
+/// Renders keys, knobs and timeout; collects the needs of all of them.
 fn rest(task: &Task, scope: &Scope, ready: &mut Ready) -> Result<(), RenderError> {
     let mut needs = Vec::new();
     for (key, tree) in &task.fields {
@@ -215,7 +216,7 @@ fn rest(task: &Task, scope: &Scope, ready: &mut Ready) -> Result<(), RenderError
     }
 }
 
-/// Puts needs aside, so that one round of loading serves the whole call.
+/// Collects needs, so that one round of loading covers the whole call.
 fn gather<T>(
     needs: &mut Vec<Need>,
     rendered: Result<T, RenderError>,
@@ -230,7 +231,7 @@ fn gather<T>(
     }
 }
 
-/// The reference of what a template names, where that is a body; else its value.
+/// Returns the reference if a template names a body, otherwise the value.
 fn reference(tree: &Tree, scope: &Scope) -> Result<Rendered, RenderError> {
     match tree.bound(scope)? {
         Some(bound) => Ok(Rendered::clean(Call::bound_field(&bound))),
@@ -238,7 +239,7 @@ fn reference(tree: &Tree, scope: &Scope) -> Result<Rendered, RenderError> {
     }
 }
 
-/// One list of pieces per command.
+/// Returns one list of pieces per command.
 fn pieces(tree: &Tree, scope: &Scope) -> Result<Vec<RenderedPieces>, RenderError> {
     Ok(match tree {
         Tree::Template(template) => vec![template.rendered_pieces(scope)?],
@@ -264,10 +265,10 @@ fn pieces(tree: &Tree, scope: &Scope) -> Result<Vec<RenderedPieces>, RenderError
     })
 }
 
-/// Writes the values of a template into the code of a language as literals.
+/// Writes the values of a template into code as literals of its language.
 type PlaceValues = fn(&[CodePiece]) -> Result<String, TaskError>;
 
-/// A program with every value placed as a literal.
+/// Renders a program; every value becomes a literal.
 fn code(tree: &Tree, language: CodeLanguage, scope: &Scope) -> Result<Rendered, RenderError> {
     let Tree::Template(template) = tree else {
         return tree.render(scope);
@@ -283,11 +284,11 @@ fn code(tree: &Tree, language: CodeLanguage, scope: &Scope) -> Result<Rendered, 
     let code = place_values(&rendered.code());
     let code = code.map_err(|error| RenderError::Failed {
         code: error_code,
-        // The message quotes a value, and one of them may be a secret.
+        // The message quotes a value, which may be a secret.
         message: match &shown {
             None => error.message,
             Some(Err(error)) => error.message.clone(),
-            Some(Ok(_)) => "a value made of a secret cannot stand in this place".to_owned(),
+            Some(Ok(_)) => "a value derived from a secret cannot be used here".to_owned(),
         },
         span: template.span(),
     })?;
@@ -305,7 +306,7 @@ fn code(tree: &Tree, language: CodeLanguage, scope: &Scope) -> Result<Rendered, 
     })
 }
 
-/// A map of which statements are kept in pieces, under `<key>.query`.
+/// Renders a map whose statements stay in pieces, under `<key>.query` or `<key>.command`.
 fn end(key: &str, tree: &Tree, scope: &Scope, ready: &mut Ready) -> Result<Rendered, RenderError> {
     let is_statement = |name: &str| matches!(name, "query" | "command");
     let entries = match tree {
@@ -356,7 +357,10 @@ fn timeout(rendered: &Rendered, span: Span) -> Result<Timeout, RenderError> {
             } else {
                 value.to_string()
             };
-            wrong(format!("`timeout` is {quoted}, which is no duration"), span)
+            wrong(
+                format!("invalid `timeout` {quoted}: expected a duration such as `30s`"),
+                span,
+            )
         };
         model::duration::parse(value).map(Some).ok_or_else(span_of)
     };
@@ -382,7 +386,7 @@ fn wrong(message: String, span: Span) -> RenderError {
     }
 }
 
-/// The input as the log shows it.
+/// Returns the input as the log shows it.
 fn snapshot(input: &Value) -> Raw {
     let raw = Raw::of(input);
     let bytes = raw.text().len();

@@ -1,7 +1,7 @@
-//! What `task.started` shows of a call: what is asked of whom, with `***` in place of secrets.
+//! Builds `request` of `task.started`: what a call sends to which target, with `***` in place of secrets.
 //!
-//! Enters: a rendered call. Leaves: the keys that describe the request, masked first and cut then. Calls without such keys
-//! (`noop`, `python`) have none, and their events stay as small as they were.
+//! Enters: a rendered call. Leaves: the keys that describe the request, masked and then truncated. Calls without such
+//! keys (`noop`, `python`) have no `request`.
 
 use model::raw::Raw;
 use model::template::Piece;
@@ -11,19 +11,19 @@ use crate::render::Ready;
 use crate::run::Pipeline;
 use crate::secrets::strip_value;
 
-/// The keys that describe a request.
+/// Keys that describe a request.
 const KEYS: [&str; 10] = [
     "method", "url", "endpoint", "params", "command", "commands", "cmds", "query", "action", "uri",
 ];
 
-/// A longer text is cut.
+/// Longer texts are truncated.
 const TEXT_BYTES_MAX: usize = 512;
 
-/// A larger request is replaced by its size.
+/// Larger requests are replaced by their size.
 const REQUEST_BYTES_MAX: usize = 2 * 1024;
 
 impl Pipeline<'_> {
-    /// The request that a call makes; none where nothing about it is recorded.
+    /// Returns the request of a call; `None` if the call has none of the keys.
     pub(crate) fn rendered_request(&self, ready: &Ready) -> Option<Raw> {
         let entries = KEYS
             .iter()
@@ -50,7 +50,7 @@ impl Pipeline<'_> {
     }
 }
 
-/// What may be shown of a key.
+/// Returns the value of a key without secrets.
 fn shown(ready: &Ready, key: &str) -> Option<Value> {
     let lists = ready.shown.pieces.get(key);
     if let Some(lists) = lists.or_else(|| ready.pieces.get(key)) {
@@ -65,7 +65,7 @@ fn shown(ready: &Ready, key: &str) -> Option<Value> {
     (!field.is_null()).then(|| field.clone())
 }
 
-/// A command with its values where they stand.
+/// Returns the text of a command with its values filled in.
 fn text(pieces: &[Piece]) -> String {
     let texts = pieces.iter().map(|piece| match piece {
         Piece::Text(text)

@@ -1,4 +1,4 @@
-//! Restoring: a pipeline that another worker began sees what it saw there.
+//! Restores the state of a pipeline that another worker started.
 
 use model::command::Continuation;
 use model::ctx;
@@ -14,13 +14,13 @@ use crate::load;
 use crate::run::Pipeline;
 
 impl Pipeline<'_> {
-    /// Goes on from where another worker came to.
+    /// Continues from the point that another worker reached.
     pub(crate) async fn restore(&mut self, continuation: Continuation) -> Result<(), Trouble> {
         pipeline::recall(&mut self.scope, self.step, &continuation);
         let is_parallel = is_parallel(self.step);
         let mut seqs: Vec<Seq> = continuation.iter_writes.clone();
         seqs.extend(&continuation.local_writes);
-        // In plain steps and sequential loops these are in the execution's `ctx` already.
+        // In other steps these writes are already in the execution's `ctx`.
         if is_parallel {
             seqs.extend(&continuation.ctx_writes);
         }
@@ -52,7 +52,7 @@ fn map(raw: Option<&Raw>) -> Map<String, Value> {
     raw.and_then(|raw| raw.read().ok()).unwrap_or_default()
 }
 
-/// The error of the task that ended last.
+/// Returns the error of the task that ended last.
 pub(crate) async fn last_error(
     hand: &Hand,
     continuation: &Continuation,

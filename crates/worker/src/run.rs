@@ -1,7 +1,8 @@
-//! Running a pipeline: its next task is found, run and settled, until it ends, waits or must stop.
+//! Runs a pipeline: determines the next task, runs it and applies its policy, until the pipeline ends, waits or must
+//! stop.
 //!
-//! Enters: a continuation and what its templates see. Leaves: events, in order, and how it ended. The counter moves
-//! only by folding those events; what has effects is durable before anything follows it.
+//! Enters: a continuation and the template scope. Leaves: events, in order, and how the pipeline ended. Only folding
+//! these events moves the position; the events of a task with side effects are durable before the next task starts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,54 +26,54 @@ use crate::render::{self, Ready};
 use crate::secrets::Masks;
 use crate::{call, restore};
 
-/// A wait of this length is worth a report before it.
+/// Events are reported before a wait of at least this length.
 const WAIT_TO_REPORT: Duration = Duration::from_secs(1);
 
-/// One pipeline under way.
+/// One running pipeline.
 pub(crate) struct Pipeline<'h> {
     pub(crate) hand: &'h Hand,
     pub(crate) step: &'h Step,
     pub(crate) plan: &'h StepPlan,
-    /// The step run, and the iteration if it is one of a loop.
+    /// Location: step run, and the iteration if the step has a loop.
     pub(crate) at: At,
     pub(crate) continuation: Continuation,
     pub(crate) scope: Scope,
-    /// What happened and is not yet with the lease.
+    /// Events that are not passed to the lease yet.
     pub(crate) events: Vec<Event>,
-    /// Writes to `ctx` that ride with the iteration's end.
+    /// `ctx` writes that are recorded when the iteration ends.
     pub(crate) patch: Map<String, Value>,
-    /// Whether an effect is not yet durable.
+    /// Whether a side effect is not durable yet.
     pub(crate) owes: bool,
-    /// What the call that was just made leaves to be done.
+    /// Deferred action of the call that was just made.
     pub(crate) afterwards: Afterwards,
-    /// When the current visit began.
+    /// When the current visit started.
     pub(crate) begun: Time,
-    /// Why it fails.
+    /// Error with which the pipeline fails.
     pub(crate) failure: Option<TaskError>,
-    /// What the templates of the call under way made of secrets.
+    /// Texts that the templates of the current call derived from secrets.
     pub(crate) derived: Vec<String>,
-    /// What masks those, and all that was known when they were made.
+    /// Masks for these texts and for all secrets known when they were derived.
     pub(crate) call_masks: Option<Arc<Masks>>,
 }
 
-/// How a pipeline ended, for now.
+/// How a run of a pipeline ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// Well.
+    /// The pipeline is complete.
     Done,
-    /// As a failure.
+    /// The pipeline failed.
     Failed(Box<TaskError>),
-    /// It waits for something outside.
+    /// It waits for an event from outside.
     Suspended,
-    /// It was told to stop before its end.
+    /// The worker was stopped before the pipeline ended.
     Interrupted,
 }
 
-/// What an attempt came to.
+/// How an attempt ended.
 enum Attempted {
-    /// An outcome, to be settled.
+    /// With an outcome, to which the policy applies.
     Outcome(Box<Outcome>),
-    /// It waits for something outside.
+    /// It waits for an event from outside.
     Suspended,
 }
 
@@ -83,7 +84,7 @@ impl Attempted {
 }
 
 impl<'h> Pipeline<'h> {
-    /// A pipeline that begins, or goes on from `continuation`.
+    /// Creates a pipeline at its start; `restore` moves it to a continuation.
     pub(crate) fn new(
         hand: &'h Hand,
         found: (&'h Step, &'h StepPlan),
@@ -108,7 +109,7 @@ impl<'h> Pipeline<'h> {
         }
     }
 
-    /// Runs until it ends, waits or must stop.
+    /// Runs until the pipeline ends, waits or must stop.
     pub(crate) async fn run(&mut self) -> Ended {
         match self.advance().await {
             Ok(ended) => ended,
@@ -147,7 +148,7 @@ impl<'h> Pipeline<'h> {
         }
     }
 
-    /// Makes durable what must be before anything follows it.
+    /// Reports pending events if a task with side effects ran, so that they are durable before the next task starts.
     async fn settle_debts(&mut self) -> Result<(), Trouble> {
         if self.owes {
             self.report().await?;
@@ -155,7 +156,7 @@ impl<'h> Pipeline<'h> {
         Ok(())
     }
 
-    /// Before a longer wait the log learns where the pipeline stands: a worker that dies now did not die of a task.
+    /// Reports the position before a longer wait, so that a worker crash during the wait does not count against a task.
     async fn report_before_wait(&mut self, due: Time) -> Result<(), Trouble> {
         if due.since(self.hand.now()) >= WAIT_TO_REPORT {
             return self.report().await;
@@ -163,7 +164,7 @@ impl<'h> Pipeline<'h> {
         self.settle_debts().await
     }
 
-    /// Does what a call has left to be done once its outcome is recorded.
+    /// Runs the deferred action of a call after its outcome is recorded.
     async fn do_the_rest(&mut self) -> Result<(), Trouble> {
         if let Some(rest) = self.afterwards.take() {
             self.report().await?;
@@ -235,7 +236,7 @@ impl<'h> Pipeline<'h> {
         mut ready: Ready,
     ) -> Result<Attempted, Trouble> {
         let index = self.step.task(run.task.label.as_str());
-        let (index, _) = index.expect("the task is one of the step's");
+        let (index, _) = index.expect("the task belongs to the step");
         let plan = self.plan;
         let records_call = match &plan.tasks[index].role {
             Role::Tool(tool) => tool.records_call(),
@@ -244,7 +245,8 @@ impl<'h> Pipeline<'h> {
         if records_call {
             self.mask_ready(&mut ready);
         }
-        // A retry of a tool is recorded without what it was started with; a task that waits is started anew each time.
+        // A retry of a tool is recorded without inputs and request. A task that waits records `task.started` for each
+        // attempt.
         let is_recorded =
             run.entry == Entry::Fresh || !matches!(plan.tasks[index].role, Role::Tool(_));
         let started = TaskStarted {
@@ -291,14 +293,14 @@ impl<'h> Pipeline<'h> {
             },
             Role::Unknown => {
                 self.start(run, &at, started);
-                let message = format!("this worker has no tool of kind `{}`", run.task.kind);
+                let message = format!("this worker does not support tool kind `{}`", run.task.kind);
                 let error = TaskError::new(ErrorKind::ClientError, "TOOL_UNKNOWN", message);
                 Ok(Attempted::of(Outcome::error(error)))
             }
         }
     }
 
-    /// Begins to wait, or fails where what to wait for makes no sense.
+    /// Suspends the task, or fails if the wait target is invalid.
     fn suspend(
         &mut self,
         run: &TaskRun<'h>,
@@ -313,7 +315,7 @@ impl<'h> Pipeline<'h> {
             }
             Ok(awaits) => {
                 started.awaits = Some(Box::new(awaits));
-                // Only a `task.started` says what is awaited, so one more attempt is one more of those.
+                // Only `task.started` records what the task waits for, so each attempt needs one.
                 let event = self.hand.event(at.clone(), Body::TaskStarted(started));
                 self.record(event);
                 self.continuation.attempt = run.attempt;
@@ -322,7 +324,7 @@ impl<'h> Pipeline<'h> {
         }
     }
 
-    /// Records that an attempt begins, unless the log says so already.
+    /// Records the start of an attempt, unless it is already in the log.
     fn start(&mut self, run: &TaskRun<'_>, at: &At, started: TaskStarted) {
         let body = match run.entry {
             Entry::Fresh => Body::TaskStarted(started),
@@ -333,13 +335,13 @@ impl<'h> Pipeline<'h> {
         self.record(event);
     }
 
-    /// Folds an event and keeps it for the next report.
+    /// Folds an event and adds it to the next report.
     pub(crate) fn record(&mut self, event: Event) {
         pipeline::fold(&mut self.continuation, &event);
         self.events.push(event);
     }
 
-    /// The attempt, as events name it.
+    /// Location of the attempt in events.
     pub(crate) fn task_at(&self, run: &TaskRun<'_>) -> At {
         At {
             task: Some(run.task.label.clone()),
@@ -349,7 +351,7 @@ impl<'h> Pipeline<'h> {
         }
     }
 
-    /// The outcome of a task that could not be rendered.
+    /// Returns the outcome of a task that could not be rendered.
     fn unrendered(&self, run: &TaskRun<'_>, why: Unresolved) -> Result<Outcome, Trouble> {
         match why {
             Unresolved::Template(error) => {
@@ -361,7 +363,7 @@ impl<'h> Pipeline<'h> {
         }
     }
 
-    /// The outcome that came from outside.
+    /// Loads the outcome of a suspended task from the event that answers it.
     async fn answer(&mut self, by: Seq, since: Seq) -> Result<Outcome, Trouble> {
         let events = load::events(self.hand, &[since, by]).await?;
         let find = |seq: Seq| events.iter().find(|event| event.seq == seq);
@@ -376,7 +378,7 @@ impl<'h> Pipeline<'h> {
         }
     }
 
-    /// Why the pipeline fails; read from the log where another worker saw it.
+    /// Returns the error of the pipeline; reads it from the log if another worker ran the task.
     async fn why(&mut self) -> Result<TaskError, Trouble> {
         let error = match self.failure.take() {
             Some(error) => error,
@@ -387,13 +389,13 @@ impl<'h> Pipeline<'h> {
         Ok(located(error, self.step, task.map(|(_, task)| task)))
     }
 
-    /// The patch that rides with the iteration's end, or why it cannot.
+    /// Returns the `ctx` writes for the end of the iteration, or an error if they are too large.
     pub(crate) fn set_ctx(&self) -> Result<Option<Raw>, Box<TaskError>> {
         pipeline::iteration_patch(&self.patch)
     }
 }
 
-/// The same error, saying where it happened as far as it does not yet.
+/// Adds step, task and line to an error, unless it already has them.
 pub(crate) fn located(
     mut error: TaskError,
     step: &Step,
@@ -423,7 +425,7 @@ fn asked(ready: &Ready) -> Asked<'_> {
 
 fn unknown_outcome(run: &TaskRun<'_>) -> TaskError {
     let message = format!(
-        "task `{}` began before and may have had its effect; it must not run twice",
+        "task `{}` already started and may have taken effect; an `at_most_once` task is not run again",
         run.task.label
     );
     TaskError {
@@ -433,6 +435,6 @@ fn unknown_outcome(run: &TaskRun<'_>) -> TaskError {
 }
 
 fn lost(seq: Seq) -> TaskError {
-    let message = format!("event {seq}, which answers the task, cannot be read");
+    let message = format!("cannot read event {seq} of the suspended task");
     TaskError::new(ErrorKind::Storage, "REFERENCE_NOT_AVAILABLE", message)
 }

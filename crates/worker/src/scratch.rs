@@ -1,4 +1,4 @@
-//! Scratch: bodies as files, for programs that read files. They live as long as the command that asked for them.
+//! Writes bodies to files, for programs that read files. The files are deleted when the command ends.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,13 +14,13 @@ use tokio::io::AsyncWriteExt as _;
 use crate::hand::{Hand, Trouble};
 use crate::load;
 
-/// A folder untouched for so long was left by a process that died.
+/// Directories that were not modified for this long belong to dead processes.
 const AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// The longest text that is taken out of a body; text in a body is written with marks that its file does not have.
+/// Maximum size of a JSON string that is decoded before it is written; longer ones are written with quotes and escapes.
 const TEXT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Why a file cannot be made.
+/// Why a file cannot be created.
 enum Fault {
     Body(results::Error),
     Disk(PathBuf, std::io::Error),
@@ -32,7 +32,7 @@ impl From<results::Error> for Fault {
     }
 }
 
-/// A folder of one command; it goes with it.
+/// Creates the directory of one command; it is deleted with the command.
 pub(crate) fn folder(parent: &Path) -> Result<TempDir, Box<TaskError>> {
     let made = results::make_private_dir(parent).and_then(|()| {
         sweep(parent);
@@ -41,7 +41,7 @@ pub(crate) fn folder(parent: &Path) -> Result<TempDir, Box<TaskError>> {
     made.map_err(|error| Box::new(unwritable(parent, &error)))
 }
 
-/// Removes what dead processes left; what cannot be removed does no harm.
+/// Deletes directories of dead processes; failures to delete are ignored.
 fn sweep(parent: &Path) {
     let Ok(entries) = std::fs::read_dir(parent) else {
         return;
@@ -55,7 +55,7 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// Makes a file with this in it; answers its path.
+/// Creates a file with a body or value and returns its path.
 pub(crate) async fn file(hand: &Hand, need: &FileNeed) -> Result<String, Trouble> {
     let path = hand.scratch_file()?;
     match &need.of {
@@ -86,7 +86,7 @@ pub(crate) async fn file(hand: &Hand, need: &FileNeed) -> Result<String, Trouble
     Ok(path.display().to_string())
 }
 
-/// Writes a body, or the part of it that is meant.
+/// Writes a body, or the part of it that `bound` selects.
 async fn pour(hand: &Hand, bound: &Bound, path: &Path) -> Result<(), Fault> {
     let bodies = &*hand.shared.config.bodies;
     let reference = &bound.reference;
@@ -95,7 +95,7 @@ async fn pour(hand: &Hand, bound: &Bound, path: &Path) -> Result<(), Fault> {
         None
     } else {
         match results::locate(bodies, reference, &bound.paths).await {
-            // What is not JSON has no parts.
+            // A body that is not JSON has no parts.
             Err(results::Error::NotJson(_)) => None,
             located => located?,
         }
@@ -122,7 +122,7 @@ async fn pour(hand: &Hand, bound: &Bound, path: &Path) -> Result<(), Fault> {
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> TaskError {
-    let message = format!("`{}` cannot be written: {error}", path.display());
+    let message = format!("cannot write `{}`: {error}", path.display());
     TaskError {
         retryable: true,
         ..TaskError::new(ErrorKind::Storage, "STORAGE_UNAVAILABLE", message)

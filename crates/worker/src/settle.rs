@@ -1,4 +1,4 @@
-//! Settling an attempt: its result is kept, its policy asked, its writes made, its events recorded.
+//! Finishes an attempt: stores its result, applies the policy, applies its writes and records its events.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::load::{self, Unresolved};
 use crate::run::Pipeline;
 
 impl Pipeline<'_> {
-    /// Meets an outcome with its task's policy, and records what follows.
+    /// Applies the task's policy to an outcome and records the result.
     pub(crate) async fn settle(
         &mut self,
         run: &TaskRun<'_>,
@@ -50,7 +50,7 @@ impl Pipeline<'_> {
             settled = pipeline::fail(run, &outcome, &place);
         }
         if outcome.failure().is_some() {
-            // The log does not hold what the call brought.
+            // The log does not contain the result of the call, so its deferred action must not run.
             self.afterwards = Afterwards::default();
         }
         self.note(run, settled, outcome, took);
@@ -65,7 +65,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// What the policy says. A body that a rule needs and that is not there is an outcome of its own.
+    /// Applies the policy. If a rule needs a body that cannot be loaded, the load error becomes the outcome.
     async fn judge(
         &mut self,
         run: &TaskRun<'_>,
@@ -84,7 +84,7 @@ impl Pipeline<'_> {
                     has_replaced = true;
                     outcome = Outcome::error(*error);
                 }
-                // Rules that need what is not there even to judge its absence see it as nothing.
+                // If rules need missing data even to handle its absence, they see empty values.
                 Err(Unresolved::Missing(_) | Unresolved::Template(_)) => {
                     let missing = pipeline::settle(step, run, &outcome, &self.scope, &place);
                     match missing {
@@ -97,7 +97,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Puts nothing in place of what cannot be had.
+    /// Adds empty values for data that cannot be loaded.
     fn pretend(&mut self, needs: &[Need]) {
         let mut more = Loaded::default();
         for need in needs {
@@ -132,7 +132,7 @@ impl Pipeline<'_> {
         loaded.loop_stats.extend(more.loop_stats);
     }
 
-    /// Records what an outcome came to and lets the pipeline see it.
+    /// Records the events of an outcome and updates the scope of the pipeline.
     fn note(&mut self, run: &TaskRun<'_>, settled: Settled, outcome: Outcome, took: u64) {
         for draft in settled.events {
             let mut event = self.hand.event(draft.at, draft.body);

@@ -1,4 +1,4 @@
-//! A worker: what it is made of, and what its parts share.
+//! The worker: its configuration and the state that its parts share.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -22,51 +22,51 @@ use crate::manifests::WithManifests;
 use crate::playbooks::Playbooks;
 use crate::secrets::Secrets;
 
-/// How a worker is set up.
+/// Configuration of a worker.
 #[derive(Clone)]
 pub struct Config {
-    /// Its session.
+    /// Session ID of the worker.
     pub worker: WorkerId,
-    /// The pool it serves.
+    /// Pool that the worker serves.
     pub pool: Name,
-    /// The tool kinds it takes work for; none means every kind.
+    /// Tool kinds that the worker accepts work for; `None` accepts every kind.
     pub kinds: Option<Vec<Name>>,
-    /// How many commands it runs at once.
+    /// Maximum number of commands to run at once.
     pub slots: u32,
-    /// The kinds of tools it can call.
+    /// Tools that the worker can call.
     pub tools: Registry,
-    /// Where bodies too large for the log are kept.
+    /// Store of bodies that are too large for the event log.
     pub bodies: Arc<dyn results::Bodies>,
-    /// Where the lines that tasks print go.
+    /// Receives the lines that tasks print.
     pub logs: Arc<dyn Logs>,
-    /// What time it is.
+    /// Clock of the worker.
     pub clock: Arc<dyn Clock>,
-    /// What templates see as `env`; where it is empty they see none.
+    /// Variables that templates see as `env`; if empty, templates have no `env`.
     pub env: Map<String, Value>,
-    /// What relative paths are relative to where the playbook's name is not a file.
+    /// Base of relative paths if the name of the playbook is not a file.
     pub base_dir: PathBuf,
-    /// Where bodies are put that programs read as files; what is in it goes with the command.
+    /// Directory for bodies that programs read as files; the files of a command are deleted when it ends.
     pub scratch_dir: PathBuf,
-    /// How often it tells the server that it is alive.
+    /// Interval between heartbeats.
     pub heartbeat: Duration,
-    /// How often a pipeline may jump; usually `pipeline::JUMPS_MAX`.
+    /// Maximum number of jumps of a pipeline; usually `pipeline::JUMPS_MAX`.
     pub jumps_max: u32,
 }
 
-/// Claims commands, runs them and reports what happened.
+/// Claims commands, runs them and reports their events.
 pub struct Worker {
     shared: Arc<Shared>,
 }
 
 impl Worker {
-    /// A worker that reaches its server through `transport`.
+    /// Creates a worker that connects to its server through `transport`.
     pub fn new(config: Config, transport: Arc<dyn Transport>) -> Self {
         Self {
             shared: Arc::new(Shared::new(config, transport)),
         }
     }
 
-    /// Works until `stop` is cancelled; then lets running tasks end, for a while, and gives the rest back.
+    /// Runs until `stop` is cancelled. Then running tasks get time to finish, and unfinished commands are released.
     pub async fn run(self, stop: CancellationToken) -> WorkEnd {
         end_orphans();
         claim::work(self.shared, stop).await
@@ -76,29 +76,28 @@ impl Worker {
 /// Why a worker ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkEnd {
-    /// It was stopped.
+    /// The worker was stopped.
     Stopped,
-    /// Another process works under its name.
+    /// Another process replaced the session of this worker.
     Replaced,
 }
 
-/// Ends what workers that were killed have left running on this machine. Whoever starts later in this process finds no
-/// more of it.
+/// Kills processes that crashed workers left running on this machine. Runs once per process.
 fn end_orphans() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let look = || {
             let ended = tools::end_orphans();
             if ended > 0 {
-                tracing::warn!(ended, "ended processes of workers that are gone");
+                tracing::warn!(ended, "killed orphaned task processes of earlier workers");
             }
         };
-        // A machine that has no thread for it has other worries; the next worker looks again.
+        // A failed spawn is not fatal: the next worker repeats the scan.
         let _ = std::thread::Builder::new().spawn(look);
     });
 }
 
-/// What the parts of a worker share.
+/// State that the parts of a worker share.
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) transport: Arc<dyn Transport>,
@@ -131,21 +130,21 @@ impl Shared {
         }
     }
 
-    /// Whether the worker is about to end and takes nothing more.
+    /// Whether the worker is shutting down and claims no more commands.
     pub(crate) fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::Acquire)
     }
 
-    /// Takes nothing more; what runs may end.
+    /// Stops claiming commands; running tasks may finish.
     pub(crate) fn drain(&self) {
         self.is_draining.store(true, Ordering::Release);
         self.tell_all(Order::Yield);
     }
 
-    /// Makes a lease reachable for what the server tells.
+    /// Registers a lease, so that notices of the server reach it.
     pub(crate) fn hold(&self, lease: &Arc<Lease>) {
         let before = self.leases().insert(lease.id, lease.clone());
-        // The command came back here under a later claim: whatever is done under the earlier one is refused.
+        // This worker claimed the command again; the server rejects reports of the earlier claim.
         if let Some(before) = before {
             before.tell(Order::Gone);
         }
@@ -154,7 +153,7 @@ impl Shared {
         }
     }
 
-    /// Forgets a lease, and not a later one of the same command.
+    /// Unregisters a lease, unless a later claim of the same command has replaced it.
     pub(crate) fn let_go(&self, lease: &Arc<Lease>) {
         let mut leases = self.leases();
         let is_current = leases.get(&lease.id);
@@ -163,7 +162,7 @@ impl Shared {
         }
     }
 
-    /// Passes on what the server told. Commands that ended meanwhile are not there any more.
+    /// Applies notices of the server. Notices for commands that have ended are ignored.
     pub(crate) fn hear(&self, told: &[Told]) {
         let leases = self.leases();
         for told in told {
@@ -179,12 +178,12 @@ impl Shared {
         }
     }
 
-    /// The commands in hand.
+    /// Claims that this worker holds.
     pub(crate) fn holds(&self) -> Vec<Held> {
         self.leases().values().map(|lease| lease.held()).collect()
     }
 
     fn leases(&self) -> std::sync::MutexGuard<'_, HashMap<CommandId, Arc<Lease>>> {
-        self.leases.lock().expect("no holder of the leases panics")
+        self.leases.lock().expect("the lock is not poisoned")
     }
 }

@@ -42,7 +42,7 @@ pub(crate) fn render(step: &Step, task: &Task, scope: &Scope) -> Result<Ready, R
             _ => {
                 return Err(RenderError::Failed {
                     code: "TEMPLATE_ERROR",
-                    message: "`input` must come to a map".to_owned(),
+                    message: "`input` must be a map".to_owned(),
                     span: task.span,
                 });
             }

@@ -439,7 +439,7 @@ fn answered(env: &Env<'_>, by: Seq, since: Seq) -> Outcome {
         _ => Outcome::error(TaskError::new(
             ErrorKind::Storage,
             "REFERENCE_NOT_AVAILABLE",
-            format!("event {by}, which answers the task, cannot be read"),
+            format!("cannot read event {by} of the suspended task"),
         )),
     }
 }
@@ -456,7 +456,7 @@ fn writes(event: &Event, is_parallel: bool) -> Writes {
 
 fn unknown_outcome(run: &TaskRun<'_>) -> TaskError {
     let message = format!(
-        "task `{}` began before and may have had its effect; it must not run twice",
+        "task `{}` already started and may have taken effect; an `at_most_once` task is not run again",
         run.task.label
     );
     TaskError {

@@ -21,7 +21,7 @@ fn doctor_finds_the_row_that_was_changed() {
     let id = ran.json()["execution_id"].as_str().unwrap().to_owned();
     let whole = desk.run(&["doctor", "--store", "kept", "--listen", "127.0.0.1:0"]);
     assert!(whole.out.contains("1 run, "), "{whole:?}");
-    assert!(whole.out.contains("all as written"), "{whole:?}");
+    assert!(whole.out.contains("all intact"), "{whole:?}");
 
     let db = rusqlite::Connection::open(desk.path("kept/noetl.db")).unwrap();
     db.execute_batch(

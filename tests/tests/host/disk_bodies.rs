@@ -201,7 +201,7 @@ async fn a_finished_result_over_4_mib_waits_for_space_and_its_tasks_run_once() {
     server.register(LARGE_RESULT).await;
     let filler = small_disk.fill_but(LOG_BYTES);
     let id = server.start_run("tests/large").await;
-    server.see_log("waiting for this machine").await;
+    server.see_log("out of host resources; retrying").await;
 
     drop(filler);
     server.see_status(&id, "COMPLETED").await;
@@ -218,7 +218,7 @@ async fn a_pause_does_not_lose_a_finished_result_that_waits_for_space() {
     server.register(LARGE_RESULT).await;
     let filler = small_disk.fill_but(LOG_BYTES);
     let id = server.start_run("tests/large").await;
-    server.see_log("waiting for this machine").await;
+    server.see_log("out of host resources; retrying").await;
     let pause = format!("/api/executions/{id}/pause");
     let (status, paused) = server.post(&pause, json!({})).await;
     assert_eq!(status, 200, "{paused}");
@@ -239,8 +239,27 @@ async fn a_run_is_cancelled_while_its_finished_result_waits_for_space() {
     server.register(LARGE_RESULT).await;
     let _filler = small_disk.fill_but(LOG_BYTES);
     let id = server.start_run("tests/large").await;
-    server.see_log("waiting for this machine").await;
+    server.see_log("out of host resources; retrying").await;
     let (status, cancelled) = server.cancel(&id).await;
     assert_eq!(status, 200, "{cancelled}");
     server.see_status(&id, "CANCELLED").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_elsewhere_waits_for_space_on_its_server_and_its_tasks_run_once() {
+    let desk = Desk::new();
+    let small_disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start_without_slots(&desk, &small_disk);
+    let worker_desk = Desk::new();
+    let worker = server.start_worker(&worker_desk);
+    server.register(LARGE_RESULT).await;
+    let filler = small_disk.fill_but(LOG_BYTES);
+    let id = server.start_run("tests/large").await;
+    worker.see_log("out of host resources; retrying").await;
+
+    drop(filler);
+    server.see_status(&id, "COMPLETED").await;
+    let parts: Vec<String> = ["a", "b", "c", "d", "e"].map(|c| c.repeat(900_000)).into();
+    assert!(result(&desk, &small_disk, &id) == json!(parts));
+    assert_eq!(worker_desk.read("effects"), "x\n");
 }

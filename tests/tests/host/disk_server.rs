@@ -1,6 +1,6 @@
 //! A server whose store is on a small disk, and what clients ask of it.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,8 +21,58 @@ pub(crate) struct DiskServer {
     child: Child,
     url: String,
     http: reqwest::Client,
-    /// What it has logged.
-    log: Arc<Mutex<String>>,
+    log: RecordedLog,
+}
+
+/// A worker process that is killed when the value is dropped.
+pub(crate) struct WorkerProcess {
+    child: Child,
+    log: RecordedLog,
+}
+
+/// Everything that a process has logged so far.
+struct RecordedLog(Arc<Mutex<String>>);
+
+impl RecordedLog {
+    /// Reads the lines of a process on a thread until it closes them.
+    fn read(lines: impl BufRead + Send + 'static) -> Self {
+        let text = Arc::new(Mutex::new(String::new()));
+        let written = Arc::clone(&text);
+        std::thread::spawn(move || {
+            for line in lines.lines().map_while(Result::ok) {
+                written.lock().unwrap().push_str(&line);
+            }
+        });
+        Self(text)
+    }
+
+    /// Waits until this text is in the log.
+    async fn wait_for(&self, text: &str) {
+        let start = tokio::time::Instant::now();
+        loop {
+            let log = self.0.lock().unwrap().clone();
+            if log.contains(text) {
+                return;
+            }
+            let is_overdue = start.elapsed() > WAIT_MAX;
+            assert!(!is_overdue, "`{text}` is not in the log: {log}");
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+impl Drop for WorkerProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl WorkerProcess {
+    /// Waits until it has logged this.
+    pub(crate) async fn see_log(&self, text: &str) {
+        self.log.wait_for(text).await;
+    }
 }
 
 impl Drop for DiskServer {
@@ -34,21 +84,24 @@ impl Drop for DiskServer {
 
 impl DiskServer {
     pub(crate) fn start(desk: &Desk, small_disk: &SmallDisk) -> Self {
-        let args = ["serve", "--store", "kept", "--listen", "127.0.0.1:0"];
-        let mut command = small_disk.command(desk, &args);
+        Self::start_with(desk, small_disk, &[])
+    }
+
+    /// Starts a server that runs no task itself.
+    pub(crate) fn start_without_slots(desk: &Desk, small_disk: &SmallDisk) -> Self {
+        Self::start_with(desk, small_disk, &["--local-slots", "0"])
+    }
+
+    fn start_with(desk: &Desk, small_disk: &SmallDisk, flags: &[&str]) -> Self {
+        let serve = ["serve", "--store", "kept", "--listen", "127.0.0.1:0"];
+        let mut command = small_disk.command(desk, &[&serve, flags].concat());
         command.env("NOETL_LOG", "warn");
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
-        let ready = line(&mut said, "serving");
-        let url = ready.split_whitespace().nth(1).unwrap().to_owned();
-        let log = Arc::new(Mutex::new(String::new()));
-        let written = Arc::clone(&log);
-        std::thread::spawn(move || {
-            for line in said.lines().map_while(Result::ok) {
-                written.lock().unwrap().push_str(&line);
-            }
-        });
+        let ready = line(&mut said, "listening on");
+        let url = ready.split_whitespace().nth(2).unwrap().to_owned();
+        let log = RecordedLog::read(said);
         // Another test of this process may have done so before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().timeout(ANSWER_MAX);
@@ -59,6 +112,16 @@ impl DiskServer {
             http,
             log,
         }
+    }
+
+    /// Starts a worker of this server in a directory on another disk; it ends with the returned value.
+    pub(crate) fn start_worker(&self, desk: &Desk) -> WorkerProcess {
+        let mut command = desk.command(&["worker", "--server", &self.url]);
+        command.env("NOETL_LOG", "warn");
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let log = RecordedLog::read(BufReader::new(child.stderr.take().unwrap()));
+        WorkerProcess { child, log }
     }
 
     pub(crate) async fn post(&self, path: &str, body: Value) -> (u16, Value) {
@@ -93,18 +156,7 @@ impl DiskServer {
 
     /// Waits until it has logged this.
     pub(crate) async fn see_log(&self, text: &str) {
-        let start = tokio::time::Instant::now();
-        loop {
-            let log = self.log.lock().unwrap().clone();
-            if log.contains(text) {
-                return;
-            }
-            assert!(
-                start.elapsed() < WAIT_MAX,
-                "`{text}` is not in the log: {log}"
-            );
-            tokio::task::yield_now().await;
-        }
+        self.log.wait_for(text).await;
     }
 
     /// Waits until the store takes writes.

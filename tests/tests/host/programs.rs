@@ -119,7 +119,7 @@ fn the_programs_of_a_step_that_is_out_of_time_end_on_a_worker_elsewhere() {
     desk.write("slow.yaml", OUT_OF_TIME);
     let served = Served::with_context(&desk, &["--local-slots", "0"]);
     let (mut worker, mut said) = begin(&desk, &["worker", "--server", &served.url]);
-    line(&mut said, "working");
+    line(&mut said, "started worker");
     let ran = desk.run(&["run", "slow.yaml"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.err.contains("STEP_TIMEOUT"), "{ran:?}");

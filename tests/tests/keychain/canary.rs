@@ -201,8 +201,8 @@ pub(crate) fn serve(desk: &Desk, store: &str) -> Served {
     let ready = lines
         .by_ref()
         .map_while(Result::ok)
-        .find(|line| line.starts_with("serving"));
-    let url = ready.unwrap().split_whitespace().nth(1).unwrap().to_owned();
+        .find(|line| line.starts_with("listening on"));
+    let url = ready.unwrap().split_whitespace().nth(2).unwrap().to_owned();
     let said =
         std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>().join("\n"));
     Served {

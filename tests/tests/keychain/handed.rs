@@ -373,7 +373,7 @@ async fn a_run_that_cannot_open_what_it_names_is_refused_by_name() {
         ("kind: vault, path: a/b", "NOETL_VAULT_ADDR"),
         (
             "kind: static, data: {a: \"{{ keychain.token.x }}\"}",
-            "does not come before",
+            "must be declared before",
         ),
     ] {
         let text = PLAYBOOK.replace(

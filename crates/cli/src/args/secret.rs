@@ -1,31 +1,31 @@
-//! The command line of credentials.
+//! Arguments of `noetl secret`.
 
 use clap::Subcommand;
 
-/// What to do with credentials.
+/// Subcommands of `noetl secret`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SecretVerb {
-    /// Set a credential; what it opens with is sealed and never shown again
+    /// Create or update a credential; its values are stored encrypted and cannot be read back
     Set {
-        /// What playbooks call it
+        /// Name that playbooks use
         name: String,
-        /// What it opens: postgres, bearer, basic, `api_key` …
+        /// Credential type: postgres, bearer, basic, `api_key` …
         #[arg(long = "type", value_name = "TYPE")]
         kind: String,
-        /// A file with what it opens with, a map in JSON or YAML
+        /// JSON or YAML file with the fields of the credential
         #[arg(long, value_name = "FILE", required_unless_present = "data")]
         file: Option<String>,
-        /// The map itself in JSON, or `-` to read it from standard input
+        /// Fields of the credential as JSON, or `-` to read them from standard input
         #[arg(long, value_name = "JSON", conflicts_with = "file")]
         data: Option<String>,
     },
-    /// List credentials, without what they open with
+    /// List credentials without their values
     List,
     /// Remove a credential
     Rm {
-        /// Its name
+        /// Credential name
         name: String,
     },
-    /// Seal every credential under a new master key
+    /// Re-encrypt all credentials with a new master key
     RotateKey,
 }

@@ -1,7 +1,7 @@
-//! Which server is meant, and which token it is shown.
+//! Selects the server to use and the access token to send to it.
 //!
-//! Flags come first, then the environment, the project's file, the person's context and own file. A token goes only to
-//! a server that the person named: a project's file that came from elsewhere cannot ask for one.
+//! Precedence: flags, environment, `noetl.toml` of the project, current context, configuration file of the user. A
+//! token is sent only to a server that the user named, so a `noetl.toml` from a foreign project cannot obtain it.
 
 use std::path::PathBuf;
 
@@ -10,27 +10,27 @@ use crate::config::contexts::{Context, Contexts};
 use crate::config::environment::Environment;
 use crate::problem::Problem;
 
-/// A server, or several on one store.
+/// One server, or several that share a store.
 #[derive(Debug, Clone)]
 pub(crate) struct Address {
-    /// Where, each as `http://host:port`.
+    /// URLs, each as `http://host:port`.
     pub(crate) servers: Vec<String>,
-    /// What they are shown.
+    /// Access token to send.
     pub(crate) token: Option<Credential>,
-    /// What the person calls it.
+    /// Name of the context, if the address comes from one.
     pub(crate) context: Option<String>,
 }
 
-/// A token, or where it is.
+/// An access token or the file that contains it.
 #[derive(Debug, Clone)]
 pub(crate) enum Credential {
     /// The token.
     Token(wire::Token),
-    /// A file that holds it.
+    /// The file that contains the token.
     File(PathBuf),
 }
 
-/// Everything that can name a server.
+/// All sources of a server address.
 pub(crate) struct Named<'a> {
     pub(super) flags: &'a Global,
     pub(super) environment: &'a Environment,
@@ -39,7 +39,7 @@ pub(crate) struct Named<'a> {
     pub(super) contexts: &'a Contexts,
 }
 
-/// The server that is meant, and whether runs are in a store of this machine all the same.
+/// Returns the selected server, and whether the local store is used anyway.
 pub(super) fn choose(named: &Named<'_>) -> Result<(Option<Address>, bool), Problem> {
     let variable = named.environment.get("NOETL_SERVER");
     let is_flag = !named.flags.server.is_empty();
@@ -64,7 +64,7 @@ pub(super) fn choose(named: &Named<'_>) -> Result<(Option<Address>, bool), Probl
 }
 
 impl Named<'_> {
-    /// The token that was given for this command.
+    /// Returns the token from `--token-file` or `NOETL_TOKEN`.
     fn given(&self) -> Option<Credential> {
         let file = self.flags.token_file.clone().map(Credential::File);
         let token = self.environment.get("NOETL_TOKEN");
@@ -88,7 +88,7 @@ impl Named<'_> {
         }
     }
 
-    /// The token of the context that names the very same servers.
+    /// Returns the token of the context that has exactly these servers.
     fn kept(&self, servers: &[String]) -> Option<Credential> {
         let same = |context: &&Context| context.servers == servers;
         self.contexts.contexts.values().find(same)?.credential()
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    /// The first server, whether a token goes with it, and whether runs are local.
+    /// Returns the first server, whether a token is sent to it, and whether runs are local.
     fn chosen(
         (server, store): (&[&str], Option<&str>),
         variables: &[(&str, &str)],
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(
             chosen((&[], None), &[], None, &Contexts::default()).0,
             None,
-            "without a server everything is local"
+            "runs are local if no server is configured"
         );
     }
 

@@ -1,6 +1,6 @@
-//! Contexts: servers that a person has named, kept in a file of their own beside the person's configuration.
+//! Contexts: named servers of the user, stored in `contexts.toml` next to the user's configuration file.
 //!
-//! The file is written by `noetl context` only, whole, and nobody else may read it: it can hold tokens.
+//! Only `noetl context` writes the file, atomically. Only its owner can read it, because it can contain tokens.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -13,31 +13,31 @@ use crate::config::address::Credential;
 use crate::config::environment::Environment;
 use crate::problem::{Exit, Problem};
 
-/// The name that means no server.
+/// Context name that selects the local store.
 pub(crate) const LOCAL: &str = "local";
 
-/// Every context, and the one in use.
+/// All contexts, and the current one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Contexts {
-    /// The one in use; none means local.
+    /// Name of the current context; `None` selects the local store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) current: Option<String>,
-    /// All of them, by name.
+    /// Contexts by name.
     #[serde(default)]
     pub(crate) contexts: BTreeMap<String, Context>,
 }
 
-/// A server by name.
+/// A named server.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Context {
-    /// Where.
+    /// URLs of the server, or of several that share a store.
     pub(crate) servers: Vec<String>,
     /// The token itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<String>,
-    /// Or the file that holds it.
+    /// The file that contains the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) token_file: Option<PathBuf>,
 }
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Context {
 }
 
 impl Context {
-    /// What its servers are shown.
+    /// Returns the token to send to its servers.
     pub(crate) fn credential(&self) -> Option<Credential> {
         let token = self.token.as_deref().map(wire::Token::new);
         let file = self.token_file.clone().map(Credential::File);
@@ -63,7 +63,7 @@ impl Context {
 }
 
 impl Contexts {
-    /// What the person's file says; nothing if there is none.
+    /// Loads the user's file; empty if it does not exist.
     pub(crate) fn load(environment: &Environment) -> Result<Self, Problem> {
         let Some(file) = file(environment) else {
             return Ok(Self::default());
@@ -72,16 +72,17 @@ impl Contexts {
         match std::fs::read_to_string(&file) {
             Ok(text) => toml::from_str(&text).map_err(|error| {
                 let why = error.to_string();
-                let message = format!("`{name}` cannot be read: {}", why.trim_end());
-                Problem::new(Exit::Usage, "CONFIG_INVALID", message)
-                    .help("`noetl context` writes it; put it right or delete it")
+                let message = format!("cannot parse `{name}`: {}", why.trim_end());
+                Problem::new(Exit::Usage, "CONFIG_INVALID", message).help(
+                    "correct the file, or delete it and add contexts with `noetl context add`",
+                )
             }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(Problem::unreadable(&name, &error)),
         }
     }
 
-    /// The context in use.
+    /// Returns the current context.
     pub(super) fn current(&self) -> Result<Option<(&str, &Context)>, Problem> {
         let Some(name) = &self.current else {
             return Ok(None);
@@ -92,24 +93,24 @@ impl Contexts {
             .ok_or_else(|| self.unknown(name))
     }
 
-    /// There is no context of this name.
+    /// Returns the error for a context that does not exist.
     pub(crate) fn unknown(&self, name: &str) -> Problem {
-        let message = format!("there is no context `{name}`");
+        let message = format!("context `{name}` not found");
         let known: Vec<&str> = self.contexts.keys().map(String::as_str).collect();
         let help = match &known[..] {
-            [] => "name a server with `noetl context add NAME --server URL`".to_owned(),
-            known => format!("there are: {LOCAL}, {}", known.join(", ")),
+            [] => "add a context with `noetl context add NAME --server URL`".to_owned(),
+            known => format!("available contexts: {LOCAL}, {}", known.join(", ")),
         };
         Problem::new(Exit::NotFound, "CONTEXT_NOT_FOUND", message).help(help)
     }
 
-    /// Writes the person's file: whole or not at all, for nobody else to read.
+    /// Writes the user's file atomically, readable only by its owner.
     pub(crate) fn save(&self, environment: &Environment) -> Result<PathBuf, Problem> {
         let Some(file) = file(environment) else {
-            let message = "neither HOME nor XDG_CONFIG_HOME says where contexts are kept";
+            let message = "cannot store contexts: neither HOME nor XDG_CONFIG_HOME is set";
             return Err(Problem::new(Exit::Usage, "NO_HOME", message));
         };
-        let text = toml::to_string(self).expect("plain data serialises to TOML");
+        let text = toml::to_string(self).expect("plain data serializes to TOML");
         let written = write(&file, &text);
         written.map_err(|error| Problem::unwritable(&file.display().to_string(), &error))?;
         Ok(file)

@@ -1,22 +1,22 @@
-//! The environment, read once.
+//! Environment variables, read once at start.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What the surroundings say.
+/// Environment variables of the process, and terminal properties that follow from them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Environment {
     variables: BTreeMap<String, String>,
     /// `NO_COLOR` is set.
     pub(crate) no_color: bool,
-    /// A machine reads the output.
+    /// `CI` is set to something other than `false` or `0`.
     pub(crate) ci: bool,
     /// The locale is UTF-8.
     pub(crate) unicode: bool,
 }
 
-/// The variables that pip may see.
+/// Variables that are passed on to pip.
 const PIP: [&str; 26] = [
     "PIP_CACHE_DIR",
     "PIP_CERT",
@@ -47,10 +47,10 @@ const PIP: [&str; 26] = [
 ];
 
 impl Environment {
-    /// The environment of this process; variables that are not text are passed over.
+    /// Reads the environment of this process; skips variables that are not UTF-8.
     #[expect(
         clippy::disallowed_methods,
-        reason = "this is the room that reads the environment"
+        reason = "this module reads the environment"
     )]
     pub(crate) fn read() -> Self {
         let text = |(name, value): (OsString, OsString)| {
@@ -59,7 +59,7 @@ impl Environment {
         Self::of(std::env::vars_os().filter_map(text))
     }
 
-    /// An environment of these variables.
+    /// Builds an environment from these variables.
     pub(crate) fn of(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         let variables: BTreeMap<String, String> = variables.into_iter().collect();
         let get = |name: &str| variables.get(name).filter(|value| !value.is_empty());
@@ -78,7 +78,7 @@ impl Environment {
         }
     }
 
-    /// A variable that is set and not empty.
+    /// Returns the value of a variable that is set and not empty.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.variables
             .get(name)
@@ -86,31 +86,31 @@ impl Environment {
             .filter(|value| !value.is_empty())
     }
 
-    /// The variables that are set and not empty, and begin so.
+    /// Returns the non-empty variables whose name starts with `prefix`.
     pub(crate) fn beginning(&self, prefix: &str) -> impl Iterator<Item = (&str, &str)> {
         let all = self.variables.iter();
         let all = all.map(|(name, value)| (name.as_str(), value.as_str()));
         all.filter(move |(name, value)| name.starts_with(prefix) && !value.is_empty())
     }
 
-    /// What programs started by tasks inherit.
+    /// Returns the variables that the programs of tasks inherit.
     pub(crate) fn inherited(&self) -> BTreeMap<String, String> {
         self.allowed(["PATH", "HOME", "LANG", "VIRTUAL_ENV"])
     }
 
-    /// What pip needs besides: which index, which proxy, which certificates. Secrets in them go to pip alone.
+    /// Returns the variables that only pip gets: index, proxy and certificates. They may contain secrets.
     pub(crate) fn for_pip(&self) -> BTreeMap<String, String> {
         self.allowed(PIP)
     }
 
-    /// Where this person's programs keep what can be made again.
+    /// Returns the cache directory of the user.
     pub(crate) fn cache_dir(&self) -> Option<PathBuf> {
         let base = self.get("XDG_CACHE_HOME").map(PathBuf::from);
         let base = base.or_else(|| Some(PathBuf::from(self.get("HOME")?).join(".cache")));
         Some(base?.join("noetl"))
     }
 
-    /// The variables of these names that are set.
+    /// Returns the variables with these names that are set.
     pub(crate) fn allowed<'a>(
         &self,
         names: impl IntoIterator<Item = &'a str>,
@@ -122,12 +122,12 @@ impl Environment {
         names.into_iter().filter_map(set).collect()
     }
 
-    /// The person's own configuration file, whether or not it exists.
+    /// Returns the path of the user's configuration file, which may not exist.
     pub(crate) fn own_file(&self) -> Option<PathBuf> {
         Some(self.own_dir()?.join("config.toml"))
     }
 
-    /// The person's own configuration directory, whether or not it exists.
+    /// Returns the path of the user's configuration directory, which may not exist.
     pub(crate) fn own_dir(&self) -> Option<PathBuf> {
         let base = self.get("XDG_CONFIG_HOME").map(PathBuf::from);
         let base = base.or_else(|| Some(PathBuf::from(self.get("HOME")?).join(".config")));

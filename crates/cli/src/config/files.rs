@@ -1,4 +1,4 @@
-//! Configuration files: which there are, and what they say.
+//! Finds and parses configuration files.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use crate::args::ColorWhen;
 use crate::config::store_url::is_store_url;
 use crate::problem::{Exit, Problem};
 
-/// What one file says.
+/// The settings of one file.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Layer {
@@ -22,7 +22,7 @@ pub(crate) struct Layer {
     pub(super) tools: Option<PathBuf>,
 }
 
-/// When to use colours, as files spell it.
+/// Value of `color` in a file.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Color {
@@ -42,7 +42,7 @@ impl From<Color> for ColorWhen {
 }
 
 impl Layer {
-    /// What the file at `path` says; nothing if there is none. Relative paths are meant from where the file stands.
+    /// Loads the file at `path`; empty if it does not exist. Resolves relative paths against the directory of the file.
     pub(super) fn load(path: &Path) -> Result<Self, Problem> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
@@ -64,20 +64,20 @@ impl Layer {
         Ok(layer)
     }
 
-    /// What this text says.
+    /// Parses the text of a file.
     pub(super) fn parse(text: &str, name: &str) -> Result<Self, Problem> {
         toml::from_str(text).map_err(|error| {
             let message = format!(
-                "`{name}` is not a configuration: {}",
+                "invalid configuration in `{name}`: {}",
                 error.to_string().trim_end()
             );
             Problem::new(Exit::Usage, "CONFIG_INVALID", message)
-                .help("it takes: store, slots, color, python, server, retention, sandbox, tools")
+                .help("valid keys: store, slots, color, python, server, retention, sandbox, tools")
         })
     }
 }
 
-/// The nearest `noetl.toml` in this directory or above it.
+/// Returns the nearest `noetl.toml` in this directory or one of its parents.
 pub(super) fn nearest(from: &Path) -> Option<PathBuf> {
     from.ancestors()
         .map(|dir| dir.join("noetl.toml"))

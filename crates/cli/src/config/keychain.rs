@@ -1,4 +1,4 @@
-//! How credentials are sealed and resolved: master keys, and what playbooks may reach through the keychain.
+//! Keychain settings: master keys, and the secret sources that playbooks may read.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::fetching::Guarded;
 use crate::problem::{Exit, Problem};
 use crate::reach::Reach;
 
-/// The key's file in a store's directory.
+/// Name of the master key file in a store directory.
 pub(crate) const KEY_FILE: &str = "master.key";
-/// Variables that playbooks may read through the keychain begin so.
+/// Prefix of the variables that playbooks may read through the keychain.
 const SECRETS: &str = "NOETL_SECRET_";
 
-/// How credentials are sealed and resolved; never shown.
+/// How credentials are encrypted and resolved. `Debug` hides the content.
 #[derive(Clone)]
 pub(crate) struct Keychain {
     pub(crate) config: KeychainConfig,
     network: NetworkSettings,
-    /// Whether endpoints in private networks are asked, wherever this process is.
+    /// Whether requests to token endpoints in private networks are always allowed.
     asks_private: bool,
 }
 
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Keychain {
 }
 
 impl Keychain {
-    /// What the variables say, for a store in this place.
+    /// Reads the settings from the environment, for a store at this location.
     pub(super) fn of(
         environment: &Environment,
         store: &Path,
@@ -52,7 +52,7 @@ impl Keychain {
         let secrets = environment.beginning(SECRETS);
         let secrets = secrets.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let asks_private = environment.get("NOETL_TOKEN_ENDPOINTS_PRIVATE") == Some("allow");
-        // A laptop's endpoints may be on the laptop; a server's are asked from inside its network.
+        // With a local store, endpoints may be on the same machine. A server must not expose its private network.
         let reached = network.reaching(!is_url || asks_private, Vec::new());
         Ok(Self {
             config: KeychainConfig {
@@ -67,7 +67,7 @@ impl Keychain {
         })
     }
 
-    /// The same for a server: endpoints are asked only where its tasks may go.
+    /// Returns the settings for a server: it may only contact endpoints that its tasks may reach.
     pub(crate) fn within(&self, reach: &Reach) -> KeychainConfig {
         let allow_private = reach.allow_private || self.asks_private;
         let reached = self.network.reaching(allow_private, reach.own.clone());
@@ -85,7 +85,7 @@ fn vault(environment: &Environment) -> Option<VaultConfig> {
     })
 }
 
-/// A key from a variable, or from the file that another names.
+/// Reads a key from the variable `name`, or from the file that `{name}_FILE` names.
 fn key(environment: &Environment, name: &str) -> Result<Option<MasterKey>, Problem> {
     let file = format!("{name}_FILE");
     let (named, text) = match (environment.get(name), environment.get(&file)) {
@@ -100,9 +100,9 @@ fn key(environment: &Environment, name: &str) -> Result<Option<MasterKey>, Probl
     if let Some(key) = MasterKey::parse(&text) {
         Ok(Some(key))
     } else {
-        let message = format!("{named} is not a master key: 32 bytes in base64 or hex");
+        let message = format!("invalid {named}: expected 32 bytes in base64 or hex");
         Err(Problem::new(Exit::Usage, "MASTER_KEY_INVALID", message)
-            .help("make one with `openssl rand -base64 32`"))
+            .help("create a key with `openssl rand -base64 32`"))
     }
 }
 

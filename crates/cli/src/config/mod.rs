@@ -1,6 +1,6 @@
-//! Configuration: flags over the environment over `noetl.toml` over the person's own file over the defaults.
+//! Configuration. Precedence: flags, environment, `noetl.toml`, configuration file of the user, defaults.
 //!
-//! The only room that reads the environment; everything leaves it as typed values.
+//! Only this module reads the environment; other modules get typed values.
 
 mod address;
 mod contexts;

@@ -1,4 +1,4 @@
-//! What of the network tasks may reach: the `NOETL_HTTP_…` variables.
+//! Network access of tasks, from the `NOETL_HTTP_…` variables.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,22 +8,22 @@ use tools::{Authorities, Hole, Network};
 use crate::config::environment::Environment;
 use crate::problem::{Exit, Problem};
 
-/// The largest number of requests that one host may be sent at once.
+/// Largest accepted value of `NOETL_HTTP_PER_HOST`.
 const PER_HOST_MAX: usize = 10_000;
 
-/// What the variables say.
+/// Network settings from the environment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NetworkSettings {
-    /// What may be reached although its address is private, or the engine's own.
+    /// Addresses that tasks may reach although they are private or belong to the engine.
     pub(crate) holes: Vec<Hole>,
-    /// Authorities that are trusted besides the machine's.
+    /// Certificate authorities that are trusted in addition to the machine's.
     pub(crate) authorities: Authorities,
-    /// How many requests one host is sent at once.
+    /// Maximum number of concurrent requests to one host.
     pub(crate) per_host_max: Option<usize>,
 }
 
 impl NetworkSettings {
-    /// What may be reached from a process whose server and store are there.
+    /// Builds the network rules of a process; `own` are the addresses of its server and store.
     pub(crate) fn reaching(&self, allow_private: bool, own: Vec<SocketAddr>) -> Network {
         Network {
             allow_private,
@@ -34,7 +34,7 @@ impl NetworkSettings {
     }
 }
 
-/// What the variables say.
+/// Reads the network settings.
 pub(super) fn network(environment: &Environment) -> Result<NetworkSettings, Problem> {
     let holes = environment.get("NOETL_HTTP_ALLOW").unwrap_or_default();
     let holes = holes.split([',', ' ']).filter(|hole| !hole.is_empty());
@@ -48,7 +48,7 @@ pub(super) fn network(environment: &Environment) -> Result<NetworkSettings, Prob
             .filter(|number| (1..=PER_HOST_MAX).contains(number))
             .ok_or_else(|| {
                 let message = format!(
-                    "NOETL_HTTP_PER_HOST is `{text}`, not a number from 1 to {PER_HOST_MAX}"
+                    "invalid NOETL_HTTP_PER_HOST `{text}`: expected a number from 1 to {PER_HOST_MAX}"
                 );
                 invalid(message)
             })
@@ -64,7 +64,7 @@ pub(super) fn network(environment: &Environment) -> Result<NetworkSettings, Prob
 fn authorities(file: &str) -> Result<Authorities, Problem> {
     let pem = std::fs::read(Path::new(file)).map_err(|error| Problem::unreadable(file, &error))?;
     Authorities::read(&pem)
-        .map_err(|error| invalid(format!("NOETL_HTTP_CA names `{file}`: {error}")))
+        .map_err(|error| invalid(format!("invalid NOETL_HTTP_CA `{file}`: {error}")))
 }
 
 fn invalid(message: String) -> Problem {

@@ -1,4 +1,4 @@
-//! The settings in force.
+//! Effective settings: all configuration sources merged.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,53 +14,53 @@ use crate::config::storage::{scratch, storage};
 use crate::config::store_url::check_store;
 use crate::problem::{Exit, Problem};
 
-/// The defaults, commented; what `noetl init` writes.
+/// The default settings with comments; `noetl init` writes them to `noetl.toml`.
 pub(crate) const DEFAULTS: &str = include_str!("default.toml");
 
 const SLOTS_MAX: u32 = 1024;
 
-/// What the verbs need to know.
+/// Effective settings of the commands.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    /// The directory that runs are kept in.
+    /// Store directory or database URL.
     pub(crate) store: PathBuf,
-    /// How many tasks run at once.
+    /// Maximum number of steps to run at once.
     pub(crate) slots: u32,
-    /// When to use colours.
+    /// When to use colors.
     pub(crate) color: ColorWhen,
-    /// The interpreter of python tasks.
+    /// Python interpreter for python tasks.
     pub(crate) python: PathBuf,
-    /// How long after a run's end its bodies are kept.
+    /// How long stored results are kept after the end of their run.
     pub(crate) retention: Duration,
-    /// How far programs of tasks are shut in at least.
+    /// Minimum sandbox level for the programs of tasks.
     pub(crate) sandbox: tools::SandboxLevel,
-    /// The kinds that this deployment adds.
+    /// Manifests of external tools.
     pub(crate) external: Vec<tools::Manifest>,
-    /// The server that is meant, if any.
+    /// Selected server, if any.
     pub(crate) server: Option<Address>,
-    /// Whether runs are in the store in spite of it.
+    /// Whether the local store is used even if a server is configured.
     pub(crate) is_local: bool,
-    /// Whether a flag names the server.
+    /// Whether `--server` is set.
     pub(crate) is_server_flagged: bool,
-    /// The token file that was named.
+    /// Value of `--token-file`.
     pub(crate) token_file: Option<PathBuf>,
-    /// Databases that tasks may reach although an engine keeps its runs there.
+    /// Databases that tasks may access although they contain an engine's runs.
     pub(crate) postgres_allow: Vec<String>,
-    /// Where bodies are kept besides the server's own store.
+    /// Result stores besides the server's own store.
     pub(crate) storage: results::StoresConfig,
-    /// What of the network tasks may reach.
+    /// Network access of tasks.
     pub(crate) network: NetworkSettings,
-    /// How credentials are sealed and resolved.
+    /// How credentials are encrypted and resolved.
     pub(crate) keychain: Keychain,
 }
 
 impl Settings {
-    /// The server that runs are on; none where they are in a store of this machine.
+    /// Returns the server that has the runs; `None` if they are in the local store.
     pub(crate) fn remote(&self) -> Option<&Address> {
         self.server.as_ref().filter(|_| !self.is_local)
     }
 
-    /// The settings in force in the directory `here`.
+    /// Loads the effective settings for the working directory `here`.
     pub(crate) fn load(
         flags: &Global,
         environment: &Environment,
@@ -133,7 +133,7 @@ impl Settings {
     }
 }
 
-/// Names with commas between them.
+/// Splits a comma-separated list of names.
 fn names(text: Option<&str>) -> Vec<String> {
     let names = text.unwrap_or_default().split(',').map(str::trim);
     names
@@ -175,7 +175,7 @@ fn from_environment(environment: &Environment) -> Result<Layer, Problem> {
     })
 }
 
-/// The kinds that the programs in a directory add.
+/// Loads the manifests of the external tools in a directory.
 fn external(dir: Option<PathBuf>) -> Result<Vec<tools::Manifest>, Problem> {
     let Some(dir) = dir else {
         return Ok(Vec::new());
@@ -184,12 +184,12 @@ fn external(dir: Option<PathBuf>) -> Result<Vec<tools::Manifest>, Problem> {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
         let message = format!("{error}{}", cause.unwrap_or_default());
         Problem::new(Exit::Usage, "TOOLS_INVALID", message)
-            .help("see docs/guide/external-tools.md, or leave --tools and NOETL_TOOLS_DIR out")
+            .help("see docs/guide/external-tools.md, or unset --tools and NOETL_TOOLS_DIR")
     })
 }
 
 fn invalid(name: &str, value: &str, wanted: &str) -> Problem {
-    let message = format!("{name} is `{value}`, not {wanted}");
+    let message = format!("invalid {name} `{value}`: expected {wanted}");
     Problem::new(Exit::Usage, "CONFIG_INVALID", message)
 }
 

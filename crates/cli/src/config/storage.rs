@@ -1,4 +1,4 @@
-//! Where bodies are kept besides the server's own store: the `NOETL_STORAGE_…` variables.
+//! Result stores besides the server's own store, from the `NOETL_STORAGE_…` variables.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,14 +10,14 @@ use crate::config::environment::Environment;
 use crate::config::store_url::is_store_url;
 use crate::problem::{Exit, Problem};
 
-/// How much of the disk the cache takes unless it is told otherwise.
+/// Default size limit of the disk cache.
 const CACHE_BYTES_MAX: u64 = 10 * 1024 * 1024 * 1024;
-/// How long a store elsewhere may be silent unless it is told otherwise.
+/// Default of `NOETL_STORAGE_TIMEOUT`.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
-/// The NATS buckets unless others are named.
+/// Default name of the NATS buckets.
 const NATS_BUCKET: &str = "noetl-bodies";
 
-/// What the variables say; `scratch` is where bodies wait whose hash is not known yet.
+/// Reads the settings; `scratch` is the directory for results whose hash is not known yet.
 pub(super) fn storage(
     environment: &Environment,
     scratch: PathBuf,
@@ -52,7 +52,7 @@ pub(super) fn storage(
     Ok(config)
 }
 
-/// Where bodies wait: beside the runs, or beside a process that keeps none.
+/// Returns the scratch directory: in the store directory, or in `.noetl` if the store is a database.
 pub(super) fn scratch(store: &Path) -> PathBuf {
     let dir = if is_store_url(store) {
         Path::new(".noetl")
@@ -62,7 +62,7 @@ pub(super) fn scratch(store: &Path) -> PathBuf {
     dir.join("scratch")
 }
 
-/// Who asks S3, in Amazon's own variables.
+/// Returns the S3 credentials: all `AWS_` variables.
 fn credentials(environment: &Environment) -> Vec<(String, Secret)> {
     let amazon = environment.beginning("AWS_");
     amazon
@@ -105,26 +105,23 @@ fn silence_max(environment: &Environment) -> Result<Duration, Problem> {
     let time = model::duration::parse_text(text);
     let time = time.or_else(|| text.parse().ok().map(Duration::from_secs));
     let time = time.filter(|time| !time.is_zero());
-    time.ok_or_else(|| invalid(name, text, "a time such as 15s"))
+    time.ok_or_else(|| invalid(name, text, "a duration such as 15s"))
 }
 
-/// A tier without its bucket would be found out by the first large result.
+/// Checks that the cloud tier has a bucket. Otherwise the first large result would fail.
 fn check(config: &StoresConfig) -> Result<(), Problem> {
     let missing = match config.cloud_tier {
         Some(CloudTier::S3) if config.s3.is_none() => "NOETL_STORAGE_S3_BUCKET",
         Some(CloudTier::Gcs) if config.gcs.is_none() => "NOETL_STORAGE_GCS_BUCKET",
         _ => return Ok(()),
     };
-    let message = format!("NOETL_STORAGE_CLOUD_TIER is set, and {missing} is not");
-    Err(
-        Problem::new(Exit::Usage, "CONFIG_INVALID", message).help(format!(
-            "set {missing} to the bucket that keeps large results"
-        )),
-    )
+    let message = format!("NOETL_STORAGE_CLOUD_TIER is set, but {missing} is not");
+    Err(Problem::new(Exit::Usage, "CONFIG_INVALID", message)
+        .help(format!("set {missing} to the bucket for large results")))
 }
 
 fn invalid(name: &str, value: &str, wanted: &str) -> Problem {
-    let message = format!("{name} is `{value}`, not {wanted}");
+    let message = format!("invalid {name} `{value}`: expected {wanted}");
     Problem::new(Exit::Usage, "CONFIG_INVALID", message)
 }
 

@@ -1,10 +1,10 @@
-//! A store is a directory, or a database that a URL names.
+//! Tells store directories from database URLs.
 
 use std::path::Path;
 
 use crate::problem::{Exit, Problem};
 
-/// Whether a store is named by a URL. A relative path has no scheme before its `://`.
+/// Returns whether a store is a URL. A path that contains `://` has no valid scheme before it.
 pub(crate) fn is_store_url(store: &Path) -> bool {
     scheme(store).is_some()
 }
@@ -18,12 +18,12 @@ fn scheme(store: &Path) -> Option<&str> {
     is_scheme.then_some(scheme)
 }
 
-/// Checks that a store is a directory or in a database that servers can use.
+/// Checks that a store is a directory or a Postgres URL.
 pub(super) fn check_store(store: &Path) -> Result<(), Problem> {
     match scheme(store) {
         None | Some("postgres" | "postgresql") => Ok(()),
         Some(scheme) => {
-            let message = format!("`store` cannot be a URL with the scheme `{scheme}`");
+            let message = format!("invalid `store`: URL scheme `{scheme}` is not supported");
             Err(Problem::new(Exit::Usage, "CONFIG_INVALID", message)
                 .help("set `store` to a directory, or to postgres://HOST/DATABASE"))
         }

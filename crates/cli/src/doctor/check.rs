@@ -1,40 +1,40 @@
-//! One look at one thing.
+//! A single check of `noetl doctor`.
 
 use serde::Serialize;
 
 use crate::problem::{Exit, without_userinfo};
 
-/// How a thing stands.
+/// Status of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
-    /// As it should.
+    /// No problem.
     Ok,
-    /// Something needs it, most playbooks do not.
+    /// A problem for some playbooks only.
     Warn,
-    /// What is configured cannot work.
+    /// The configuration cannot work.
     Fail,
 }
 
-/// What a look at one thing came to.
+/// Result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Check {
-    /// The thing.
+    /// Name of the check.
     pub(crate) name: &'static str,
-    /// How it stands.
+    /// Status.
     pub(crate) state: State,
     /// What was found.
     pub(crate) detail: String,
-    /// What to do, unless it is as it should be.
+    /// What to do, if there is a problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) remedy: Option<&'static str>,
-    /// How the process ends if this fails.
+    /// Exit code if this check fails.
     #[serde(skip)]
     pub(crate) exit: Exit,
 }
 
 impl Check {
-    /// Something that is as it should be.
+    /// Creates the result of a check without a problem.
     pub(crate) fn ok(name: &'static str, detail: impl Into<String>) -> Self {
         Self {
             name,
@@ -45,7 +45,7 @@ impl Check {
         }
     }
 
-    /// Something that is missing and may be needed.
+    /// Creates a warning.
     pub(crate) fn warn(
         name: &'static str,
         detail: impl Into<String>,
@@ -58,7 +58,7 @@ impl Check {
         }
     }
 
-    /// Something that cannot work.
+    /// Creates a failure.
     pub(crate) fn fail(
         name: &'static str,
         detail: impl Into<String>,
@@ -70,7 +70,7 @@ impl Check {
         }
     }
 
-    /// The same, for something that must be reached.
+    /// Sets the exit code for an unreachable store or server.
     pub(crate) fn unreachable(self) -> Self {
         Self {
             exit: Exit::Unreachable,

@@ -1,4 +1,4 @@
-//! How far programs can be shut in on this machine, and whether that is as far as they must be.
+//! Checks which sandbox levels this machine supports, and whether they satisfy the configured minimum.
 
 use std::path::Path;
 
@@ -10,19 +10,19 @@ use crate::doctor::programs::{found, said};
 
 const KERNEL: &str = "use a newer kernel, or another worker, for `sandbox: strict`";
 
-/// What this machine can do, and what is demanded of it.
+/// Checks the sandbox features of this machine.
 pub(crate) fn isolation(app: &App) -> Vec<Check> {
     let here = Abilities::here();
     let mut checks = vec![demanded(app.settings.sandbox, here)];
     checks.push(if here.no_new_privileges {
         Check::ok("no_new_privs", "available")
     } else {
-        Check::warn("no_new_privs", "not on this system", KERNEL)
+        Check::warn("no_new_privs", "not supported by this system", KERNEL)
     });
     checks.push(match here.landlock {
         0 => Check::warn(
             "landlock",
-            "the kernel does not have it, or it is switched off",
+            "not supported by the kernel, or disabled",
             KERNEL,
         ),
         version => landlock(version, &here.shortcomings()),
@@ -30,15 +30,15 @@ pub(crate) fn isolation(app: &App) -> Vec<Check> {
     checks.push(if here.seccomp {
         Check::ok("seccomp", "available")
     } else {
-        Check::warn("seccomp", "the kernel does not have it", KERNEL)
+        Check::warn("seccomp", "not supported by the kernel", KERNEL)
     });
     checks.push(namespaces(app));
     checks.push(match found(app, "bwrap") {
         Some(path) => Check::ok(
             "bubblewrap",
-            format!("{}; no level needs it", path.display()),
+            format!("{}; not needed by any level", path.display()),
         ),
-        None => Check::ok("bubblewrap", "not installed; no level needs it"),
+        None => Check::ok("bubblewrap", "not installed; not needed by any level"),
     });
     checks
 }
@@ -56,7 +56,7 @@ fn landlock(version: u32, shortcomings: &[&str]) -> Check {
 
 fn demanded(level: SandboxLevel, here: Abilities) -> Check {
     let can = here.most();
-    let detail = format!("tasks have at least `{level}`; this machine can give up to `{can}`");
+    let detail = format!("minimum level `{level}`; this machine supports up to `{can}`");
     if level <= can {
         Check::ok("sandbox", detail)
     } else {
@@ -80,9 +80,9 @@ fn namespaces(app: &App) -> Check {
     match said(app, Path::new("unshare"), &tried) {
         Some(_) => Check::ok(
             "namespaces",
-            "user, network and process namespaces; no level needs them",
+            "user, network and process namespaces; not needed by any level",
         ),
-        None => Check::ok("namespaces", "not permitted; no level needs them"),
+        None => Check::ok("namespaces", "not permitted; not needed by any level"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What `noetl doctor` looks at: programs, the store, isolation, the network. Each look is a check with a remedy.
+//! Checks of `noetl doctor`: programs, store, isolation and network.
 
 mod check;
 mod isolation;

@@ -1,4 +1,4 @@
-//! Programs that tasks start: found or not, and which version.
+//! Checks the programs and libraries that tasks use.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::app::App;
 use crate::doctor::Check;
 
-/// Where libraries usually are.
+/// Usual directories of libraries.
 const LIBRARIES: [&str; 5] = [
     "/usr/lib",
     "/usr/local/lib",
@@ -15,7 +15,7 @@ const LIBRARIES: [&str; 5] = [
     "/opt/homebrew/lib",
 ];
 
-/// Interpreters, shells, and what other kinds need.
+/// Checks Python, the shell, `DuckDB`, container clients and external tools.
 pub(crate) fn programs(app: &App) -> Vec<Check> {
     let mut checks = python(app);
     checks.push(shell());
@@ -37,10 +37,11 @@ pub(crate) fn programs(app: &App) -> Vec<Check> {
 fn python(app: &App) -> Vec<Check> {
     let python = &app.settings.python;
     let ask = |code: &str| said(app, python, &["-c", code]);
-    let remedy = "install Python 3.8 or newer (for instance `apt install python3`), or name one with NOETL_PYTHON";
+    let remedy =
+        "install Python 3.8 or newer (for example `apt install python3`), or set NOETL_PYTHON";
     let version = ask("import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable)");
     let Some(version) = version else {
-        let detail = format!("`{}` does not run", python.display());
+        let detail = format!("cannot run `{}`", python.display());
         return vec![Check::fail("python", detail, remedy)];
     };
     let is_new =
@@ -55,8 +56,8 @@ fn python(app: &App) -> Vec<Check> {
             Some(pip) => Check::ok("python venv", format!("with pip {pip}")),
             None => Check::warn(
                 "python venv",
-                "the modules venv and ensurepip are not there, so `libs` cannot be installed",
-                "install them (for instance `apt install python3-venv`)",
+                "modules venv and ensurepip not found; `libs` cannot be installed",
+                "install them (for example `apt install python3-venv`)",
             ),
         },
     );
@@ -67,21 +68,21 @@ fn shell() -> Check {
     let ran = Command::new("/bin/sh").args(["-c", "true"]).status();
     match ran {
         Ok(status) if status.success() => Check::ok("shell", "/bin/sh"),
-        _ => Check::fail("shell", "/bin/sh does not run", "install a POSIX shell"),
+        _ => Check::fail("shell", "cannot run /bin/sh", "install a POSIX shell"),
     }
 }
 
 fn duckdb(app: &App) -> Check {
     const NAME: &str = "duckdb";
     let remedy =
-        "install libduckdb and name it with NOETL_DUCKDB_LIB if playbooks use `kind: duckdb`";
+        "install libduckdb and set NOETL_DUCKDB_LIB to its path if playbooks use `kind: duckdb`";
     if let Some(named) = app.environment.get("NOETL_DUCKDB_LIB") {
         return if Path::new(named).is_file() {
             Check::ok(NAME, named)
         } else {
             Check::fail(
                 NAME,
-                format!("NOETL_DUCKDB_LIB is `{named}`, which does not exist"),
+                format!("library `{named}` of NOETL_DUCKDB_LIB not found"),
                 remedy,
             )
         };
@@ -92,7 +93,7 @@ fn duckdb(app: &App) -> Check {
     });
     match files.into_iter().find(|file| file.is_file()) {
         Some(file) => Check::ok(NAME, file.display().to_string()),
-        None => Check::warn(NAME, "no library is found", remedy),
+        None => Check::warn(NAME, "library not found", remedy),
     }
 }
 
@@ -103,7 +104,7 @@ fn optional(app: &App, name: &'static str, remedy: &'static str) -> Check {
     }
 }
 
-/// Each kind that is added here, by its program.
+/// Checks the programs of external tools.
 fn added(app: &App) -> Vec<Check> {
     let manifests = app.settings.external.iter();
     let checks = manifests.map(|manifest| {
@@ -123,7 +124,7 @@ fn added(app: &App) -> Vec<Check> {
         } else {
             Check::fail(
                 "tool",
-                format!("{detail} does not exist"),
+                format!("{detail} not found"),
                 "correct `command` in its manifest",
             )
         }
@@ -131,7 +132,7 @@ fn added(app: &App) -> Vec<Check> {
     checks.collect()
 }
 
-/// Where a program is in PATH.
+/// Returns the path of a program in PATH.
 pub(super) fn found(app: &App, name: &str) -> Option<PathBuf> {
     let path = app.environment.get("PATH")?;
     path.split(':')
@@ -139,7 +140,7 @@ pub(super) fn found(app: &App, name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// What a program prints when it ends well, in the environment that tasks have.
+/// Runs a program in the environment of tasks and returns its output; `None` if it fails.
 pub(super) fn said(app: &App, program: &Path, args: &[&str]) -> Option<String> {
     let output = Command::new(program)
         .args(args)

@@ -1,4 +1,4 @@
-//! What is reached over the network: the server that is meant, and the port that one would listen on.
+//! Checks the configured server and the port for `noetl serve`.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use crate::config::Address;
 use crate::doctor::Check;
 use crate::remote;
 
-/// Clocks that differ by more than this make times hard to read.
+/// Maximum accepted difference between the clocks of client and server.
 const SKEW_MAX: Duration = Duration::from_secs(2);
 
-/// What a server says of itself.
+/// Health response of a server.
 #[derive(Deserialize)]
 struct Health {
     version: Option<String>,
     time: Option<Time>,
 }
 
-/// The server that is meant, if one is.
+/// Checks the configured server, if any.
 pub(crate) async fn server(app: &App) -> Option<Vec<Check>> {
     let address = app.settings.server.as_ref()?;
     Some(ask(address).await)
@@ -29,7 +29,7 @@ pub(crate) async fn server(app: &App) -> Option<Vec<Check>> {
 
 async fn ask(address: &Address) -> Vec<Check> {
     let shown = address.servers.join(", ");
-    let remedy = "check that it runs, its address, and the token";
+    let remedy = "check that the server is running, its URL, and the access token";
     let failed = |message: String| {
         vec![Check::fail("server", format!("{shown}: {message}"), remedy).unreachable()]
     };
@@ -45,37 +45,41 @@ async fn ask(address: &Address) -> Vec<Check> {
     let end = clock::now();
     let ours = env!("CARGO_PKG_VERSION");
     let version = health.version.unwrap_or_else(|| "unknown".to_owned());
-    let detail = format!("{shown} answers, version {version}");
+    let detail = format!("{shown} is reachable, version {version}");
     let mut checks = vec![if version == ours {
         Check::ok("server", detail)
     } else {
-        let detail = format!("{detail}, while this is {ours}");
-        Check::warn("server", detail, "use the same version on both sides")
+        let detail = format!("{detail}; this client has version {ours}");
+        Check::warn(
+            "server",
+            detail,
+            "use the same version on client and server",
+        )
     }];
     checks.extend(health.time.map(|theirs| skew(theirs, begin, end)));
     checks
 }
 
-/// How far the server's clock is from ours, at most.
+/// Compares the server's clock with the local one.
 fn skew(theirs: Time, begin: Time, end: Time) -> Check {
     let middle = i64::midpoint(begin.0, end.0);
     let apart = Duration::from_micros(theirs.0.abs_diff(middle));
-    let detail = format!("{} ms from the server's", apart.as_millis());
+    let detail = format!("differs from the server's by {} ms", apart.as_millis());
     if apart > SKEW_MAX {
-        Check::warn("clock", detail, "keep both clocks by NTP")
+        Check::warn("clock", detail, "synchronize both clocks with NTP")
     } else {
         Check::ok("clock", detail)
     }
 }
 
-/// Whether a server could listen here.
+/// Checks whether a server can listen on this address.
 pub(crate) async fn port(listen: &str) -> Check {
     match tokio::net::TcpListener::bind(listen).await {
         Ok(_) => Check::ok("port", format!("{listen} is free")),
         Err(error) => Check::warn(
             "port",
             format!("`noetl serve` cannot listen on {listen}: {error}"),
-            "stop what listens there, or choose another with --listen",
+            "stop the process that uses this port, or choose another one with --listen",
         ),
     }
 }
@@ -91,7 +95,7 @@ mod tests {
         let at = |seconds: i64| skew(Time(seconds * second), Time(0), Time(2 * second));
         assert_eq!(
             (at(1).state, at(1).detail.as_str()),
-            (State::Ok, "0 ms from the server's")
+            (State::Ok, "differs from the server's by 0 ms")
         );
         assert_eq!(at(9).state, State::Warn);
         assert_eq!(at(-9).state, State::Warn);

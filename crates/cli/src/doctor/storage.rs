@@ -1,5 +1,5 @@
-//! Where runs are kept: whether it can be written, how long a durable write takes, how much room there is, and whether
-//! what it holds is whole.
+//! Checks the store: whether it is writable, how long a durable write takes, free disk space, and the integrity of its
+//! contents.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -15,27 +15,27 @@ use crate::local::{Place, place};
 use crate::problem::Problem;
 use crate::render::human;
 
-/// A durable write that takes longer than this makes every step slow.
+/// Slower durable writes cause a warning, because every step waits for one.
 const FSYNC_SLOW: Duration = Duration::from_millis(50);
-/// With less room than this a run may well not end.
+/// Less free space causes a warning.
 const ROOM_SMALL: u64 = 1024 * 1024 * 1024;
-/// With less room than this nothing should begin.
+/// Less free space is a failure.
 const ROOM_NONE: u64 = 64 * 1024 * 1024;
-/// So many writes are timed.
+/// Number of writes that are timed.
 const WRITES: usize = 5;
 
-/// The store's directory and the disk it is on.
+/// Checks the store directory and its disk.
 pub(crate) fn storage(app: &App) -> Vec<Check> {
     match place(&app.settings) {
         Place::Directory(dir) => vec![store(&dir), disk(&dir)],
         Place::Postgres(_) => vec![
-            Check::ok("store", "in Postgres, which a server reaches"),
+            Check::ok("store", "in Postgres; only a server accesses it"),
             disk(Path::new(".")),
         ],
     }
 }
 
-/// Whether everything in the store is as it was written.
+/// Verifies the checksums of the store.
 pub(crate) async fn contents(app: &App) -> Option<Check> {
     let Place::Directory(dir) = place(&app.settings) else {
         return None;
@@ -51,7 +51,7 @@ pub(crate) async fn contents(app: &App) -> Option<Check> {
         Ok(verified) if verified.damages.is_empty() => {
             let runs = usize::try_from(verified.executions).unwrap_or(usize::MAX);
             let detail = format!(
-                "{}, {} events, all as written",
+                "{}, {} events, all intact",
                 human::counted(runs, "run"),
                 verified.events
             );
@@ -71,7 +71,7 @@ pub(crate) async fn contents(app: &App) -> Option<Check> {
 const DAMAGE_REMEDY: &str =
     "restore the store from a backup, or copy the directory and read the undamaged runs";
 
-/// So many findings are told.
+/// Maximum number of damages to print.
 const DAMAGES_SHOWN: usize = 10;
 
 fn damages(dir: &Path, verified: &store::Verified) -> String {
@@ -95,7 +95,7 @@ fn damages(dir: &Path, verified: &store::Verified) -> String {
 }
 
 fn store(dir: &Path) -> Check {
-    let remedy = "make the directory writable, or name another with --store or NOETL_STORE";
+    let remedy = "make the directory writable, or choose another one with --store or NOETL_STORE";
     let there = existing(dir);
     let shown = dir.display();
     match timed(&there) {
@@ -103,7 +103,7 @@ fn store(dir: &Path) -> Check {
             let will = if dir.is_dir() {
                 ""
             } else {
-                ", made by the first run"
+                " (created by the first run)"
             };
             let detail = format!(
                 "{shown}{will}; a durable write takes {:.2} ms",
@@ -113,29 +113,26 @@ fn store(dir: &Path) -> Check {
                 Check::warn(
                     "store",
                     detail,
-                    "keep the store on a local disk; every step waits for such a write",
+                    "move the store to a local disk; every step waits for a durable write",
                 )
             } else {
                 Check::ok("store", detail)
             }
         }
-        Err(error) => Check::fail(
-            "store",
-            format!("{shown} cannot be written: {error}"),
-            remedy,
-        )
-        .unreachable(),
+        Err(error) => {
+            Check::fail("store", format!("cannot write to {shown}: {error}"), remedy).unreachable()
+        }
     }
 }
 
-/// The directory itself, or the one above in which it would be made.
+/// Returns the directory, or its nearest existing parent.
 fn existing(dir: &Path) -> PathBuf {
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     let found = dir.ancestors().find(|dir| dir.is_dir());
     found.unwrap_or(Path::new("/")).to_owned()
 }
 
-/// How long a durable write of a page takes, the middle of several.
+/// Returns the median duration of several durable writes of one page.
 fn timed(dir: &Path) -> std::io::Result<Duration> {
     let path = dir.join(format!(".noetl-doctor-{}", std::process::id()));
     let times = write(&path);
@@ -158,9 +155,9 @@ fn write(path: &Path) -> std::io::Result<Vec<Duration>> {
 }
 
 fn disk(dir: &Path) -> Check {
-    let remedy = "free some space, or keep the store on another disk";
+    let remedy = "free some space, or move the store to another disk";
     let Ok(found) = rustix::fs::statvfs(existing(dir)) else {
-        return Check::warn("disk", "its free space cannot be told", remedy);
+        return Check::warn("disk", "cannot determine the free space", remedy);
     };
     let free = found.f_bavail.saturating_mul(found.f_frsize);
     let detail = format!("{} free", human::size(free));

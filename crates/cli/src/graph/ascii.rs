@@ -1,10 +1,10 @@
-//! The drawing on a terminal: from left to right, each step once, branches below each other.
+//! Draws a diagram as text: from left to right, each step once, branches below each other.
 
 use crate::graph::diagram::{Diagram, Lap, Node, Taken};
 use crate::render::human;
 use crate::surface::Surface;
 
-/// The drawing, one line per branch.
+/// Draws a diagram, one line for each branch.
 pub(crate) fn ascii(diagram: &Diagram, surface: Surface) -> String {
     let mut drawing = Drawing {
         diagram,
@@ -29,12 +29,12 @@ struct Drawing<'d> {
     diagram: &'d Diagram,
     surface: Surface,
     drawn: Vec<bool>,
-    /// The steps on the way from the root of the drawing to here.
+    /// Steps on the path from the root to the current step.
     above: Vec<usize>,
 }
 
 impl Drawing<'_> {
-    /// A step and all that follows it, as lines; the first begins with its name.
+    /// Draws a step and everything after it; the first line starts with its name.
     fn block(&mut self, node: usize) -> Vec<String> {
         let name = self.name(&self.diagram.nodes[node]);
         let arcs: Vec<(usize, Taken)> = self
@@ -47,7 +47,7 @@ impl Drawing<'_> {
             return vec![format!("{back} {}", self.diagram.nodes[node].name)];
         }
         if self.drawn[node] && !arcs.is_empty() {
-            // Its branches are drawn where it was met first.
+            // Its branches are drawn at its first occurrence.
             let more = self.surface.either("…", "...");
             return vec![format!("{name} {more}")];
         }
@@ -64,7 +64,7 @@ impl Drawing<'_> {
         self.join(&name, branches)
     }
 
-    /// Puts a step before its branches.
+    /// Draws a step before its branches.
     fn join(&self, name: &str, branches: Vec<Vec<String>>) -> Vec<String> {
         if branches.len() == 1 {
             return indent(name, branches.into_iter().flatten().collect());
@@ -119,7 +119,7 @@ impl Drawing<'_> {
     }
 }
 
-/// Lines behind a text: the first after it, the others below the first.
+/// Appends lines to a text: the first line after it, the others below the first.
 fn indent(text: &str, lines: Vec<String>) -> Vec<String> {
     let blank = " ".repeat(width(text));
     let put = |(row, line): (usize, String)| {

@@ -1,4 +1,4 @@
-//! What a drawing shows: steps with their marks, arcs with their labels.
+//! Content of a diagram: steps with their marks, arcs with their labels.
 
 use std::collections::BTreeMap;
 
@@ -7,68 +7,68 @@ use serde_json::Value;
 
 use crate::render::{human, lines};
 
-/// The longest guard that is written on its arc.
+/// Maximum length of a condition on an arc.
 const LABEL_CHARS_MAX: usize = 32;
 
-/// A playbook's net, ready to be drawn.
+/// The steps and arcs of a playbook.
 #[derive(Debug, Clone)]
 pub(crate) struct Diagram {
-    /// The steps in the order of the playbook; steps that arcs name and the playbook lacks come last.
+    /// Steps in playbook order; then missing steps that arcs refer to.
     pub(crate) nodes: Vec<Node>,
-    /// The arcs in the order of the playbook.
+    /// Arcs in playbook order.
     pub(crate) arcs: Vec<Arc>,
-    /// Where the first token stands.
+    /// The first step.
     pub(crate) entry: usize,
-    /// What runs last, outside the net.
+    /// The step that runs last, without arcs.
     pub(crate) last: Option<usize>,
 }
 
 /// A step.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
-    /// Its name.
+    /// Name.
     pub(crate) name: String,
-    /// What it does, in a word.
+    /// Kind, as `render::lines::kind` returns it.
     pub(crate) kind: String,
-    /// Its loop.
+    /// Loop mark.
     pub(crate) lap: Lap,
 }
 
-/// Whether a step loops.
+/// Loop mark of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lap {
-    /// It does not.
+    /// No loop.
     None,
-    /// Over so many elements.
+    /// Loop over a known number of elements.
     Of(usize),
-    /// Over as many as there are when it runs.
+    /// Loop over a number of elements that is known only at run time.
     Open,
 }
 
 /// An arc.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Arc {
-    /// Where it begins.
+    /// Index of the step it starts from.
     pub(crate) from: usize,
-    /// Where it leads.
+    /// Index of the step it leads to.
     pub(crate) to: usize,
-    /// When it is taken.
+    /// When it is followed.
     pub(crate) taken: Taken,
 }
 
-/// When an arc is taken.
+/// When an arc is followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// After success.
     Plain,
     /// After a failure.
     OnFailure,
-    /// When its guard holds.
+    /// If its condition is true.
     When(String),
 }
 
 impl Diagram {
-    /// What the drawing of a playbook shows.
+    /// Builds the diagram of a playbook.
     pub(crate) fn of(playbook: &Playbook) -> Self {
         let mut nodes: Vec<Node> = playbook.steps.iter().map(Node::of).collect();
         let mut places: BTreeMap<String, usize> = BTreeMap::new();
@@ -106,7 +106,7 @@ impl Diagram {
         }
     }
 
-    /// The arcs that begin at a step.
+    /// Returns the arcs that start at a step.
     pub(crate) fn from(&self, node: usize) -> impl Iterator<Item = &Arc> {
         self.arcs.iter().filter(move |arc| arc.from == node)
     }
@@ -147,7 +147,7 @@ fn literal_length(tree: &model::template::Tree) -> Option<usize> {
 }
 
 impl Taken {
-    /// How a guard is shown: failures and plain successes by their nature, anything else by its text.
+    /// Classifies a condition: on failure, plain success, or any other condition with its text.
     fn by(guard: Option<&str>) -> Self {
         let Some(guard) = guard else {
             return Self::Plain;

@@ -1,10 +1,10 @@
-//! The drawing as Graphviz source.
+//! Writes a diagram as Graphviz source.
 
 use std::fmt::Write;
 
 use crate::graph::diagram::{Diagram, Lap, Taken};
 
-/// Graphviz source.
+/// Returns Graphviz source.
 pub(crate) fn dot(diagram: &Diagram) -> String {
     let mut out =
         "digraph playbook {\n  rankdir=LR;\n  node [shape=box, style=rounded];\n".to_owned();
@@ -45,7 +45,7 @@ pub(crate) fn dot(diagram: &Diagram) -> String {
     out
 }
 
-/// Text inside quotes.
+/// Quotes text.
 fn text(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }

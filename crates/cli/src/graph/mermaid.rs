@@ -1,10 +1,10 @@
-//! The drawing as a Mermaid flowchart.
+//! Writes a diagram as a Mermaid flowchart.
 
 use std::fmt::Write;
 
 use crate::graph::diagram::{Diagram, Lap, Taken};
 
-/// Mermaid source.
+/// Returns Mermaid source.
 pub(crate) fn mermaid(diagram: &Diagram) -> String {
     let mut out = "flowchart LR\n".to_owned();
     for (index, node) in diagram.nodes.iter().enumerate() {
@@ -33,7 +33,7 @@ pub(crate) fn mermaid(diagram: &Diagram) -> String {
     out
 }
 
-/// Text that Mermaid does not take for markup.
+/// Escapes characters that Mermaid interprets as markup.
 fn text(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('"', "&quot;")

@@ -1,4 +1,4 @@
-//! A playbook as a drawing: on the terminal, for Mermaid, for Graphviz.
+//! Draws the graph of a playbook as text, Mermaid or Graphviz.
 
 mod ascii;
 mod diagram;

@@ -1,4 +1,4 @@
-//! Drawings of small playbooks.
+//! Tests that draw small playbooks.
 
 use crate::graph::{Diagram, ascii, dot, mermaid};
 use crate::surface::Surface;

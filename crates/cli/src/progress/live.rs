@@ -1,4 +1,4 @@
-//! Progress that moves: a line per active step, with a bar for loops; ended steps scroll up.
+//! Live progress on a terminal: one line for each active step, with a bar for loops; finished steps scroll up.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,10 +12,10 @@ use crate::render::{human, lines};
 use crate::surface::Surface;
 use crate::view::{LoopView, RunView, StepView};
 
-/// So many active steps have a line.
+/// Maximum number of active steps to show.
 const LINES_MAX: usize = 12;
 
-/// Lines that move.
+/// Live progress display.
 pub(crate) struct Live {
     multi: MultiProgress,
     style: ProgressStyle,
@@ -61,7 +61,7 @@ impl Live {
     }
 
     pub(super) fn say(&self, text: &str) {
-        // Nobody is left to tell when the terminal is gone.
+        // If the terminal is closed, the text cannot be shown anywhere.
         let _ = self.multi.println(text.trim_end());
     }
 
@@ -73,7 +73,7 @@ impl Live {
     }
 }
 
-/// The line of a step that goes on; two for a loop.
+/// Returns the line of an active step; two lines for a loop.
 fn active(step: &StepView, subject: &Subject, layout: Layout, now: Time) -> String {
     let surface = layout.surface;
     let kind = lines::kind_of(subject.playbook.as_ref(), step);
@@ -93,7 +93,7 @@ fn active(step: &StepView, subject: &Subject, layout: Layout, now: Time) -> Stri
     format!("{head}  {doing}  {took}")
 }
 
-/// What the tasks of a plain step do now.
+/// Describes what the tasks of a step without a loop are doing.
 fn doing(step: &StepView) -> String {
     let tell = |((_, label), task): (&(Option<u64>, Name), &crate::view::OpenTask)| match (
         &task.waits_for,
@@ -113,7 +113,7 @@ fn doing(step: &StepView) -> String {
         .join(", ")
 }
 
-/// `6 412 / 10 000  ████▌···  64%  812/s  eta 4s`
+/// `6,412 / 10,000  ████▌···  64%  812/s  eta 4s`
 fn looping(lap: &LoopView, elapsed_ms: u64, surface: Surface) -> String {
     let ended = lap.ended();
     let (done, total) = (human::count(ended), human::count(lap.total));
@@ -136,7 +136,7 @@ fn looping(lap: &LoopView, elapsed_ms: u64, surface: Surface) -> String {
     format!("{done} / {total}  {bar}  {percent}%  {rate}/s{eta}")
 }
 
-/// `ok 6 398   retrying 11   failed 3   in flight 16   p95 38ms`
+/// `ok 6,398   retrying 11   failed 3   in flight 16   p95 38ms`
 fn counts(step: &StepView, lap: &LoopView) -> String {
     let mut text = format!(
         "ok {}   retrying {}   failed {}   in flight {}",

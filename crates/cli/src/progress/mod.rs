@@ -1,4 +1,4 @@
-//! Progress on standard error while a run goes on: live on a terminal, one plain line per change elsewhere.
+//! Progress of a run on standard error: live on a terminal, otherwise one plain line for each change.
 
 mod live;
 mod plain;

@@ -1,4 +1,4 @@
-//! Progress that stays: one line when a step ends, one every five seconds for a loop that goes on.
+//! Plain progress: one line when a step ends, and one line every five seconds for an active loop.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::render::human;
 use crate::surface::Surface;
 use crate::view::RunView;
 
-/// How often a loop that goes on is told of, in milliseconds.
+/// Interval between the lines of an active loop, in milliseconds.
 const LOOP_EVERY_MS: u128 = 5_000;
 
-/// Lines that stay.
+/// Plain progress display.
 pub(crate) struct Plain {
     pub(super) shown: Shown,
     told: BTreeMap<(Name, u32), Time>,
@@ -41,7 +41,7 @@ impl Plain {
         }
     }
 
-    /// The loops whose time has come to be told of.
+    /// Returns the lines of the loops whose interval has passed.
     fn loops(&mut self, view: &RunView, now: Time) -> Vec<String> {
         let mut lines = Vec::new();
         for step in view.active() {

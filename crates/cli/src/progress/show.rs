@@ -1,4 +1,4 @@
-//! Which of the ways to show progress is used, and what all of them share.
+//! Selects the progress display; state and layout that the displays share.
 
 use std::collections::BTreeMap;
 
@@ -13,31 +13,31 @@ use crate::render::lines::{self, Columns};
 use crate::surface::Surface;
 use crate::view::{RunView, Standing, StepView};
 
-/// What is being run.
+/// The run that is shown.
 #[derive(Debug)]
 pub(crate) struct Subject {
-    /// The playbook's name.
+    /// Name of the playbook.
     pub(crate) name: String,
-    /// The run's id.
+    /// Run ID.
     pub(crate) id: String,
-    /// Where it runs, for the header.
+    /// Description of the backend, for the header.
     pub(crate) place: String,
-    /// The playbook, where it could be read.
+    /// The playbook, if it could be loaded.
     pub(crate) playbook: Option<Playbook>,
 }
 
 /// Progress of one run.
 pub(crate) enum Progress {
-    /// Lines that move.
+    /// Live display.
     Live(Live),
-    /// Lines that stay.
+    /// Plain lines.
     Plain(Plain),
-    /// Nothing.
+    /// No progress (`--quiet`).
     Silent,
 }
 
 impl Progress {
-    /// Begins to show a run.
+    /// Prints the header and starts the display.
     pub(crate) fn begin(subject: &Subject, out: &Out) -> Self {
         let surface = out.stderr;
         if out.is_quiet() {
@@ -56,7 +56,7 @@ impl Progress {
         }
     }
 
-    /// Shows what has changed.
+    /// Shows the changes since the last update.
     pub(crate) fn update(&mut self, view: &RunView, subject: &Subject, now: Time, out: &Out) {
         match self {
             Self::Live(live) => live.update(view, subject, now),
@@ -65,7 +65,7 @@ impl Progress {
         }
     }
 
-    /// Passes over what ended before `since`: it was shown by the process that drove the run then.
+    /// Skips steps that ended before `since`: the process that drove the run at that time showed them.
     pub(crate) fn skip(&mut self, view: &RunView, since: Time) {
         match self {
             Self::Live(live) => live.shown.skip(view, since),
@@ -74,7 +74,7 @@ impl Progress {
         }
     }
 
-    /// Says something without disturbing what moves.
+    /// Prints a message without disturbing the live display.
     pub(crate) fn say(&self, text: &str, out: &Out) {
         match self {
             Self::Live(live) => live.say(text),
@@ -82,7 +82,7 @@ impl Progress {
         }
     }
 
-    /// Ends: what moves is taken away.
+    /// Ends the display; clears live lines.
     pub(crate) fn end(self) {
         if let Self::Live(live) = self {
             live.end();
@@ -90,12 +90,12 @@ impl Progress {
     }
 }
 
-/// Which step runs were already shown as ended, and with what standing.
+/// Step runs that were already shown as ended, with the time of their end.
 #[derive(Debug, Default)]
 pub(crate) struct Shown(BTreeMap<(Name, u32), Time>);
 
 impl Shown {
-    /// Takes what ended before `since` as shown.
+    /// Marks steps that ended before `since` as shown.
     fn skip(&mut self, view: &RunView, since: Time) {
         for step in &view.steps {
             if let Some(at) = step.ended_at.filter(|at| *at < since) {
@@ -104,7 +104,7 @@ impl Shown {
         }
     }
 
-    /// The step runs that have ended since the last call.
+    /// Returns the step runs that have ended since the last call.
     pub(crate) fn newly_ended<'v>(&mut self, view: &'v RunView) -> Vec<&'v StepView> {
         let mut ended = Vec::new();
         for step in &view.steps {
@@ -112,7 +112,7 @@ impl Shown {
                 continue;
             };
             let key = (step.step.clone(), step.run);
-            // A step that failed and was retried ends again, at another time.
+            // A failed step that is retried ends again, at another time.
             if self.0.insert(key, at) != Some(at) {
                 ended.push(step);
             }
@@ -121,7 +121,7 @@ impl Shown {
     }
 }
 
-/// The columns and surface that a run's lines share.
+/// Columns and surface that the lines of a run share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
     pub(crate) columns: Columns,
@@ -136,7 +136,7 @@ impl Layout {
         }
     }
 
-    /// The line of a step that ended.
+    /// Returns the line of a step that ended.
     pub(crate) fn ended(self, step: &StepView, subject: &Subject) -> String {
         let at = step.ended_at.unwrap_or(step.started_at);
         let layout = (self.columns, self.surface);

@@ -1,4 +1,4 @@
-//! A run that is set going on a server, and followed from here.
+//! Starts or continues a run on a server and follows it.
 
 use std::time::Duration;
 
@@ -29,14 +29,14 @@ use crate::remote::token::unanswered;
 use crate::remote::unwrap::unwrapped;
 use crate::runs::{Begin, Driven, News, Watch};
 
-/// So many events are read at once.
+/// Number of events that are read at once.
 const PAGE: usize = 1_000;
-/// How long a server that went away is waited for by a process that follows a run.
+/// How long requests are retried while the server is unreachable.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long to wait before a call is made again.
+/// Delay before a retry.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// A run that goes on elsewhere.
+/// A run on a server.
 pub(super) struct DrivenElsewhere<'a> {
     client: &'a Client,
     id: ExecutionId,
@@ -45,7 +45,7 @@ pub(super) struct DrivenElsewhere<'a> {
     listen: Option<Listen>,
 }
 
-/// Sets a run going.
+/// Starts or continues a run.
 pub(super) async fn begin(client: &Client, begin: Begin) -> Result<DrivenElsewhere<'_>, Problem> {
     let mut driven = DrivenElsewhere {
         client,
@@ -97,7 +97,7 @@ pub(super) async fn begin(client: &Client, begin: Begin) -> Result<DrivenElsewhe
     Ok(driven)
 }
 
-/// A request for a run. Where several servers may be asked in turn, a word of its own makes it one run.
+/// Builds the request for a run. With several servers it has a deduplication key, so that failover starts only one run.
 fn execute(client: &Client, payload: Option<Raw>) -> ExecuteRequest {
     let word = || format!("cli-{:032x}", rand::random::<u128>());
     ExecuteRequest {
@@ -112,7 +112,7 @@ async fn start(client: &Client, request: &ExecuteRequest) -> Result<ExecutionId,
     Ok(started.execution_id)
 }
 
-/// Lets a run go on. The server has taken the word when this returns; its log may say so a moment later.
+/// Resumes or retries a run. When this returns, the server has accepted the request; the event may follow later.
 async fn again(
     driven: &mut DrivenElsewhere<'_>,
     row: ExecutionRow,
@@ -125,16 +125,16 @@ async fn again(
     let Err(mut problem) = say(client, row.id, word).await else {
         return Ok(());
     };
-    // Another client resumed the paused run first; it is followed.
+    // Another client resumed the paused run first; this process follows it.
     if is_resume && matches!(&*problem.code, "NOT_PAUSED" | "EXECUTION_ENDED") {
         return Ok(());
     }
     let status = row.status.name().to_ascii_lowercase();
     problem.message = format!("run {}: {}", row.id, problem.message);
-    Err(problem.help(format!("it is {status}: look at `noetl show {}`", row.id)))
+    Err(problem.help(format!("the run is {status}; see `noetl show {}`", row.id)))
 }
 
-/// Says a word to a run; answers how it stands then.
+/// Sends a control request to a run and returns its state.
 pub(super) async fn say(
     client: &Client,
     id: ExecutionId,
@@ -171,7 +171,7 @@ pub(super) async fn say(
 }
 
 impl DrivenElsewhere<'_> {
-    /// Asks until there is an answer: a server that was restarted may need a while.
+    /// Sends a GET request; retries for up to `PATIENCE`, because a server may be restarting.
     async fn patiently<T: DeserializeOwned>(&self, path: &str) -> Result<T, Problem> {
         let until = tokio::time::Instant::now() + PATIENCE;
         loop {
@@ -211,7 +211,7 @@ impl Driven for DrivenElsewhere<'_> {
     }
 
     fn farewell(&self) -> String {
-        "stopped waiting; the server finishes the cancelling".to_owned()
+        "stopped waiting; the server completes the cancellation".to_owned()
     }
 
     fn elsewhere(&self) -> &'static str {
@@ -222,7 +222,7 @@ impl Driven for DrivenElsewhere<'_> {
         self.listen = Some(Listen::begin(self.client, self.id, after));
     }
 
-    /// The server does what there is to do.
+    /// Does nothing: the server drives the run.
     async fn look(&mut self) -> Result<(), Problem> {
         Ok(())
     }
@@ -252,7 +252,7 @@ impl Driven for DrivenElsewhere<'_> {
             cascade: true,
         };
         match say(self.client, self.id, word).await {
-            // A run that ended in this moment needs no cancelling.
+            // `EXECUTION_ENDED` means that the run has just ended.
             Err(problem) if problem.code != "EXECUTION_ENDED" => Err(problem),
             _ => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! Runs on a server elsewhere, through its API.
+//! Backend for runs on a remote server, through its API.
 
 use std::time::Duration;
 
@@ -27,17 +27,17 @@ use crate::remote::token::{read_token, unanswered};
 use crate::remote::unwrap::unwrapped;
 use crate::runs::{Begin, Driven, Lines, Playbooks, Runs, Wanted, Watch};
 
-/// So much fits on a page of the API.
+/// Maximum page size of the API.
 const PAGE_MAX: usize = 1_000;
-/// How often a run is looked at until it stands as wanted.
+/// Interval at which the status of a run is polled.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Runs on a server elsewhere.
+/// Backend for runs on a remote server.
 pub(crate) struct Elsewhere {
     pub(super) client: Client,
 }
 
-/// A client of the servers at an address.
+/// Creates a client for the servers at an address.
 pub(crate) fn client(address: &Address) -> Result<Client, Problem> {
     let token = match &address.token {
         Some(Credential::Token(token)) => Some(token.clone()),
@@ -48,7 +48,7 @@ pub(crate) fn client(address: &Address) -> Result<Client, Problem> {
 }
 
 impl Elsewhere {
-    /// Those at this address.
+    /// Creates the backend for the servers at this address.
     pub(crate) fn open(address: &Address) -> Result<Self, Problem> {
         Ok(Self {
             client: client(address)?,
@@ -62,7 +62,7 @@ impl Elsewhere {
             .map_err(|error| unanswered(&error))
     }
 
-    /// How the run stands once it stands as wanted, has ended, or patience is at an end.
+    /// Waits until the run has the wanted status or has ended, or the timeout passes; returns its status.
     async fn settled(&self, id: ExecutionId, wanted: Wanted) -> Result<RunStatus, Problem> {
         let until = tokio::time::Instant::now() + wanted.patience;
         loop {
@@ -76,7 +76,7 @@ impl Elsewhere {
     }
 }
 
-/// What is there, or nothing where the server says that it is not.
+/// Converts a 404 response to `None`.
 pub(super) fn if_found<T>(answer: Result<T, CallError>) -> Result<Option<T>, Problem> {
     match answer {
         Ok(found) => Ok(Some(found)),
@@ -85,7 +85,7 @@ pub(super) fn if_found<T>(answer: Result<T, CallError>) -> Result<Option<T>, Pro
     }
 }
 
-/// A run as the store here would keep it.
+/// Converts a run of the API to a row of a store.
 pub(super) fn row(run: Execution) -> ExecutionRow {
     ExecutionRow {
         id: run.execution_id,
@@ -106,7 +106,7 @@ pub(super) fn row(run: Execution) -> ExecutionRow {
     }
 }
 
-/// Lines of a run as the API hands them out.
+/// A page of log lines of the API.
 #[derive(serde::Deserialize)]
 struct LinePage {
     lines: Vec<worker::LogLine>,
@@ -238,7 +238,7 @@ impl Runs for Elsewhere {
         tokio::time::sleep(patience).await;
     }
 
-    /// Servers take up what is abandoned by themselves.
+    /// Always false: servers adopt abandoned runs themselves.
     async fn is_abandoned(&self, _row: &ExecutionRow) -> Result<bool, Problem> {
         Ok(false)
     }

@@ -1,4 +1,4 @@
-//! The catalog, the tokens and the credentials of a server.
+//! Catalog, access tokens and credentials of a server.
 
 use async_trait::async_trait;
 use serde_json::{Value, json};

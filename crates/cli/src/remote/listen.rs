@@ -1,4 +1,4 @@
-//! Listening to a run on a server: its events as they happen, through every break of the line.
+//! Follows the event stream of a run on a server, and reconnects when the connection breaks.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ use crate::remote::sse::Stream;
 use crate::remote::token::unanswered;
 use crate::runs::{News, Watch};
 
-/// The server says something every ten seconds; a line that is silent for longer is dead.
+/// Maximum time without data; the server sends a keep-alive every ten seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(25);
-/// How long to wait before a lost server is tried again: at first, and at most.
+/// Delay before a reconnect: initial and maximum.
 const AGAIN: Duration = Duration::from_millis(100);
 const AGAIN_MAX: Duration = Duration::from_secs(2);
-/// So much news waits for someone to take it.
+/// Capacity of the channel of updates.
 const WAITING: usize = 64;
 
-/// Hears a run. What is heard comes through a channel, so that nothing is lost when the hearer turns away.
+/// Follows a run's event stream in a task. Updates go through a channel, so a cancelled `recv` loses none.
 pub(super) struct Listen {
     heard: mpsc::Receiver<Result<News, Problem>>,
     task: JoinHandle<()>,
 }
 
 impl Listen {
-    /// Hears of events after this one.
+    /// Starts following the events after this one.
     pub(super) fn begin(client: &Client, id: ExecutionId, after: Seq) -> Self {
         let (sender, heard) = mpsc::channel(WAITING);
         let ear = Ear {
@@ -65,11 +65,11 @@ struct Ear {
     sender: mpsc::Sender<Result<News, Problem>>,
 }
 
-/// Why a line ended.
+/// Why a stream ended.
 enum Cut {
-    /// The run has ended, or nobody hears any more.
+    /// The run has ended, or the receiver was dropped.
     Over,
-    /// The server went away.
+    /// The connection was lost.
     Lost,
 }
 
@@ -97,7 +97,8 @@ impl Ear {
             }
             if !std::mem::replace(&mut has_told, true) {
                 let servers = self.client.servers().join(", ");
-                let said = format!("lost {servers}; the run goes on there, trying again");
+                let said =
+                    format!("lost connection to {servers}; the run continues there; reconnecting");
                 self.tell(Ok(News::Said(said))).await;
             }
             tokio::time::sleep(pause).await;
@@ -105,7 +106,7 @@ impl Ear {
         }
     }
 
-    /// Hears one line to its end.
+    /// Reads one stream to its end.
     async fn hear(&mut self, mut answer: wire::Answer) -> Result<Cut, Problem> {
         let mut stream = Stream::default();
         loop {
@@ -136,17 +137,17 @@ impl Ear {
     }
 
     async fn tell(&self, news: Result<News, Problem>) {
-        // Nobody hears any more when this fails, and the loop above finds that out.
+        // This fails if the receiver was dropped; `hear` checks for that.
         let _ = self.sender.send(news).await;
     }
 }
 
-/// An event as the server shows it.
+/// Parses an event of the API.
 pub(super) fn read(text: &str) -> Result<Event, Problem> {
     wire::read_shown(text).map_err(|error| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
         let message = format!("{error}{}", cause.unwrap_or_default());
         Problem::new(Exit::Unreachable, "ANSWER_INVALID", message)
-            .help("the server may be newer than this client: `noetl --version`")
+            .help("the server may be newer than this client; check with `noetl --version`")
     })
 }

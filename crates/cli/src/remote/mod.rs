@@ -1,4 +1,4 @@
-//! What is reached through a server elsewhere: runs, the catalog, tokens, and the bodies that it keeps for workers.
+//! Access to a remote server: runs, catalog, access tokens and credentials.
 
 mod begin;
 mod elsewhere;

@@ -1,4 +1,4 @@
-//! Paths of the API, with what people typed made safe for them.
+//! Builds API paths; encodes user input.
 
 use std::fmt::Write as _;
 
@@ -6,22 +6,22 @@ use model::id::{ExecutionId, Name, Seq};
 use server::{ResultAddress, ResultPlace};
 use store::Filter;
 
-/// A run, or something of it.
+/// Returns the path of a run, or of a resource below it.
 pub(super) fn run(id: ExecutionId, rest: &str) -> String {
     format!("/api/executions/{id}{rest}")
 }
 
-/// The next events of a run.
+/// Returns the path of the next events of a run.
 pub(super) fn events(id: ExecutionId, after: Seq, limit: usize) -> String {
     run(id, &format!("/events?after_seq={after}&limit={limit}"))
 }
 
-/// A page of a run's outline.
+/// Returns the path of a page of a run's outline.
 pub(super) fn outline(id: ExecutionId, after: Seq, limit: usize) -> String {
     run(id, &format!("/outline?after_seq={after}&limit={limit}"))
 }
 
-/// The runs that fit.
+/// Returns the path of the runs that match a filter.
 pub(super) fn list(filter: &Filter) -> String {
     let mut path = format!("/api/executions?limit={}", filter.limit);
     let mut put = |name: &str, value: Option<String>| {
@@ -41,7 +41,7 @@ pub(super) fn list(filter: &Filter) -> String {
     path
 }
 
-/// A result of a run.
+/// Returns the path of a result of a run.
 pub(super) fn result(id: ExecutionId, address: &ResultAddress) -> String {
     let step = address.step.as_ref().map_or("", Name::as_str);
     let place = place(&address.place);
@@ -53,7 +53,7 @@ pub(super) fn result(id: ExecutionId, address: &ResultAddress) -> String {
     )
 }
 
-/// The results of a run that fit.
+/// Returns the path of the matching results of a run.
 pub(super) fn results(
     id: ExecutionId,
     address: &ResultAddress,
@@ -81,7 +81,7 @@ fn place(place: &ResultPlace) -> String {
     query
 }
 
-/// Text as one segment of a path, or one value of a query.
+/// Percent-encodes text for a path segment or a query value.
 pub(super) fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

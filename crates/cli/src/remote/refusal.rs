@@ -1,4 +1,4 @@
-//! What a server found in a playbook, shown beside the text as `validate` shows it.
+//! Converts the playbook diagnostics of a server to local diagnostics, so that they show the source line.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use wire::CallError;
 use crate::problem::Problem;
 use crate::remote::token::unanswered;
 
-/// A finding as the API tells it.
+/// A diagnostic in an API response.
 #[derive(Deserialize)]
 struct Found {
     severity: Severity,
@@ -24,7 +24,7 @@ struct Found {
     help: Vec<String>,
 }
 
-/// Why a server did not take a text, with its findings in it.
+/// Returns the error of a rejected playbook, with the server's diagnostics.
 pub(super) fn of_text(error: &CallError, name: &str, text: &str) -> Problem {
     let mut problem = unanswered(error);
     let CallError::Problem(told) = error else {
@@ -46,7 +46,7 @@ pub(super) fn of_text(error: &CallError, name: &str, text: &str) -> Problem {
 }
 
 fn diagnostic(found: Found, source: Source) -> Diagnostic {
-    // A server that is newer may know codes that this client does not.
+    // A newer server may use codes that this client does not have.
     let code = explain(&found.code).map_or("E????", |known| known.code);
     let start = place(&source.text, found.line, found.column);
     Diagnostic {
@@ -65,7 +65,7 @@ fn diagnostic(found: Found, source: Source) -> Diagnostic {
     }
 }
 
-/// The byte that a line and column name.
+/// Returns the byte offset of a line and column.
 fn place(text: &str, line: u32, column: u32) -> u32 {
     let before = text.split_inclusive('\n');
     let start: usize = before
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(problem.exit, crate::problem::Exit::InvalidPlaybook);
         let shown = problem.findings[0].render(crate::surface::Surface::PLAIN.diagnostics());
         let expected = own.render(crate::surface::Surface::PLAIN.diagnostics());
-        // The API tells where a finding begins and not where it ends, so the mark is one character wide.
+        // The API returns only the start of a diagnostic, so the mark is one character wide.
         let marked = expected.replacen(&"^".repeat(14), "^", 1);
         assert_ne!(marked, expected);
         assert_eq!(shown, marked);

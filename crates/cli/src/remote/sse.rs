@@ -1,15 +1,15 @@
-//! Server-sent events, taken apart: bytes as they arrive go in, whole messages come out.
+//! Parser for server-sent events: takes bytes as they arrive, returns complete messages.
 
 /// One message of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Message {
-    /// What kind of message; `message` if it does not say.
+    /// Event type; empty if the message has none.
     pub(super) event: String,
-    /// What it says.
+    /// Data lines, joined.
     pub(super) data: String,
 }
 
-/// A stream as far as it was read.
+/// Incremental parser.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     buffer: Vec<u8>,
@@ -18,7 +18,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Takes bytes in; answers the messages they complete.
+    /// Adds bytes and returns the messages that they complete.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<Message> {
         self.buffer.extend_from_slice(bytes);
         let mut messages = Vec::new();
@@ -50,7 +50,7 @@ impl Stream {
                 }
                 self.data.push_str(value);
             }
-            // The place of an event stands in its data too; comments only keep the line warm.
+            // The data also contains the ID of an event; comments are keep-alives.
             _ => {}
         }
         None
@@ -77,7 +77,7 @@ mod tests {
             let mut stream = Stream::default();
             let chunks = text.as_bytes().chunks(size);
             let messages: Vec<Message> = chunks.flat_map(|chunk| stream.push(chunk)).collect();
-            assert_eq!(messages, expected, "in pieces of {size}");
+            assert_eq!(messages, expected, "chunks of {size} bytes");
         }
     }
 

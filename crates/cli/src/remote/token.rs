@@ -1,4 +1,4 @@
-//! Tokens in files, and what a server's refusals mean at the terminal.
+//! Reads token files, and converts API errors to command errors.
 
 use std::path::Path;
 
@@ -6,18 +6,18 @@ use wire::{CallError, Token};
 
 use crate::problem::{Exit, Problem};
 
-/// The token in a file.
+/// Reads the access token in a file.
 pub(crate) fn read_token(file: &Path) -> Result<Token, Problem> {
     let name = file.display().to_string();
     let text = std::fs::read_to_string(file).map_err(|error| Problem::unreadable(&name, &error))?;
     if text.trim().is_empty() {
-        let message = format!("`{name}` holds no token");
+        let message = format!("`{name}` contains no token");
         return Err(Problem::new(Exit::Usage, "TOKEN_MISSING", message));
     }
     Ok(Token::new(&text))
 }
 
-/// Why a server did not do what it was asked.
+/// Converts a failed API call to an error with exit code and help.
 pub(crate) fn unanswered(error: &CallError) -> Problem {
     let message = told(error);
     let CallError::Problem(problem) = error else {
@@ -26,7 +26,7 @@ pub(crate) fn unanswered(error: &CallError) -> Problem {
             _ => Exit::Unreachable,
         };
         return Problem::new(exit, "SERVER_UNREACHABLE", message)
-            .help("check the address, and that `noetl serve` runs there");
+            .help("check the URL, and that `noetl serve` is running there");
     };
     let exit = match problem.status {
         401 | 403 | 409 => Exit::NotAllowed,
@@ -37,17 +37,17 @@ pub(crate) fn unanswered(error: &CallError) -> Problem {
     };
     let mut shown = Problem::coded(exit, &problem.code, message);
     shown.help = match problem.status {
-        // The server speaks of headers; here a token is given otherwise.
+        // The server's remedy names the HTTP header; the CLI has options for the token.
         401 => vec![
-            "give a token with --token-file FILE, NOETL_TOKEN or `noetl context add NAME --token-file FILE`".to_owned(),
-            "an admin makes one with `noetl token create NAME --role ROLE`".to_owned(),
+            "pass an access token with --token-file FILE, NOETL_TOKEN or `noetl context add NAME --token-file FILE`".to_owned(),
+            "an admin can create one with `noetl token create NAME --role ROLE`".to_owned(),
         ],
         _ => problem.remedy.iter().cloned().collect(),
     };
     shown
 }
 
-/// An error with what caused it, down to the last cause: that one says what the matter is.
+/// Returns the message of an error with its innermost cause.
 fn told(error: &CallError) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);

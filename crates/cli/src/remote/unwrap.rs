@@ -1,4 +1,4 @@
-//! A result taken out of the answer that carries it, while it comes.
+//! Extracts a result from a streamed API response.
 
 use std::io;
 
@@ -7,17 +7,17 @@ use futures_util::stream::try_unfold;
 use results::Pieces;
 use wire::Answer;
 
-/// What stands before the result. No step's name can look like this: its quotes are escaped.
+/// Text before the result. A step name cannot contain it, because its quotes are escaped.
 const BEFORE: &[u8] = b",\"result\":";
 
-/// An answer on its way, and what of it was held back.
+/// A streamed response, and the bytes that were not passed on yet.
 struct Coming {
     answer: Answer,
     held: BytesMut,
     has_begun: bool,
 }
 
-/// The result within `{"execution_id": …, "step": …, "result": …}`.
+/// Returns the result inside `{"execution_id": …, "step": …, "result": …}`.
 pub(super) fn unwrapped(answer: Answer) -> Pieces {
     let coming = Coming {
         answer,
@@ -31,7 +31,7 @@ pub(super) fn unwrapped(answer: Answer) -> Pieces {
 }
 
 impl Coming {
-    /// The next piece: all that is there but the last byte, which may be the bracket behind the result.
+    /// Returns the next chunk: all received bytes except the last, which may be the closing brace of the response.
     async fn piece(&mut self) -> io::Result<Option<Bytes>> {
         loop {
             let chunk = self.answer.chunk().await.map_err(io::Error::other)?;
@@ -49,7 +49,7 @@ impl Coming {
         }
     }
 
-    /// Drops what stands before the result, if all of that has come.
+    /// Drops the text before the result, if it was received completely.
     fn begin(&mut self) -> bool {
         let mut windows = self.held.windows(BEFORE.len());
         let Some(place) = windows.position(|window| window == BEFORE) else {

@@ -1,6 +1,6 @@
-//! A list taken apart while it comes: each element of JSON text, one at a time.
+//! Splits streamed JSON text of a list into its elements.
 
-/// Finds the elements of a list in its text, piece by piece; a value that is no list is its only element.
+/// Incremental splitter; a value that is not a list is its only element.
 #[derive(Debug, Default)]
 pub(crate) struct Elements {
     held: Vec<u8>,
@@ -11,7 +11,7 @@ pub(crate) struct Elements {
 }
 
 impl Elements {
-    /// Takes the next piece, and hands out the elements that are whole.
+    /// Adds a chunk and returns the elements that it completes.
     pub(crate) fn take(&mut self, piece: &[u8]) -> Vec<Vec<u8>> {
         let mut whole = Vec::new();
         for byte in piece {
@@ -20,7 +20,7 @@ impl Elements {
         whole
     }
 
-    /// What is left at the end.
+    /// Returns the remaining text at the end of the stream.
     pub(crate) fn rest(self) -> Option<Vec<u8>> {
         let is_blank = self.held.iter().all(u8::is_ascii_whitespace);
         (!is_blank).then_some(self.held)

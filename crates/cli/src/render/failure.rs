@@ -1,4 +1,4 @@
-//! The failure block: what went wrong, the line of the playbook it comes from, and what to type next.
+//! Failure block: the error, the line of the playbook that caused it, and the next commands.
 
 use std::fmt::Write;
 
@@ -10,10 +10,10 @@ use crate::render::human;
 use crate::surface::Surface;
 use crate::view::{RunView, StepFailure, StepView};
 
-/// How many further iterations are named.
+/// Maximum number of other failed iterations to list.
 const ALSO_NAMED: usize = 8;
 
-/// The block for a run that failed; nothing if it has no error.
+/// Returns the block of a failed run; `None` if it has no error.
 pub(crate) fn run(
     view: &RunView,
     playbook: Option<&Playbook>,
@@ -34,12 +34,12 @@ pub(crate) fn run(
     if let Some(also) = step.and_then(|step| also(step, iteration)) {
         let _ = writeln!(out, "   = also: {also}");
     }
-    let _ = writeln!(out, "   redo the failed work   noetl retry {id}");
-    let _ = writeln!(out, "   look                   noetl show {id} --failed");
+    let _ = writeln!(out, "   retry the failed steps   noetl retry {id}");
+    let _ = writeln!(out, "   show error details       noetl show {id} --failed");
     Some(out)
 }
 
-/// One failure with its place.
+/// Returns one failure with its position in the playbook.
 pub(crate) fn one(
     step: Option<&StepView>,
     iteration: Option<u64>,
@@ -78,7 +78,7 @@ pub(crate) fn one(
     out
 }
 
-/// `step#iteration/task, attempt n of m`.
+/// Returns `step#iteration/task, attempt n of m`.
 fn address(step: Option<&StepView>, iteration: Option<u64>, failure: &StepFailure) -> String {
     let mut text = step.map_or_else(|| "the run".to_owned(), |step| step.step.to_string());
     if let Some(index) = iteration {
@@ -100,7 +100,7 @@ fn address(step: Option<&StepView>, iteration: Option<u64>, failure: &StepFailur
     text
 }
 
-/// The place an error names, else that of its task, else that of its step.
+/// Returns the position in the error details, else the position of the task, else of the step.
 fn place(step: Option<&StepView>, failure: &StepFailure, playbook: &Playbook) -> Option<Span> {
     let details = &failure.error.details;
     let number = |key: &str| u32::try_from(details.get(key)?.as_u64()?).ok();
@@ -147,7 +147,7 @@ fn snippet(out: &mut String, playbook: &Playbook, span: Span, label: &str, surfa
     let _ = writeln!(out, "{gutter} {bar} {}{mark} {label}", " ".repeat(column));
 }
 
-/// How many characters to underline: the span's own on this line, else one word.
+/// Returns the number of characters to underline: the part of the span on this line, else one word.
 fn underlined(text: &str, span: Span, line: &str, column: usize) -> usize {
     let marked = text
         .get(span.start as usize..span.end as usize)
@@ -166,7 +166,7 @@ fn underlined(text: &str, span: Span, line: &str, column: usize) -> usize {
     width.clamp(1, room)
 }
 
-/// The other iterations that failed.
+/// Lists the other failed iterations.
 fn also(step: &StepView, shown: Option<u64>) -> Option<String> {
     let lap = step.lap.as_ref()?;
     let others: Vec<String> = lap

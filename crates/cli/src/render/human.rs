@@ -1,8 +1,8 @@
-//! Numbers, spans of time and moments, as people read them.
+//! Formats numbers, durations, times and sizes for users.
 
 use model::time::Time;
 
-/// Milliseconds as a span: `44ms`, `8.1s`, `1m 12s`, `2h 05m`, `3d 4h`.
+/// Formats milliseconds as a duration: `44ms`, `8.1s`, `1m 12s`, `2h 05m`, `3d 4h`.
 pub(crate) fn span_ms(ms: u64) -> String {
     let seconds = ms / 1_000;
     match seconds {
@@ -14,7 +14,7 @@ pub(crate) fn span_ms(ms: u64) -> String {
     }
 }
 
-/// How long ago a moment was: `just now`, `2m ago`, `3h ago`, `5d ago`.
+/// Formats the time since `then`: `just now`, `2m ago`, `3h ago`, `5d ago`.
 pub(crate) fn ago(then: Time, now: Time) -> String {
     let seconds = now.since(then).as_secs();
     match seconds {
@@ -26,26 +26,26 @@ pub(crate) fn ago(then: Time, now: Time) -> String {
     }
 }
 
-/// A count with its thousands apart: `10 000`.
+/// Formats a count with thousands separators: `10,000`.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(' ');
+            out.push(',');
         }
         out.push(digit);
     }
     out
 }
 
-/// A count and its noun: `1 error`, `2 errors`.
+/// Formats a count with its noun: `1 error`, `2 errors`.
 pub(crate) fn counted(n: usize, noun: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", count(n as u64))
 }
 
-/// Bytes: `512 B`, `18 KiB`, `1.1 MiB`.
+/// Formats a size: `512 B`, `18 KiB`, `1.1 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     const KIB: u64 = 1024;
     const MIB: u64 = 1024 * KIB;
@@ -59,7 +59,7 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// A moment's time of day where the reader is: `12:30:45`.
+/// Formats the local time of day: `12:30:45`.
 pub(crate) fn clock(time: Time) -> String {
     let Ok(instant) = jiff::Timestamp::from_microsecond(time.0) else {
         return time.to_string();
@@ -69,7 +69,7 @@ pub(crate) fn clock(time: Time) -> String {
     format!("{hour:02}:{minute:02}:{second:02}")
 }
 
-/// Text cut to so many characters, with a mark where something is missing.
+/// Truncates text to `chars` characters; a truncated text ends with `…`.
 pub(crate) fn cut(text: &str, chars: usize) -> String {
     if text.chars().count() <= chars {
         return text.to_owned();
@@ -79,7 +79,7 @@ pub(crate) fn cut(text: &str, chars: usize) -> String {
     out
 }
 
-/// Text without the characters that move a terminal's cursor or change its colours.
+/// Replaces control characters, which could move the cursor or change colors.
 pub(crate) fn tame(text: &str) -> String {
     let tamed = |c: char| {
         if c.is_control() && c != '\n' && c != '\t' {
@@ -108,7 +108,7 @@ mod tests {
     fn thousands_stand_apart() {
         assert_eq!(
             [0, 999, 1_000, 41_207, 1_234_567].map(count),
-            ["0", "999", "1 000", "41 207", "1 234 567"]
+            ["0", "999", "1,000", "41,207", "1,234,567"]
         );
     }
 

@@ -1,4 +1,4 @@
-//! One line each: a run's beginning and end, a step's end.
+//! One-line texts: start and end of a run, and the status of a step.
 
 use model::playbook::{Playbook, Step};
 use model::status::RunStatus;
@@ -8,7 +8,7 @@ use crate::render::{human, preview};
 use crate::surface::Surface;
 use crate::view::{RunView, Standing, StepView};
 
-/// The widths of the columns that lines share.
+/// Column widths that the lines of a run share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Columns {
     step: usize,
@@ -17,7 +17,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// Columns wide enough for a playbook's names, in the room there is.
+    /// Computes widths that fit the names in the playbook and the terminal.
     pub(crate) fn of(playbook: Option<&Playbook>, surface: Surface) -> Self {
         let steps = playbook.map_or(&[][..], |playbook| &playbook.steps);
         let widest = |width: fn(&Step) -> usize, least: usize, most: usize| {
@@ -37,7 +37,7 @@ impl Columns {
         }
     }
 
-    /// A step's name and kind, padded.
+    /// Returns the name and kind of a step, padded.
     pub(crate) fn head(self, step: &str, kind: &str) -> String {
         let Self {
             step: wide,
@@ -50,7 +50,7 @@ impl Columns {
     }
 }
 
-/// What a step does, in a word.
+/// Returns the tool kind of a step, or `loop`, `route` or the number of its tasks.
 pub(crate) fn kind(step: &Step) -> String {
     match (&step.loop_, &step.tasks[..]) {
         (Some(_), _) => "loop".to_owned(),
@@ -60,7 +60,7 @@ pub(crate) fn kind(step: &Step) -> String {
     }
 }
 
-/// What a step of a run does, in a word.
+/// Returns the kind of a step of a run; empty if it is unknown.
 pub(crate) fn kind_of(playbook: Option<&Playbook>, step: &StepView) -> String {
     let known = playbook.and_then(|playbook| playbook.step(step.step.as_str()));
     match known {
@@ -70,7 +70,7 @@ pub(crate) fn kind_of(playbook: Option<&Playbook>, step: &StepView) -> String {
     }
 }
 
-/// A run begins.
+/// Returns the first line of a run.
 pub(crate) fn header(name: &str, id: &str, place: &str, surface: Surface) -> String {
     let mark = surface.either("▸", ">");
     format!(
@@ -80,7 +80,7 @@ pub(crate) fn header(name: &str, id: &str, place: &str, surface: Surface) -> Str
     )
 }
 
-/// A step ended.
+/// Returns the line of a step.
 pub(crate) fn step(
     step: &StepView,
     playbook: Option<&Playbook>,
@@ -105,7 +105,7 @@ pub(crate) fn step(
     format!("{mark} {head}  {what:width$}  {}", surface.dim(&took))
 }
 
-/// What came of a step, in at most so many characters.
+/// Returns the result or error of a step in at most `chars` characters.
 pub(crate) fn what(step: &StepView, chars: usize) -> String {
     let failure = step.failure().map(|(iteration, failure)| {
         let place = iteration.map_or_else(String::new, |index| format!("#{index} "));
@@ -137,7 +137,7 @@ pub(crate) fn what(step: &StepView, chars: usize) -> String {
     human::cut(&text, chars)
 }
 
-/// A run ended, or stands still.
+/// Returns the last line of a run: its status and a hint.
 pub(crate) fn footer(view: &RunView, name: &str, id: &str, now: Time, surface: Surface) -> String {
     let took = human::span_ms(view.elapsed_ms(now));
     let (mark, says) = match view.status {
@@ -151,12 +151,16 @@ pub(crate) fn footer(view: &RunView, name: &str, id: &str, now: Time, surface: S
             surface.warn(surface.either("‖", "=")),
             "is paused".to_owned(),
         ),
-        RunStatus::Running => (surface.dim(surface.either("▸", ">")), "goes on".to_owned()),
+        RunStatus::Running => (
+            surface.dim(surface.either("▸", ">")),
+            "is running".to_owned(),
+        ),
     };
     let events = human::counted(usize::try_from(view.events).unwrap_or(usize::MAX), "event");
     let hint = match view.status {
         RunStatus::Failed => reason(view).unwrap_or_default(),
-        RunStatus::Paused | RunStatus::Running => format!("{events}   noetl resume {id}"),
+        RunStatus::Paused => format!("{events}   noetl resume {id}"),
+        RunStatus::Running => format!("{events}   noetl events {id} -f"),
         RunStatus::Completed | RunStatus::Cancelled => format!("{events}   noetl show {id}"),
     };
     format!(
@@ -166,7 +170,7 @@ pub(crate) fn footer(view: &RunView, name: &str, id: &str, now: Time, surface: S
     )
 }
 
-/// Where a run failed: `fetch: 3 of 10 000 iterations failed`.
+/// Returns where a run failed: `fetch: 3 of 10,000 iterations failed`.
 fn reason(view: &RunView) -> Option<String> {
     let step = view.failed_step()?;
     let what = match &step.lap {

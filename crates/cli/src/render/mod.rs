@@ -1,4 +1,4 @@
-//! Views as text: durations, previews, lines, tables, the failure block; and as the JSON of `-o json`.
+//! Formats views as text (durations, previews, lines, tables, failure blocks) and as the JSON of `-o json`.
 
 pub(crate) mod elements;
 pub(crate) mod failure;

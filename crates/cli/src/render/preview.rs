@@ -1,4 +1,4 @@
-//! A value in a few words: `{greeting: "Hello, Ada"}`, `10 rows`.
+//! One-line previews of values: `{greeting: "Hello, Ada"}`, `10 rows`.
 
 use model::raw::Raw;
 use model::result_ref::ResultRef;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::render::human;
 
-/// What a task's outcome came to, in at most `chars` characters.
+/// Returns the result or error of a task in at most `chars` characters.
 pub(crate) fn outcome(outcome: &Raw, body: Option<&ResultRef>, chars: usize) -> String {
     if let Some(body) = body {
         return human::cut(&format!("{} stored", human::size(body.meta.bytes)), chars);
@@ -18,7 +18,7 @@ pub(crate) fn outcome(outcome: &Raw, body: Option<&ResultRef>, chars: usize) -> 
     }
 }
 
-/// A value in at most `chars` characters; nothing for null.
+/// Returns a value in at most `chars` characters; empty for null.
 pub(crate) fn value(value: &Value, chars: usize) -> String {
     if value.is_null() {
         return String::new();
@@ -31,7 +31,7 @@ pub(crate) fn value(value: &Value, chars: usize) -> String {
     human::cut(&human::tame(&text).replace('\n', " "), chars)
 }
 
-/// Writes until there is more than will be shown.
+/// Writes a value; stops when the text is longer than what is shown.
 fn write(value: &Value, chars: usize, out: &mut String) {
     if out.len() > chars * 4 {
         return;

@@ -1,4 +1,4 @@
-//! A run as one JSON object: what `-o json` of `run`, `resume`, `retry` and `show` prints.
+//! JSON object of a run, printed by `-o json` of `run`, `resume`, `retry` and `show`.
 
 use model::id::ExecutionId;
 use model::playbook::Playbook;
@@ -8,16 +8,16 @@ use serde_json::{Map, Value, json};
 use crate::render::lines;
 use crate::view::{RunView, StepView};
 
-/// What names a run.
+/// ID and name of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct RunName {
-    /// Its id.
+    /// Run ID.
     pub(crate) id: ExecutionId,
-    /// The playbook's name.
+    /// Name of the playbook.
     pub(crate) name: String,
 }
 
-/// The object; its result stays null until it is read.
+/// Builds the object; `result` is null and inserted later.
 pub(crate) fn run(
     view: &RunView,
     run: &RunName,
@@ -46,7 +46,7 @@ pub(crate) fn run(
     }
 }
 
-/// One step run.
+/// Builds the object of one step run.
 fn one(step: &StepView, playbook: Option<&Playbook>, now: Time) -> Value {
     let mut shown = Map::new();
     shown.insert("step".to_owned(), json!(step.step));

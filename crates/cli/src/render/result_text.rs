@@ -1,4 +1,4 @@
-//! Results as they are printed: a small one is laid out for reading, a large one leaves as it comes.
+//! Prints results: a small result is parsed and formatted, a large one is streamed unchanged.
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -10,21 +10,21 @@ use crate::out::Out;
 use crate::problem::{Exit, Problem};
 use crate::render::value;
 
-/// A result up to this size is laid out for reading; a larger one leaves as it comes.
+/// Maximum size of a result that is formatted; larger ones are streamed.
 pub(crate) const LAID_OUT_MAX: usize = 1024 * 1024;
 
-/// How much of a large result a terminal shows.
+/// Maximum size of the part of a large result that is printed to a terminal.
 const SHOWN_MAX: usize = 64 * 1024;
 
-/// A result, or the beginning of a large one and the rest of it.
+/// A parsed result, or the start of a large one and the stream of its remaining bytes.
 pub(crate) enum ResultText {
-    /// All of it.
+    /// A complete, parsed result.
     Whole(Value),
-    /// More than is laid out.
+    /// A result over [`LAID_OUT_MAX`].
     Large(Vec<u8>, Pieces),
 }
 
-/// Reads as much of a result as is laid out; no result is null.
+/// Reads a result up to [`LAID_OUT_MAX`]; a missing result is null.
 pub(crate) async fn begin(pieces: Option<Pieces>) -> Result<ResultText, Problem> {
     let Some(mut pieces) = pieces else {
         return Ok(ResultText::Whole(Value::Null));
@@ -39,23 +39,23 @@ pub(crate) async fn begin(pieces: Option<Pieces>) -> Result<ResultText, Problem>
     Ok(ResultText::Whole(read(&text)))
 }
 
-/// What a text says; one that is no JSON is text that a task stored.
+/// Parses JSON; text that is not JSON becomes a string.
 pub(crate) fn read(text: &[u8]) -> Value {
     let read = serde_json::from_slice(text);
     read.unwrap_or_else(|_| Value::String(String::from_utf8_lossy(text).into_owned()))
 }
 
-/// The next piece of a result.
+/// Reads the next chunk of a result.
 pub(crate) async fn next(pieces: &mut Pieces) -> Result<Option<Bytes>, Problem> {
     let piece = pieces.next().await.transpose();
     piece.map_err(|error| {
-        let message = format!("the result broke off: {error}");
+        let message = format!("cannot read the complete result: {error}");
         Problem::new(Exit::Unreachable, "RESULT_BROKEN_OFF", message)
-            .help("ask again; `noetl result --list` says where it is")
+            .help("try again; see where the result is stored with `noetl result --list`")
     })
 }
 
-/// Writes the beginning of a result and the rest of it as it comes.
+/// Writes the start of a result, then streams its remaining bytes.
 pub(crate) async fn pass_on(out: &Out, text: &[u8], mut rest: Pieces) -> Result<(), Problem> {
     out.bytes(text);
     while let Some(piece) = next(&mut rest).await? {
@@ -64,16 +64,16 @@ pub(crate) async fn pass_on(out: &Out, text: &[u8], mut rest: Pieces) -> Result<
     Ok(())
 }
 
-/// Shows the beginning of a large result on a terminal, and how to have all of it.
+/// Prints the start of a large result to a terminal, and the command that prints all of it.
 pub(crate) fn show_beginning(out: &Out, text: &[u8], id: &str) {
     let shown = String::from_utf8_lossy(&text[..SHOWN_MAX.min(text.len())]);
     out.data(shown.trim_end_matches(char::REPLACEMENT_CHARACTER));
     out.note(&format!(
-        "cut after 64 KiB; `noetl result {id} -o json` prints the whole result"
+        "truncated after 64 KiB; print the complete result with `noetl result {id} -o json`"
     ));
 }
 
-/// Prints the result of a run for people.
+/// Prints the result of a run as text.
 pub(crate) async fn print_plain(
     out: &Out,
     result: Option<Pieces>,
@@ -85,7 +85,7 @@ pub(crate) async fn print_plain(
         ResultText::Large(text, _) if out.stdout.columns.is_some() => {
             show_beginning(out, &text, id);
         }
-        // Text is printed without its quotes, so all of it is read first.
+        // A string is printed without quotes, so it must be read completely first.
         ResultText::Large(mut text, mut rest) if text.starts_with(b"\"") => {
             while let Some(piece) = next(&mut rest).await? {
                 text.extend_from_slice(&piece);
@@ -100,7 +100,7 @@ pub(crate) async fn print_plain(
     Ok(())
 }
 
-/// Prints a report with this result in it.
+/// Prints a report that contains this result.
 pub(crate) async fn print_report(
     out: &Out,
     mut report: Map<String, Value>,
@@ -121,7 +121,7 @@ pub(crate) async fn print_report(
     Ok(())
 }
 
-/// The text of a report up to the value of `result`, and from there on.
+/// Returns the JSON text of a report before and after the value of `result`.
 fn around_result(report: &Map<String, Value>, format: Format) -> (String, String) {
     let is_line = format == Format::Ndjson;
     let (indent, colon) = if is_line { ("", ":") } else { ("\n  ", ": ") };

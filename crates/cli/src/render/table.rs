@@ -1,10 +1,10 @@
-//! Tables without rules, as wide as the terminal.
+//! Tables without borders, at most as wide as the terminal.
 
 use comfy_table::{Cell, ContentArrangement, Table, presets};
 
 use crate::surface::Surface;
 
-/// A table with these headings and rows.
+/// Formats a table with these headings and rows.
 pub(crate) fn table(headings: &[&str], rows: Vec<Vec<String>>, surface: Surface) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);

@@ -1,4 +1,4 @@
-//! Values for people: a tree of keys and elements, or a table where every element has the same few keys.
+//! Formats values as a tree, or as a table if the value is a list of flat maps.
 
 use std::fmt::Write as _;
 
@@ -7,14 +7,14 @@ use serde_json::{Map, Value};
 use crate::render::table::table;
 use crate::surface::Surface;
 
-/// So many elements of one list or map are drawn; the rest is counted.
+/// Maximum number of elements of a list or map to draw; the others are only counted.
 const SHOWN_MAX: usize = 50;
-/// Text longer than this is cut.
+/// Maximum length of text, in characters.
 const TEXT_MAX: usize = 200;
-/// A table has at most so many columns.
+/// Maximum number of columns of a table.
 const COLUMNS_MAX: usize = 12;
 
-/// The value as a table, if it is a list of maps that fit into one.
+/// Formats a value as a table if it is a list of flat maps with few keys.
 pub(crate) fn as_table(value: &Value, surface: Surface) -> Option<String> {
     let items = value.as_array().filter(|items| items.len() > 1)?;
     let maps: Vec<&Map<String, Value>> =
@@ -37,7 +37,7 @@ pub(crate) fn as_table(value: &Value, surface: Surface) -> Option<String> {
     Some(table(&headings, maps.iter().map(row).collect(), surface))
 }
 
-/// The value as a tree.
+/// Formats a value as a tree.
 pub(crate) fn tree(value: &Value, surface: Surface) -> String {
     let mut text = String::new();
     match value {
@@ -91,7 +91,7 @@ fn branches(value: &Value, indent: &str, surface: Surface, text: &mut String) {
     }
 }
 
-/// What stands beside a name.
+/// Returns the text after a name.
 fn leaf(value: &Value, surface: Surface) -> String {
     match value {
         Value::Object(map) if map.is_empty() => ": {}".to_owned(),

@@ -1,10 +1,10 @@
-//! Results on standard output, and the paths that reach into them.
+//! Formats values as text or JSON, and resolves paths into them.
 
 use serde_json::Value;
 
 use crate::problem::{Exit, Problem};
 
-/// A result for people: text as it is, anything else as JSON.
+/// Formats a result: a string without quotes, anything else as JSON.
 pub(crate) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -12,12 +12,12 @@ pub(crate) fn plain(value: &Value) -> String {
     }
 }
 
-/// A value as JSON, laid out for reading.
+/// Formats a value as indented JSON.
 pub(crate) fn pretty(value: &Value) -> String {
-    serde_json::to_string_pretty(value).expect("a value serialises to JSON")
+    serde_json::to_string_pretty(value).expect("a value serializes to JSON")
 }
 
-/// The part of a value that a path such as `.data.rows[0].id` names.
+/// Returns the part of a value at a path such as `.data.rows[0].id`.
 pub(crate) fn at<'v>(value: &'v Value, path: &str) -> Result<&'v Value, Problem> {
     let mut found = value;
     for part in parts(path)? {
@@ -36,7 +36,7 @@ enum Part {
     Index(i64),
 }
 
-/// An element counted from the front, or from the back below zero.
+/// Returns an element of a list; a negative index counts from the end.
 fn element(value: &Value, index: i64) -> Option<&Value> {
     let list = value.as_array()?;
     let place = match usize::try_from(index) {
@@ -50,8 +50,8 @@ fn element(value: &Value, index: i64) -> Option<&Value> {
 
 fn parts(path: &str) -> Result<Vec<Part>, Problem> {
     let wrong = || {
-        Problem::usage(format!("`{path}` is not a path"))
-            .help("write it as rows[0].id; keys with dots as [\"a.b\"]")
+        Problem::usage(format!("invalid path `{path}`"))
+            .help("use for example rows[0].id, or [\"a.b\"] for a key with dots")
     };
     let mut rest = path.trim().trim_start_matches('$');
     let mut parts = Vec::new();
@@ -93,15 +93,15 @@ fn missing(value: &Value, path: &str, part: &Part) -> Problem {
     let problem = Problem::new(
         Exit::NotFound,
         "PATH_NOT_FOUND",
-        format!("`{path}`: the result has no {name} there"),
+        format!("path `{path}` not found: the value has no {name}"),
     );
     match value {
         Value::Object(map) => {
             let keys: Vec<&str> = map.keys().take(12).map(String::as_str).collect();
-            problem.help(format!("it has: {}", keys.join(", ")))
+            problem.help(format!("available keys: {}", keys.join(", ")))
         }
-        Value::Array(list) => problem.help(format!("it is a list of {}", list.len())),
-        _ => problem.help("it is a single value"),
+        Value::Array(list) => problem.help(format!("the value is a list of {}", list.len())),
+        _ => problem.help("the value is neither a map nor a list"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A run that is set going, and how news of it come.
+//! How to start a run and how to follow it.
 
 use std::sync::Arc;
 
@@ -14,96 +14,96 @@ use wire::api::RerunRequest;
 
 use crate::problem::Problem;
 
-/// How a run is set going.
+/// Request to start or continue a run.
 pub(crate) enum Begin {
-    /// A new one of a text.
+    /// New run of a playbook text.
     Text {
-        /// What the text is called here.
+        /// Name of the text in messages.
         name: String,
         /// The playbook.
         text: String,
-        /// Inputs over its own.
+        /// Inputs that override its defaults.
         payload: Option<Raw>,
     },
-    /// A new one of a playbook in the catalog.
+    /// New run of a registered playbook.
     Catalog {
-        /// Where it is kept.
+        /// Path in the catalog.
         path: String,
-        /// Which version; the latest if none.
+        /// Version; the latest if `None`.
         version: Option<u32>,
-        /// Inputs over its own.
+        /// Inputs that override its defaults.
         payload: Option<Raw>,
     },
-    /// After a pause, or after its process died.
+    /// Resume a run that is paused or whose process exited.
     Resume(ExecutionRow),
-    /// After it failed or was cancelled.
+    /// Retry a run that failed or was cancelled, optionally with another playbook version.
     Retry(ExecutionRow, Option<u32>),
-    /// A new one that takes over what another has done.
+    /// New run that reuses results of an earlier one.
     Rerun(ExecutionRow, RerunRequest),
 }
 
-/// What is new about a run.
+/// Update about a run.
 pub(crate) enum News {
     /// A commit of this process.
     Commit(Arc<Published>),
     /// Events, in order.
     Events(Vec<Event>),
-    /// There may be events in the log that were not told.
+    /// The log may contain events that were not delivered.
     Unread,
-    /// Something the person should know.
+    /// A message for the user.
     Said(String),
-    /// Nothing more will come.
+    /// There are no more updates.
     Over,
 }
 
-/// News of one run.
+/// Follows one run.
 #[async_trait]
 pub(crate) trait Watch: Send {
-    /// The next news. Dropping this before it answers loses none.
+    /// Returns the next update. Cancel-safe: dropping the future loses no update.
     async fn news(&mut self) -> Result<News, Problem>;
 }
 
-/// A run that this process set going.
+/// A run that this process started or continued.
 #[async_trait]
 pub(crate) trait Driven: Watch {
-    /// Which.
+    /// Returns the ID of the run.
     fn id(&self) -> ExecutionId;
 
-    /// From when on its steps are shown as they end.
+    /// Returns the time from which on finished steps are shown.
     fn since(&self) -> Time;
 
-    /// Whether Ctrl-C means the run, not only the watching.
+    /// Returns whether Ctrl-C cancels the run; otherwise it only stops following.
     fn is_mine(&self) -> bool;
 
-    /// What is said when the person stops waiting for the cancelling.
+    /// Returns the message for a second Ctrl-C, before the cancellation finished.
     fn farewell(&self) -> String;
 
-    /// Where the run goes on when nobody waits for it here.
+    /// Returns where the run continues after this process stops waiting.
     fn elsewhere(&self) -> &'static str;
 
-    /// Begins to tell of events after this one.
+    /// Starts delivering the events after this one.
     fn follow(&mut self, after: Seq);
 
-    /// Looks now and then whether there is something to be done for the run.
+    /// Checks whether this process must do something for the run; called at intervals.
     async fn look(&mut self) -> Result<(), Problem>;
 
-    /// Why its events cannot be recorded now, if that is so.
+    /// Returns why events of the run cannot be recorded, if they cannot.
     fn trouble(&self) -> Option<String> {
         None
     }
 
-    /// The next events of its log; none at its end.
+    /// Returns the next events of its log; empty at the end.
     async fn events(&self, after: Seq) -> Result<Vec<Event>, Problem>;
 
-    /// A result of it as JSON text, piece by piece.
+    /// Returns a result of the run as a stream of JSON text.
     async fn result(&self, address: &ResultAddress) -> Result<Option<Pieces>, Problem>;
 
-    /// Asks for its end.
+    /// Requests its cancellation.
     async fn cancel(&self) -> Result<(), Problem>;
 
-    /// Lets it go on without this process.
+    /// Lets the run continue without this process.
     async fn leave(self: Box<Self>) -> Result<(), Problem>;
 
-    /// Ends what this process holds for it.
+    /// Stops what this process runs for it.
     async fn stop(self: Box<Self>);
 }

@@ -1,4 +1,4 @@
-//! A run that this process drives itself, or follows while another process on the same store drives it.
+//! A run in a local store: this process drives it, or follows it while another process drives it.
 
 use std::process::{Command, Stdio};
 
@@ -21,7 +21,7 @@ use crate::log::PAGE;
 use crate::problem::{Exit, Problem};
 use crate::runs::begin::{Driven, News, Watch};
 
-/// A run that goes on here.
+/// A run that this process drives or follows.
 pub(super) struct DrivenHere<'a> {
     app: &'a App,
     session: Session,
@@ -34,7 +34,7 @@ pub(super) struct DrivenHere<'a> {
 }
 
 impl<'a> DrivenHere<'a> {
-    /// A run that has just begun.
+    /// Wraps a run that has just started.
     pub(super) fn begun(
         app: &'a App,
         session: Session,
@@ -53,7 +53,7 @@ impl<'a> DrivenHere<'a> {
         }
     }
 
-    /// A run that goes on, here or in the process that drives it, after this word.
+    /// Adopts an existing run unless another process drives it, and sends the control request.
     pub(super) async fn again(
         app: &'a App,
         session: Session,
@@ -68,7 +68,7 @@ impl<'a> DrivenHere<'a> {
             let is_resume = matches!(word, Control::Resume);
             match session.server.control(row.id, word).await {
                 Ok(()) => {}
-                // Another process resumed the paused run first; it is followed.
+                // Another process resumed the paused run first; this process follows it.
                 Err(ControlError::Refused(Refusal::NotPaused | Refusal::Ended)) if is_resume => {}
                 Err(ControlError::Refused(refusal)) => return Err(refused(&row, &refusal)),
                 Err(error) => return Err(error.into()),
@@ -86,7 +86,7 @@ impl<'a> DrivenHere<'a> {
         })
     }
 
-    /// Starts a worker for it, if it is this process's to drive.
+    /// Starts a worker for the run if this process drives it.
     pub(super) fn work(&mut self) -> Result<(), Problem> {
         if self.adoption == Adoption::Mine {
             self.session.work(self.app, self.driving)?;
@@ -99,7 +99,7 @@ fn refused(row: &ExecutionRow, refusal: &Refusal) -> Problem {
     let status = row.status.name().to_ascii_lowercase();
     let message = format!("run {}: {refusal}", row.id);
     Problem::coded(Exit::NotAllowed, refusal.code(), message)
-        .help(format!("it is {status}: look at `noetl show {}`", row.id))
+        .help(format!("the run is {status}; see `noetl show {}`", row.id))
 }
 
 #[async_trait]
@@ -135,7 +135,7 @@ impl Driven for DrivenHere<'_> {
 
     fn farewell(&self) -> String {
         let id = self.id;
-        format!("stopped at once; `noetl resume {id}` finishes the cancelling")
+        format!("exited before the cancellation finished; complete it with `noetl resume {id}`")
     }
 
     fn elsewhere(&self) -> &'static str {
@@ -147,10 +147,10 @@ impl Driven for DrivenHere<'_> {
         Some(format!("{}: {error}", error.code()))
     }
 
-    /// Commits were heard from the beginning.
+    /// Does nothing: `published` receives commits from the start.
     fn follow(&mut self, _after: Seq) {}
 
-    /// Drives the run here if the process that drove it is gone.
+    /// Adopts the run if the process that drove it has exited.
     async fn look(&mut self) -> Result<(), Problem> {
         if self.adoption != Adoption::Mine {
             self.adoption = self.session.server.adopt(self.id, Priority::Normal).await?;
@@ -173,7 +173,7 @@ impl Driven for DrivenHere<'_> {
             cascade: true,
         };
         match self.session.server.control(self.id, word).await {
-            // A run that ended in this moment needs no cancelling.
+            // A refusal means that the run has just ended.
             Ok(()) | Err(ControlError::Refused(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -189,7 +189,7 @@ impl Driven for DrivenHere<'_> {
             ..
         } = *self;
         let store = session.log.store.clone();
-        // What runs at this moment is let finish here, so that it need not run twice.
+        // Tasks that are running finish in this process, so that they do not run twice.
         session.stop().await;
         let row = store.execution(id).await?;
         let goes_on = row.is_some_and(|row| row.status == RunStatus::Running);
@@ -204,12 +204,12 @@ impl Driven for DrivenHere<'_> {
     }
 }
 
-/// Starts a process that drives a run without a terminal.
+/// Starts a background process that drives the run.
 fn background(app: &App, id: ExecutionId, driving: &Driving) -> Result<(), Problem> {
     let cannot = |error: std::io::Error| {
-        let message = format!("cannot start a process in the background: {error}");
+        let message = format!("cannot start a background process: {error}");
         Problem::new(Exit::NotAllowed, "NO_BACKGROUND", message)
-            .help(format!("go on with `noetl resume {id}`"))
+            .help(format!("continue the run with `noetl resume {id}`"))
     };
     let program = std::env::current_exe().map_err(cannot)?;
     let mut command = Command::new(program);

@@ -1,4 +1,4 @@
-//! The catalog, the tokens and the credentials of a store of this machine.
+//! Catalog, access tokens and credentials of a local store.
 
 use async_trait::async_trait;
 use server::{Actor, TokenError};
@@ -112,7 +112,7 @@ impl Keys for Here<'_> {
     }
 }
 
-/// Whoever can write the store may do everything with it.
+/// The actor of local changes: a user who can write the store files has all permissions.
 fn owner() -> Actor {
     Actor {
         name: "the store's owner".to_owned(),
@@ -125,7 +125,7 @@ fn failed(error: TokenError) -> Problem {
         TokenError::Name | TokenError::Expires => Problem::usage(error.to_string()),
         TokenError::Unknown(_) => {
             Problem::new(Exit::NotFound, "TOKEN_NOT_FOUND", error.to_string())
-                .help("`noetl token list` lists them")
+                .help("list tokens with `noetl token list`")
         }
         TokenError::Store(error) => error.into(),
     }

@@ -1,4 +1,4 @@
-//! Runs in a store of this machine.
+//! Runs in a local store.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::runs::begin::{Begin, Driven, News, Watch};
 use crate::runs::here::DrivenHere;
 use crate::runs::place::{Lines, Runs, Wanted};
 
-/// Runs in a store of this machine.
+/// Backend for runs in a local store.
 pub(crate) struct Here<'a> {
     pub(super) app: &'a App,
     pub(super) log: Log,
@@ -214,7 +214,7 @@ impl Runs for Here<'_> {
     }
 }
 
-/// How the run stands once it stands as wanted, has ended, or patience is at an end.
+/// Waits until the run has the wanted status or has ended, or the timeout passes; returns its status.
 async fn settled(session: &Session, id: ExecutionId, wanted: Wanted) -> Result<RunStatus, Problem> {
     let store = &session.log.store;
     let status = async || -> Result<RunStatus, Problem> {
@@ -258,7 +258,7 @@ fn refused(error: SubmitError) -> Problem {
     }
 }
 
-/// News of a run that this process has no part in: whenever the store changes there may be some.
+/// Watches a run of another process: every change of the store may be an update.
 struct Glance<'a> {
     log: &'a Log,
     id: ExecutionId,

@@ -1,4 +1,4 @@
-//! Where runs are: in a store of this machine, or on a server elsewhere. Verbs ask here and know neither.
+//! Backends for runs: a local store or a remote server. Commands use the traits of this module for both.
 
 mod begin;
 mod here;

@@ -1,4 +1,4 @@
-//! Which place the settings mean.
+//! Opens the backend that the settings select.
 
 use crate::app::App;
 use crate::local;
@@ -7,12 +7,12 @@ use crate::remote::Elsewhere;
 use crate::runs::local::Here;
 use crate::runs::place::Runs;
 
-/// The place to read from; a store is not made.
+/// Opens the backend for reading; does not create a store.
 pub(crate) fn existing(app: &App) -> Result<Box<dyn Runs + '_>, Problem> {
     open(app, local::existing)
 }
 
-/// The place to begin runs in; a store is made if there is none.
+/// Opens the backend for starting runs; creates the store if it does not exist.
 pub(crate) fn fresh(app: &App) -> Result<Box<dyn Runs + '_>, Problem> {
     open(app, local::open)
 }
@@ -24,7 +24,7 @@ fn open(
     let settings = &app.settings;
     if settings.is_local && settings.is_server_flagged {
         return Err(Problem::usage(
-            "--store means this machine and --server another: give one of them",
+            "--store and --server are mutually exclusive: pass only one of them",
         ));
     }
     match settings.remote() {

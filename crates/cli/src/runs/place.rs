@@ -1,4 +1,4 @@
-//! What can be asked of the place that runs are in.
+//! Traits of a backend for runs: a local store or a remote server.
 
 use std::time::Duration;
 
@@ -21,48 +21,48 @@ use crate::args::Driving;
 use crate::problem::Problem;
 use crate::runs::begin::{Begin, Driven, Watch};
 
-/// Runs: read, spoken to and set going.
+/// Reads, controls and starts runs.
 #[async_trait]
 pub(crate) trait Runs: Playbooks + Keys + Send + Sync {
-    /// Where they are, for people.
+    /// Returns a description of the backend for users.
     fn place(&self) -> String;
 
-    /// The time by the clock that stamps events, as nearly as it can be told.
+    /// Returns the current time of the clock that timestamps events, as closely as it is known.
     fn now(&self) -> Time;
 
-    /// A run.
+    /// Returns a run.
     async fn get(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, Problem>;
 
-    /// Runs, newest first.
+    /// Returns runs, newest first.
     async fn list(&self, filter: &Filter) -> Result<Vec<ExecutionRow>, Problem>;
 
-    /// The next events of a log; none at its end.
+    /// Returns the next events of a log; empty at the end.
     async fn events(&self, id: ExecutionId, after: Seq) -> Result<Vec<Event>, Problem>;
 
-    /// The next page of a run's outline, from the event after this one.
+    /// Returns the next page of a run's outline, which starts after this event.
     async fn outline(&self, id: ExecutionId, after: Seq) -> Result<RunOutline, Problem>;
 
-    /// Tells of events after this one as they happen.
+    /// Watches the events after this one.
     fn watch<'a>(&'a self, id: ExecutionId, after: Seq) -> Box<dyn Watch + 'a>;
 
-    /// The playbook of a run, where it can be read.
+    /// Returns the playbook of a run; `None` if it is missing or invalid.
     async fn playbook(&self, row: &ExecutionRow) -> Result<Option<Playbook>, Problem>;
 
-    /// A result of a run as JSON text, piece by piece; of a task or step that failed, its error.
+    /// Returns a result as a stream of JSON text; for a failed task or step, its error.
     async fn result(
         &self,
         id: ExecutionId,
         address: &ResultAddress,
     ) -> Result<Option<Pieces>, Problem>;
 
-    /// The same as it is stored: text that a task stored is not quoted.
+    /// Returns a result as it is stored; text results are not quoted.
     async fn read(
         &self,
         id: ExecutionId,
         address: &ResultAddress,
     ) -> Result<Option<Pieces>, Problem>;
 
-    /// The results that fit an address, oldest first, from one on.
+    /// Returns the results that match an address, oldest first, after this event.
     async fn results(
         &self,
         id: ExecutionId,
@@ -70,16 +70,16 @@ pub(crate) trait Runs: Playbooks + Keys + Send + Sync {
         after: Seq,
     ) -> Result<Listed, Problem>;
 
-    /// What tasks printed, from a place on.
+    /// Returns log lines of tasks from this position on.
     async fn lines(&self, id: ExecutionId, after: u64) -> Result<Lines, Problem>;
 
-    /// Waits until there may be more lines, but no longer than that.
+    /// Waits until there may be more lines, at most `patience`.
     async fn changed(&self, patience: Duration);
 
-    /// Whether a run goes on by its log, but no process drives it.
+    /// Returns whether a run is unfinished and no process drives it.
     async fn is_abandoned(&self, row: &ExecutionRow) -> Result<bool, Problem>;
 
-    /// Says a word to a run, and waits until it stands as wanted where that is soon; answers how it stands.
+    /// Sends a control request to a run, waits up to a timeout for the wanted status, and returns the status.
     async fn say(
         &self,
         row: &ExecutionRow,
@@ -87,7 +87,7 @@ pub(crate) trait Runs: Playbooks + Keys + Send + Sync {
         wanted: Option<Wanted>,
     ) -> Result<RunStatus, Problem>;
 
-    /// Sets a run going.
+    /// Starts or continues a run.
     async fn begin<'a>(
         &'a self,
         begin: Begin,
@@ -95,32 +95,32 @@ pub(crate) trait Runs: Playbooks + Keys + Send + Sync {
     ) -> Result<Box<dyn Driven + 'a>, Problem>;
 }
 
-/// How a run should come to stand, and how long to wait for it.
+/// Status to wait for, and the timeout.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) status: RunStatus,
     pub(crate) patience: Duration,
 }
 
-/// Lines that tasks printed.
+/// Log lines of tasks.
 pub(crate) struct Lines {
     pub(crate) fresh: Vec<LogLine>,
-    /// Where the next ones begin.
+    /// Position of the next line.
     pub(crate) next: u64,
-    /// Whether more are there now.
+    /// Whether more lines are available now.
     pub(crate) is_more: bool,
 }
 
-/// The catalog beside the runs.
+/// Catalog of the backend.
 #[async_trait]
 pub(crate) trait Playbooks {
-    /// Puts a text that was checked into the catalog.
+    /// Registers a playbook text that was checked.
     async fn register(&self, path: &str, text: &str) -> Result<Kept, Problem>;
 
-    /// Every path with its latest version.
+    /// Returns all paths with their latest version.
     async fn catalog(&self) -> Result<Vec<PlaybookEntry>, Problem>;
 
-    /// One version of a playbook, or its latest, with its text.
+    /// Returns one version of a playbook, or the latest, with its text.
     async fn find(
         &self,
         path: &str,
@@ -128,37 +128,37 @@ pub(crate) trait Playbooks {
     ) -> Result<Option<PlaybookEntry>, Problem>;
 }
 
-/// A playbook that was put into the catalog.
+/// A registered playbook.
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Kept {
     pub(crate) path: String,
     pub(crate) version: u32,
-    /// Whether the catalog had no such text there before.
+    /// Whether this call created a new version.
     pub(crate) is_new: bool,
 }
 
-/// The tokens and credentials beside the runs.
+/// Access tokens and credentials of the backend.
 #[async_trait]
 pub(crate) trait Keys {
-    /// Makes a token.
+    /// Creates a token.
     async fn create_token(&self, request: &TokenRequest) -> Result<TokenCreated, Problem>;
 
-    /// Every token.
+    /// Returns all tokens.
     async fn tokens(&self) -> Result<Vec<TokenEntry>, Problem>;
 
-    /// Takes a token back.
+    /// Revokes a token.
     async fn revoke_token(&self, id: &str) -> Result<(), Problem>;
 
-    /// Sets a credential.
+    /// Creates or updates a credential.
     async fn set_credential(&self, request: &CredentialRequest)
     -> Result<CredentialEntry, Problem>;
 
-    /// Every credential.
+    /// Returns all credentials, without their values.
     async fn credentials(&self) -> Result<Vec<CredentialEntry>, Problem>;
 
     /// Removes a credential.
     async fn remove_credential(&self, name: &str) -> Result<(), Problem>;
 
-    /// Seals every credential under a new master key.
+    /// Re-encrypts all credentials with a new master key.
     async fn rotate_key(&self) -> Result<KeyRotated, Problem>;
 }

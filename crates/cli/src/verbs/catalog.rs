@@ -1,4 +1,4 @@
-//! `noetl catalog`: the playbooks that runs can be started of by path.
+//! `noetl catalog`: lists and prints registered playbooks.
 
 use model::playbook::entry_named;
 
@@ -9,7 +9,7 @@ use crate::problem::{Exit, Problem};
 use crate::render::{human, table};
 use crate::runs::{self, Runs};
 
-/// Looks at the catalog.
+/// Runs a `catalog` subcommand.
 pub(crate) async fn catalog(app: &App, verb: &CatalogVerb) -> Ended {
     let runs = runs::existing(app)?;
     match verb {
@@ -24,7 +24,7 @@ async fn list(app: &App, runs: &dyn Runs) -> Ended {
     if out.is_machine() {
         out.records(&entries);
     } else if entries.is_empty() {
-        out.note("no playbooks; put one in with `noetl register FILE`");
+        out.note("no playbooks; register one with `noetl register FILE`");
     } else {
         let lines = entries.iter().map(|entry| {
             let ago = human::ago(entry.registered_at, now);
@@ -39,9 +39,9 @@ async fn list(app: &App, runs: &dyn Runs) -> Ended {
 async fn get(app: &App, runs: &dyn Runs, name: &str) -> Ended {
     let (path, version) = entry_named(name);
     let entry = runs.find(path, version).await?.ok_or_else(|| {
-        let message = format!("the catalog has no `{name}`");
+        let message = format!("playbook `{name}` is not registered");
         Problem::new(Exit::NotFound, "PLAYBOOK_NOT_FOUND", message)
-            .help("`noetl catalog list` lists what it has")
+            .help("list registered playbooks with `noetl catalog list`")
     })?;
     if app.out.is_machine() {
         app.out.json(&entry);

@@ -1,4 +1,4 @@
-//! `noetl completions`: a script for a shell.
+//! `noetl completions`: prints a completion script for a shell.
 
 use clap::CommandFactory;
 
@@ -6,7 +6,7 @@ use crate::app::App;
 use crate::args::{Cli, CompletionsArgs};
 use crate::problem::Exit;
 
-/// Prints completions.
+/// Prints the completion script.
 pub(crate) fn completions(app: &App, args: &CompletionsArgs) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "noetl", &mut script);

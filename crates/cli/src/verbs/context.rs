@@ -1,4 +1,4 @@
-//! `noetl context`: servers by name, and the one that is meant when none is named.
+//! `noetl context`: manages named servers and selects the current one.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::inputs;
 use crate::problem::{Exit, Problem, without_userinfo};
 use crate::render::table;
 
-/// Does something with contexts.
+/// Runs a `context` subcommand.
 pub(crate) fn context(app: &App, verb: &ContextVerb) -> Ended {
     let mut contexts = Contexts::load(&app.environment)?;
     match verb {
@@ -26,7 +26,7 @@ pub(crate) fn context(app: &App, verb: &ContextVerb) -> Ended {
     }
     contexts.save(&app.environment)?;
     let current = contexts.current.as_deref().unwrap_or(LOCAL);
-    app.out.note(&format!("{current} is used"));
+    app.out.note(&format!("current context: {current}"));
     Ok(Exit::Done)
 }
 
@@ -34,12 +34,13 @@ fn add(app: &App, contexts: &mut Contexts, name: &str) -> Result<(), Problem> {
     let is_name =
         |name: &str| !name.is_empty() && name != LOCAL && !name.contains(char::is_control);
     if !is_name(name) {
-        return Err(Problem::usage(format!("`{name}` cannot name a context")));
+        return Err(Problem::usage(format!("invalid context name `{name}`")));
     }
     let address = app.settings.server.as_ref();
     let address = address.filter(|_| app.settings.is_server_flagged);
-    let address = address.ok_or_else(|| Problem::usage("which server? give --server URL"))?;
-    // An address that is none is told at once, not when it is used.
+    let address =
+        address.ok_or_else(|| Problem::usage("no server specified: pass --server URL"))?;
+    // Rejects an invalid address now, not at first use.
     wire::Client::new(&address.servers, None).map_err(|error| crate::remote::unanswered(&error))?;
     let (token, token_file) = match &app.settings.token_file {
         None => (None, None),
@@ -48,7 +49,7 @@ fn add(app: &App, contexts: &mut Contexts, name: &str) -> Result<(), Problem> {
                 .trim()
                 .to_owned();
             if text.is_empty() {
-                return Err(Problem::usage("standard input holds no token"));
+                return Err(Problem::usage("standard input contains no token"));
             }
             (Some(text), None)
         }
@@ -65,7 +66,7 @@ fn add(app: &App, contexts: &mut Contexts, name: &str) -> Result<(), Problem> {
         token_file,
     };
     contexts.contexts.insert(name.to_owned(), context);
-    // Whoever names their first server means to use it.
+    // The first context becomes the current one.
     if contexts.contexts.len() == 1 {
         contexts.current = Some(name.to_owned());
     }
@@ -97,7 +98,7 @@ fn list(app: &App, contexts: &Contexts) -> Exit {
     let mut lines = vec![vec![
         mark(current.is_none()),
         LOCAL.to_owned(),
-        "this machine".to_owned(),
+        "local store".to_owned(),
         String::new(),
     ]];
     lines.extend(contexts.contexts.iter().map(|(name, context)| {
@@ -114,21 +115,21 @@ fn list(app: &App, contexts: &Contexts) -> Exit {
     Exit::Done
 }
 
-/// Where a context's token is; never what it is.
+/// Returns where the token of a context is, never the token.
 fn kept(context: &Context) -> String {
     match (&context.token, &context.token_file) {
-        (Some(_), _) => "kept".to_owned(),
+        (Some(_), _) => "stored".to_owned(),
         (None, Some(file)) => file.display().to_string(),
         (None, None) => String::new(),
     }
 }
 
-/// Servers without the passwords in their addresses.
+/// Returns the server URLs without passwords.
 fn shown_servers(servers: &[String]) -> Vec<String> {
     servers.iter().cloned().map(without_userinfo).collect()
 }
 
-/// Where runs are kept, without a password.
+/// Returns the store path or URL without a password.
 fn store(app: &App) -> String {
     without_userinfo(app.settings.store.display().to_string())
 }

@@ -1,4 +1,4 @@
-//! `noetl cancel`, `pause` and `signal`: a word to a run, wherever it is driven.
+//! `noetl cancel`, `pause` and `signal`: send a control request to a run.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::inputs;
 use crate::problem::Exit;
 use crate::runs::{self, Wanted};
 
-/// Longer than workers have to stop their tasks.
+/// How long to wait for a cancelled run to end; longer than workers may take to stop their tasks.
 const STOP_PATIENCE: Duration = Duration::from_secs(12);
-/// Long enough for another process to take up a message.
+/// How long to wait until another process has applied the request.
 const WORD_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Stops a run for good.
+/// Cancels a run.
 pub(crate) async fn cancel(app: &App, args: &CancelArgs) -> Ended {
     let control = Control::Cancel {
         reason: args.reason.clone(),
@@ -33,7 +33,7 @@ pub(crate) async fn cancel(app: &App, args: &CancelArgs) -> Ended {
     say(app, &args.id, control, Some(wanted), "cancelled").await
 }
 
-/// Stops a run for a while.
+/// Pauses a run.
 pub(crate) async fn pause(app: &App, args: &PauseArgs) -> Ended {
     let control = Control::Pause {
         reason: args.reason.clone(),
@@ -52,16 +52,16 @@ pub(crate) async fn signal(app: &App, args: &SignalArgs) -> Ended {
         name: Name::from(args.name.as_str()),
         payload: payload.map(|payload| Raw::of(&payload)),
     };
-    say(app, &args.id, control, None, "signalled").await
+    say(app, &args.id, control, None, "signaled").await
 }
 
-/// Says a word to a run, and waits until it stands as wanted where that is soon.
+/// Sends a control request to a run and waits for the wanted status, up to its timeout.
 async fn say(app: &App, id: &str, control: Control, wanted: Option<Wanted>, done: &str) -> Ended {
     let runs = runs::existing(app)?;
     let row = find::run(&*runs, id).await?;
     let status = runs.say(&row, control, wanted).await?;
     let word = match wanted {
-        Some(wanted) if wanted.status != status && !status.is_terminal() => "asked",
+        Some(wanted) if wanted.status != status && !status.is_terminal() => "request sent",
         _ => done,
     };
     if app.out.is_machine() {

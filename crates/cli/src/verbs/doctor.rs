@@ -1,4 +1,4 @@
-//! `noetl doctor`: what this machine has and lacks, and what to do about it.
+//! `noetl doctor`: checks this machine and prints the results with remedies.
 
 use crate::app::{App, Ended};
 use crate::args::DoctorArgs;
@@ -6,7 +6,7 @@ use crate::doctor::{self, Check, State};
 use crate::problem::Exit;
 use crate::render::human;
 
-/// Looks at everything and says how it stands.
+/// Runs all checks and prints their results.
 pub(crate) async fn doctor(app: &App, args: &DoctorArgs) -> Ended {
     let mut checks = doctor::programs(app);
     checks.extend(doctor::storage(app));
@@ -16,7 +16,7 @@ pub(crate) async fn doctor(app: &App, args: &DoctorArgs) -> Ended {
     checks.extend(doctor::server(app).await.unwrap_or_default());
     show(app, &checks);
     let failed = checks.iter().filter(|check| check.state == State::Fail);
-    // What cannot be reached is told before what is not there.
+    // `Unreachable` takes precedence over other exit codes.
     let exits: Vec<Exit> = failed.map(|check| check.exit).collect();
     Ok(match exits.first() {
         None => Exit::Done,

@@ -1,4 +1,4 @@
-//! `noetl events`: the log of a run, as it is or as it grows.
+//! `noetl events`: prints the event log of a run, and follows it with `-f`.
 
 use std::fmt::Write;
 
@@ -42,10 +42,10 @@ pub(crate) async fn events(app: &App, args: &EventsArgs) -> Ended {
     Ok(Exit::Done)
 }
 
-/// Takes an event; answers whether to go on.
+/// Callback for an event; returns whether to continue.
 type Each<'a> = dyn FnMut(&Event) -> bool + Send + 'a;
 
-/// Hands over events as they happen, until the run ends or nobody reads them.
+/// Passes new events to `each` until the run ends or standard output is closed.
 async fn follow(
     app: &App,
     runs: &dyn Runs,
@@ -73,7 +73,7 @@ fn is_wanted(args: &EventsArgs, event: &Event) -> bool {
     args.kinds.is_empty() || args.kinds.contains(&event.kind())
 }
 
-/// Hands over what is in the log after a place, and moves the place on.
+/// Passes the events of the log after `after` to `each`, and advances `after`.
 async fn read(
     runs: &dyn Runs,
     id: ExecutionId,

@@ -1,4 +1,4 @@
-//! `noetl explain`: what a code means and what to do.
+//! `noetl explain`: prints the meaning and remedy of an error code.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::app::{App, Ended};
 use crate::args::ExplainArgs;
 use crate::problem::{Exit, Problem};
 
-/// The reference of codes that runs fail with: one table row each.
+/// Reference page of the error codes of runs; its tables have one row for one or more codes.
 const REFERENCE: &str = include_str!("../../../../docs/reference/errors.md");
 
 /// Explains a code.
@@ -16,9 +16,9 @@ pub(crate) fn explain(app: &App, args: &ExplainArgs) -> Ended {
         Problem::new(
             Exit::NotFound,
             "CODE_NOT_FOUND",
-            format!("there is no code `{code}`"),
+            format!("unknown error code `{code}`"),
         )
-        .help("codes look like E0107, T0201, W0204 or LIMIT_JUMPS")
+        .help("examples: E0107, T0201, W204, LIMIT_JUMPS")
     })?;
     if app.out.is_machine() {
         app.out
@@ -41,26 +41,28 @@ fn find(code: &str) -> Option<(String, String)> {
             .split(" | ")
             .map(str::trim)
             .collect();
-        let [name, meaning, remedy] = cells[..] else {
+        let [names, meaning, remedy] = cells[..] else {
             return None;
         };
-        Some((
-            name.trim_matches('`'),
-            meaning.to_owned(),
-            remedy.to_owned(),
-        ))
+        Some((names, meaning, remedy))
     });
-    let fits = |name: &str| match name.split_once('<') {
-        // `HTTP_<status>` stands for a family of codes.
-        Some((family, _)) => code.len() > family.len() && code.starts_with(family),
-        None => name == code,
+    let rows: Vec<(&str, &str, &str)> = rows.collect();
+    let is_named = |names: &str| {
+        let mut names = names.split(", ").map(|name| name.trim_matches('`'));
+        names.any(|name| name == code)
     };
-    rows.into_iter()
-        .find(|(name, _, _)| fits(name))
-        .map(|(_, meaning, remedy)| (sentence(&meaning), sentence(&remedy)))
+    // `HTTP_<status>` describes all codes with this prefix that have no row of their own.
+    let is_in_family = |names: &str| {
+        let family = names.trim_matches('`').split_once('<');
+        family.is_some_and(|(prefix, _)| code.len() > prefix.len() && code.starts_with(prefix))
+    };
+    let named = rows.iter().find(|(names, _, _)| is_named(names));
+    named
+        .or_else(|| rows.iter().find(|(names, _, _)| is_in_family(names)))
+        .map(|(_, meaning, remedy)| (sentence(meaning), sentence(remedy)))
 }
 
-/// The table writes fragments; an answer is a sentence.
+/// Turns a fragment from the table into a sentence.
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars
@@ -79,6 +81,8 @@ mod tests {
         assert!(find("E0003").unwrap().0.contains("YAML"));
         assert!(find("LIMIT_JUMPS").unwrap().1.starts_with("Bound the loop"));
         assert!(find("HTTP_503").is_some());
+        assert_ne!(find("HTTP_CONNECT"), find("HTTP_503"));
+        assert!(find("HTTP_CONNECT").is_some() && find("PG_LOST").is_some());
         assert_eq!(find("HTTP_"), None);
         assert_eq!(find("NOPE"), None);
     }

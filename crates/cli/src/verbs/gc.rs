@@ -1,4 +1,4 @@
-//! `noetl gc`: removes the bodies in this machine's store that nothing needs any more.
+//! `noetl gc`: deletes expired results from the local store.
 
 use serde_json::json;
 use server::Collection;
@@ -9,12 +9,13 @@ use crate::local;
 use crate::problem::{Exit, Problem};
 use crate::render::human;
 
-/// Collects bodies, or counts those that would be.
+/// Deletes expired results, or counts them with `--dry-run`.
 pub(crate) async fn gc(app: &App, args: &GcArgs) -> Ended {
     if app.settings.remote().is_some() {
-        let message = "a server collects the bodies of its store by itself, every hour";
+        let message =
+            "`noetl gc` needs a local store; a server deletes expired results itself, every hour";
         return Err(Problem::new(Exit::Usage, "GC_NEEDS_STORE", message)
-            .help("say how long they are kept with `noetl serve --retention`, or name a store with --store DIR"));
+            .help("set the retention with `noetl serve --retention`, or specify a local store with --store DIR"));
     }
     let log = local::existing(&app.settings)?;
     let how = Collection {
@@ -31,9 +32,9 @@ pub(crate) async fn gc(app: &App, args: &GcArgs) -> Ended {
         return Ok(Exit::Done);
     }
     let verb = if args.dry_run {
-        "would be removed"
+        "would be deleted"
     } else {
-        "removed"
+        "deleted"
     };
     app.out.data(&format!(
         "{} {verb}, {}\n",

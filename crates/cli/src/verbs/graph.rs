@@ -1,4 +1,4 @@
-//! `noetl graph`: a playbook drawn.
+//! `noetl graph`: draws the graph of a playbook.
 
 use crate::app::{App, Ended};
 use crate::args::{Drawing, GraphArgs};

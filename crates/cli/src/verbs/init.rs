@@ -1,11 +1,11 @@
-//! `noetl init`: a playbook that runs, in a directory of its own.
+//! `noetl init`: creates a project with an example playbook.
 
 use crate::app::{App, Ended};
 use crate::args::InitArgs;
 use crate::init;
 use crate::problem::Exit;
 
-/// Writes a template.
+/// Writes the files of a template and prints the next command.
 pub(crate) fn init(app: &App, args: &InitArgs) -> Ended {
     let written = init::write(&args.dir, args.template)?;
     let dir = args.dir.display().to_string();

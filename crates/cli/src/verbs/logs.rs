@@ -1,4 +1,4 @@
-//! `noetl logs`: what the tasks of a run wrote to their output.
+//! `noetl logs`: prints the stdout and stderr of the tasks of a run.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::problem::Exit;
 use crate::render::human;
 use crate::runs;
 
-/// How long to wait for news when nobody tells of any.
+/// Polling interval if the store sends no change notification.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Prints log lines.
@@ -23,7 +23,7 @@ pub(crate) async fn logs(app: &App, args: &LogsArgs) -> Ended {
     let mut all: Vec<LogLine> = Vec::new();
     let mut after = 0;
     loop {
-        // The status first: what is read after it holds everything up to the end it tells of.
+        // Reads the status before the lines: if it is terminal, the lines read after it are complete.
         let status = runs.get(row.id).await?.map(|row| row.status);
         let mut is_more = true;
         while is_more && !app.out.is_closed() {
@@ -56,7 +56,7 @@ fn fits(line: &LogLine, args: &LogsArgs) -> bool {
 
 fn print(app: &App, line: &LogLine) {
     if app.out.is_machine() {
-        let text = serde_json::to_string(line).expect("a log line serialises to JSON");
+        let text = serde_json::to_string(line).expect("a log line serializes to JSON");
         app.out.data(&text);
         return;
     }

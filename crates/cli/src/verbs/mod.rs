@@ -1,4 +1,4 @@
-//! One file per verb: takes its arguments, answers how the process ends.
+//! One module for each command: takes its arguments and returns the exit code.
 
 pub(crate) mod catalog;
 pub(crate) mod completions;

@@ -1,5 +1,4 @@
-//! `noetl register`: puts playbooks into the catalog and credentials into the store; all of them, or none if one is
-//! invalid.
+//! `noetl register`: registers playbooks and credentials; none of them if a file is invalid.
 
 use std::path::Path;
 
@@ -22,7 +21,7 @@ pub(crate) async fn register(app: &App, args: &RegisterArgs) -> Ended {
         return Ok(Exit::InvalidPlaybook);
     };
     if given.playbooks.is_empty() && given.credentials.is_empty() {
-        app.out.note("no playbooks");
+        app.out.note("no playbooks or credentials found");
         return Ok(Exit::Done);
     }
     let runs = runs::fresh(app)?;
@@ -48,14 +47,14 @@ pub(crate) async fn register(app: &App, args: &RegisterArgs) -> Ended {
     Ok(Exit::Done)
 }
 
-/// What the files hold.
+/// Content of the files.
 #[derive(Default)]
 struct Given {
     playbooks: Vec<Playbook>,
     credentials: Vec<CredentialRequest>,
 }
 
-/// The credential in a file: a map with `name`, `type` and `data`, and no steps.
+/// Parses a credential: a map with `name`, `type` and `data`. Returns `None` for other files.
 fn credential(bytes: &[u8]) -> Option<CredentialRequest> {
     if looks_like_playbook(bytes) {
         return None;
@@ -65,7 +64,7 @@ fn credential(bytes: &[u8]) -> Option<CredentialRequest> {
     is_one.then(|| serde_json::from_value(value).ok()).flatten()
 }
 
-/// Whether a file that is no credential was probably meant as one: nothing of it may be shown.
+/// Returns whether a file that is not a valid credential was probably meant as one. Errors must not quote such a file.
 fn looks_like_credential(name: &str, bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     let has = |line: &str, word: &str| {
@@ -82,25 +81,25 @@ fn looks_like_credential(name: &str, bytes: &[u8]) -> bool {
     !is_playbook && (is_json || says("data") || says("type"))
 }
 
-/// What is wrong with a file that was meant as a credential, without a line of it.
+/// Returns the error for an invalid credential file, without quoting the file.
 fn broken_credential(name: &str, bytes: &[u8]) -> Problem {
     let why = match model::playbook::data("credential", bytes) {
-        Err(_) => "it is neither JSON nor YAML".to_owned(),
+        Err(_) => "neither valid JSON nor valid YAML".to_owned(),
         Ok(Value::Object(map)) => {
             let is_text = |key: &&str| map.get(*key).is_some_and(Value::is_string);
             let texts = ["name", "type"].into_iter().filter(|key| !is_text(key));
             let data = (!map.get("data").is_some_and(Value::is_object)).then_some("data");
             let missing: Vec<String> = texts.chain(data).map(|key| format!("`{key}`")).collect();
             match missing.as_slice() {
-                [] => "it has keys that a credential does not have".to_owned(),
-                missing => format!("it has no {} of the right form", missing.join(", ")),
+                [] => "unknown keys".to_owned(),
+                missing => format!("missing or invalid {}", missing.join(", ")),
             }
         }
-        Ok(_) => "it is not a map".to_owned(),
+        Ok(_) => "not a map".to_owned(),
     };
-    let message = format!("`{name}` is not a credential: {why}");
+    let message = format!("invalid credential file `{name}`: {why}");
     Problem::new(Exit::Usage, "CREDENTIAL_INVALID", message)
-        .help("a credential is a map: {name: NAME, type: TYPE, data: {KEY: VALUE}}")
+        .help("expected a map: {name: NAME, type: TYPE, data: {KEY: VALUE}}")
 }
 
 fn line(kept: &Kept) -> String {
@@ -108,7 +107,7 @@ fn line(kept: &Kept) -> String {
     format!("{}@{}   {word}", kept.path, kept.version)
 }
 
-/// The playbooks and credentials that are meant; none if one of them has errors, which are shown.
+/// Reads the playbooks and credentials. Prints the errors and returns `None` if a playbook has any.
 fn read(app: &App, args: &RegisterArgs) -> Result<Option<Given>, Problem> {
     let mut files: Vec<(String, bool)> = Vec::new();
     for dir in &args.dir {
@@ -128,7 +127,7 @@ fn read(app: &App, args: &RegisterArgs) -> Result<Option<Given>, Problem> {
         if is_asked && looks_like_credential(&name, &bytes) {
             return Err(broken_credential(&name, &bytes));
         }
-        // A directory may hold other YAML; a file that was named is meant as a playbook.
+        // A directory may contain other YAML files; a file that the user named must be a playbook.
         if !is_asked && !looks_like_playbook(&bytes) {
             continue;
         }

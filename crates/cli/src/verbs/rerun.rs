@@ -1,4 +1,4 @@
-//! `noetl rerun`: does a run once more as a new run, from its beginning or from a step.
+//! `noetl rerun`: starts a new run from an earlier one, optionally from a step.
 
 use model::id::Name;
 use model::raw::Raw;

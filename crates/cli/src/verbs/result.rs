@@ -1,4 +1,4 @@
-//! `noetl result`: what a run came to, or one of its steps, tasks, iterations, pages or attempts.
+//! `noetl result`: prints the result of a run, or of one of its steps, tasks, iterations, pages or attempts.
 
 use model::event::Body;
 use model::id::{ExecutionId, Name, Seq};
@@ -20,7 +20,7 @@ use crate::render::{tree, value};
 use crate::runs::{self, Runs};
 use crate::view::RunView;
 
-/// How many of a run's last events are looked through for its end.
+/// Number of last events of a run that are searched for `playbook.finished`.
 const LAST_EVENTS: u64 = 8;
 
 /// Prints a result.
@@ -50,19 +50,20 @@ pub(crate) async fn result(app: &App, args: &ResultArgs) -> Ended {
     Ok(Exit::Done)
 }
 
-/// Reads `RUN[/STEP[#ITERATION][/TASK]]` and what is said beside it.
+/// Parses `RUN[/STEP[#ITERATION][/TASK]]` and the options of the address.
 fn address(args: &ResultArgs) -> Result<(String, ResultAddress), Problem> {
     let mut parts = args.id.splitn(3, '/');
     let run = parts.next().unwrap_or_default().to_owned();
     let (step, task) = (parts.next(), parts.next());
     if step.is_some() && args.step.is_some() {
-        return Err(Problem::usage("the step is named twice"));
+        return Err(Problem::usage("the step is specified twice"));
     }
     let step = step.or(args.step.as_deref());
     let (step, iteration) = match step.map(|step| step.split_once('#')) {
         Some(Some((step, index))) => {
             let index = index.parse().map_err(|_| {
-                Problem::usage(format!("`#{index}` is not an iteration")).help("write it as #7")
+                Problem::usage(format!("invalid iteration `#{index}`"))
+                    .help("use a number, for example #7")
             })?;
             (Some(step), Some(index))
         }
@@ -77,8 +78,8 @@ fn address(args: &ResultArgs) -> Result<(String, ResultAddress), Problem> {
     };
     if step.is_none() && place != ResultPlace::default() {
         return Err(
-            Problem::usage("a task, iteration, page or attempt is one of a step")
-                .help("name the step: `noetl result RUN/STEP#ITERATION/TASK`"),
+            Problem::usage("--task, --iteration, --page and --attempt need a step")
+                .help("specify the step: `noetl result RUN/STEP#ITERATION/TASK`"),
         );
     }
     let address = ResultAddress {
@@ -89,7 +90,7 @@ fn address(args: &ResultArgs) -> Result<(String, ResultAddress), Problem> {
     Ok((run, address))
 }
 
-/// The step whose result is the run's.
+/// Returns the step whose result is the result of the run.
 async fn last_step(runs: &dyn Runs, row: &ExecutionRow) -> Result<Name, Problem> {
     if let Some(problem) = unfinished(row.status, &row.id.to_string()) {
         return Err(problem);
@@ -161,7 +162,7 @@ fn show(app: &App, args: &ResultArgs, part: &Value) {
     out.data(&text);
 }
 
-/// One element of a list per line, as they come.
+/// Prints one element of a list per line while reading the stream.
 async fn lines(app: &App, mut pieces: Pieces) -> Result<(), Problem> {
     let mut elements = Elements::default();
     let print = |element: &[u8]| {
@@ -179,7 +180,7 @@ async fn lines(app: &App, mut pieces: Pieces) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Prints where the results are that fit.
+/// Prints the matching results and their locations.
 async fn list(app: &App, runs: &dyn Runs, id: ExecutionId, address: &ResultAddress) -> Ended {
     let mut after = Seq(0);
     let mut all: Vec<ReferenceEntry> = Vec::new();
@@ -225,14 +226,14 @@ async fn list(app: &App, runs: &dyn Runs, id: ExecutionId, address: &ResultAddre
         "ATTEMPT",
         "STATUS",
         "BYTES",
-        "WHERE",
+        "LOCATION",
     ];
     let rows = all.iter().map(row).collect();
     app.out.data(&table(&headings, rows, app.out.stdout));
     Ok(Exit::Done)
 }
 
-/// Why there is no such result, with what there is.
+/// Returns the error for a missing result, with the available ones as help.
 async fn not_there(
     runs: &dyn Runs,
     id: ExecutionId,
@@ -246,7 +247,7 @@ async fn not_there(
     let message = format!("step `{step}` has no such result");
     Ok(
         Problem::new(Exit::NotFound, "RESULT_NOT_FOUND", message).help(format!(
-            "`noetl result {id}/{step} --list` lists those it has"
+            "list its results with `noetl result {id}/{step} --list`"
         )),
     )
 }
@@ -256,17 +257,17 @@ fn not_run(name: &str, view: &RunView) -> Problem {
     known.dedup();
     let message = format!("step `{name}` has not run");
     Problem::new(Exit::NotFound, "STEP_NOT_FOUND", message)
-        .help(format!("these have: {}", known.join(", ")))
+        .help(format!("steps that have run: {}", known.join(", ")))
 }
 
-/// Why a run has no result, if it has none.
+/// Returns the error for a run that did not complete.
 fn unfinished(status: RunStatus, id: &str) -> Option<Problem> {
     let (exit, says) = match status {
         RunStatus::Completed => return None,
         RunStatus::Failed => (Exit::RunFailed, "failed"),
         RunStatus::Cancelled => (Exit::Cancelled, "was cancelled"),
         RunStatus::Paused => (Exit::Paused, "is paused"),
-        RunStatus::Running => (Exit::NotFound, "has not ended"),
+        RunStatus::Running => (Exit::NotFound, "is still running"),
     };
     let problem = Problem::new(
         exit,
@@ -274,6 +275,6 @@ fn unfinished(status: RunStatus, id: &str) -> Option<Problem> {
         format!("run {id} {says} and has no result"),
     );
     Some(problem.help(format!(
-        "look at `noetl show {id}`, or name a step that has ended"
+        "see `noetl show {id}`, or specify a step that has finished"
     )))
 }

@@ -1,4 +1,4 @@
-//! `noetl resume`: goes on after a pause or a crash.
+//! `noetl resume`: resumes a paused or interrupted run.
 
 use model::status::RunStatus;
 use store::{ExecutionRow, Filter};
@@ -13,7 +13,7 @@ use crate::runs::{self, Begin, Runs};
 /// Resumes a run and follows it.
 pub(crate) async fn resume(app: &App, args: &ResumeArgs) -> Ended {
     if args.background {
-        // The terminal may go away; a session of its own outlives it. A leader of one stays what it is.
+        // In its own session, the process survives the end of the terminal. Fails harmlessly if it already leads one.
         let _ = rustix::process::setsid();
     }
     let runs = runs::existing(app)?;
@@ -26,17 +26,22 @@ pub(crate) async fn resume(app: &App, args: &ResumeArgs) -> Ended {
         let problem = Problem::new(
             Exit::NotAllowed,
             "RUN_ENDED",
-            format!("run {} has ended: {status}", row.id),
+            format!("run {} has already finished ({status})", row.id),
         );
         return Err(match row.status {
-            RunStatus::Completed => problem.help(format!("its result: `noetl result {}`", row.id)),
-            _ => problem.help(format!("redo its failed work: `noetl retry {}`", row.id)),
+            RunStatus::Completed => {
+                problem.help(format!("print its result with `noetl result {}`", row.id))
+            }
+            _ => problem.help(format!(
+                "retry its failed steps with `noetl retry {}`",
+                row.id
+            )),
         });
     }
     drive::begin(app, &*runs, Begin::Resume(row), &args.driving).await
 }
 
-/// The latest run that has not ended.
+/// Returns the latest unfinished run.
 async fn unfinished(runs: &dyn Runs) -> Result<ExecutionRow, Problem> {
     let mut found: Vec<ExecutionRow> = Vec::new();
     for status in [RunStatus::Paused, RunStatus::Running] {
@@ -49,7 +54,7 @@ async fn unfinished(runs: &dyn Runs) -> Result<ExecutionRow, Problem> {
         found.extend(rows.into_iter().find(|row| row.parent.is_none()));
     }
     found.into_iter().max_by_key(|row| row.id).ok_or_else(|| {
-        Problem::new(Exit::NotFound, "RUN_NOT_FOUND", "every run has ended")
-            .help("`noetl retry ID` redoes the failed work of one that has")
+        Problem::new(Exit::NotFound, "RUN_NOT_FOUND", "no unfinished runs found")
+            .help("retry the failed steps of a finished run with `noetl retry ID`")
     })
 }

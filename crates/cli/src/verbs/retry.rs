@@ -1,4 +1,4 @@
-//! `noetl retry`: does failed work again, in the same run.
+//! `noetl retry`: retries the failed steps of a run.
 
 use crate::app::{App, Ended};
 use crate::args::RetryArgs;

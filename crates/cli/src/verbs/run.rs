@@ -1,4 +1,4 @@
-//! `noetl run`: a playbook from a file, or from the catalog, to its result.
+//! `noetl run`: runs a playbook from a file or from the catalog and prints its result.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use crate::runs::{self, Begin, Runs};
 pub(crate) async fn run(app: &App, args: &RunArgs) -> Ended {
     if args.file == "-" && args.values.input.as_deref() == Some("-") {
         return Err(Problem::usage(
-            "the playbook and --input cannot both be standard input",
+            "cannot read both the playbook and --input from standard input",
         ));
     }
     let payload = inputs::read(&args.values)?;
@@ -31,7 +31,7 @@ pub(crate) async fn run(app: &App, args: &RunArgs) -> Ended {
     let Some(playbook) = parsed.playbook else {
         return Ok(Exit::InvalidPlaybook);
     };
-    // A text without a file is known by the path it gives itself.
+    // Without a file name, the path in the playbook is its name.
     let name = match args.file.as_str() {
         "-" => playbook.path.to_string(),
         file => file.to_owned(),
@@ -45,14 +45,14 @@ pub(crate) async fn run(app: &App, args: &RunArgs) -> Ended {
     follow(app, &*runs, (begin, playbook), args).await
 }
 
-/// Runs a playbook that is in the catalog.
+/// Runs a registered playbook.
 async fn catalogued(app: &App, args: &RunArgs, payload: Option<Map<String, Value>>) -> Ended {
     let nowhere = || {
-        let message = format!("`{}` does not exist", args.file);
+        let message = format!("playbook `{}` not found", args.file);
         Problem::new(Exit::NotFound, "FILE_NOT_FOUND", message)
-            .help("it is neither a file nor a path in the catalog: `noetl catalog list`")
+            .help("no file and no registered playbook has this name; list registered playbooks with `noetl catalog list`")
     };
-    // Looking for a playbook makes no store.
+    // A lookup must not create a store.
     let runs = match runs::existing(app) {
         Err(problem) if problem.code == "STORE_NOT_FOUND" => return Err(nowhere()),
         runs => runs?,
@@ -73,7 +73,7 @@ async fn catalogued(app: &App, args: &RunArgs, payload: Option<Map<String, Value
     follow(app, &*runs, (begin, playbook), args).await
 }
 
-/// Who runs what is begun from here.
+/// Returns where a playbook started by this command runs.
 fn runner(app: &App) -> Runner {
     match app.settings.remote() {
         Some(_) => Runner::Elsewhere,
@@ -105,7 +105,7 @@ async fn follow(
     follow.until_settled(&args.driving).await
 }
 
-/// Errors in full; of warnings only the number, for `validate` tells them.
+/// Prints errors in full, but only the number of warnings; `validate` prints those.
 fn show_findings(app: &App, parsed: &Parsed) {
     let out = &app.out;
     if parsed.has_errors() {
@@ -123,7 +123,7 @@ fn show_findings(app: &App, parsed: &Parsed) {
         let count = crate::render::human::counted(warnings, "warning");
         out.note(
             &out.stderr
-                .warn(&format!("{count}; `noetl validate` shows them")),
+                .warn(&format!("{count}; run `noetl validate` for details")),
         );
     }
 }
@@ -138,7 +138,7 @@ async fn detach(app: &App, driven: Box<dyn runs::Driven + '_>) -> Ended {
     } else {
         app.out.data(&id.to_string());
         app.out
-            .note(&format!("goes on {elsewhere}   noetl show {id}"));
+            .note(&format!("running {elsewhere}   noetl events {id} -f"));
     }
     Ok(Exit::Done)
 }

@@ -1,4 +1,4 @@
-//! `noetl runs`: the runs of a store, newest first.
+//! `noetl runs`: lists runs, newest first.
 
 use model::id::Name;
 use model::status::RunStatus;
@@ -23,10 +23,16 @@ pub(crate) async fn runs(app: &App, args: &RunsArgs) -> Ended {
     if out.is_machine() {
         out.records(&rows.iter().map(shown).collect::<Vec<_>>());
     } else if rows.is_empty() {
-        out.note("no runs");
+        out.note("no runs found");
     } else {
         let headings = [
-            "RUN", "PLAYBOOK", "VER", "STATUS", "STARTED", "TOOK", "WHERE",
+            "RUN",
+            "PLAYBOOK",
+            "VER",
+            "STATUS",
+            "STARTED",
+            "TOOK",
+            "STEP/ERROR",
         ];
         let lines = rows.iter().map(|row| line(row, now, out.stdout)).collect();
         out.data(&table::table(&headings, lines, out.stdout));
@@ -79,7 +85,7 @@ fn line(row: &ExecutionRow, now: Time, surface: Surface) -> Vec<String> {
     ]
 }
 
-/// How a run stands, in the colour of it.
+/// Returns the status of a run in its color.
 pub(crate) fn status(row: &ExecutionRow, surface: Surface) -> String {
     let word = row.status.name().to_ascii_lowercase();
     match row.status {

@@ -1,4 +1,4 @@
-//! `noetl secret`: credentials set, listed and removed, on a server or in a store of this machine.
+//! `noetl secret`: creates, lists and removes credentials, on a server or in a local store.
 
 use model::time::Time;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::problem::{Exit, Problem};
 use crate::render::{human, table};
 use crate::runs::{self, Runs};
 
-/// Does something with credentials.
+/// Runs a `secret` subcommand.
 pub(crate) async fn secret(app: &App, verb: SecretVerb) -> Ended {
     match verb {
         SecretVerb::Set {
@@ -29,8 +29,7 @@ pub(crate) async fn secret(app: &App, verb: SecretVerb) -> Ended {
         SecretVerb::Rm { name } => {
             runs::existing(app)?.remove_credential(&name).await?;
             let tick = app.out.stderr.tick();
-            app.out
-                .note(&format!("{tick} credential `{name}` is removed"));
+            app.out.note(&format!("{tick} removed credential `{name}`"));
             Ok(Exit::Done)
         }
         SecretVerb::RotateKey => rotate(app).await,
@@ -47,26 +46,26 @@ async fn set(app: &App, runs: &dyn Runs, request: &CredentialRequest) -> Ended {
     Ok(Exit::Done)
 }
 
-/// A credential that was kept, in one line.
+/// Returns one line about a stored credential.
 pub(crate) fn line(kept: &CredentialEntry) -> String {
     format!("{}   {}   version {}", kept.name, kept.kind, kept.version)
 }
 
-/// The map that was given. What is wrong with it is told without quoting it.
+/// Reads the fields of a credential. Errors never quote the input.
 fn data_of(file: Option<&str>, data: Option<&str>) -> Result<Value, Problem> {
     let (name, bytes) = match (file, data) {
         (Some(file), _) => (file, inputs::bytes(file)?),
         (None, Some("-")) => ("standard input", inputs::bytes("-")?),
         (None, Some(text)) => ("--data", text.as_bytes().to_vec()),
-        (None, None) => return Err(Problem::usage("give --file or --data")),
+        (None, None) => return Err(Problem::usage("pass --file or --data")),
     };
     let value = model::playbook::data(name, &bytes).ok();
     let value = value.filter(|value| value.as_object().is_some_and(|map| !map.is_empty()));
     let value = value.ok_or_else(|| {
-        Problem::usage(format!("{name} is not a map in JSON or YAML"))
-            .help("such as {\"token\": \"…\"} for --type bearer")
+        Problem::usage(format!("invalid {name}: expected a JSON or YAML map"))
+            .help("for example {\"token\": \"…\"} for --type bearer")
     })?;
-    // A whole credential file holds its map under `data`.
+    // A complete credential file has the fields under `data`.
     match value.get("data") {
         Some(Value::Object(inner)) if value.get("name").is_some() => {
             Ok(Value::Object(inner.clone()))
@@ -84,7 +83,7 @@ async fn list(app: &App, runs: &dyn Runs) -> Ended {
         out.note("no credentials");
     } else {
         let lines = credentials.iter().map(|entry| row(entry, now)).collect();
-        let headings = ["NAME", "TYPE", "VERSION", "SET", "USED"];
+        let headings = ["NAME", "TYPE", "VERSION", "UPDATED", "LAST USED"];
         out.data(&table::table(&headings, lines, out.stdout));
     }
     Ok(Exit::Done)
@@ -107,12 +106,12 @@ async fn rotate(app: &App) -> Ended {
         app.out.json(&rotated);
     } else {
         app.out.data(&format!(
-            "master key {}   {} sealed anew, {} left",
+            "master key {}   re-encrypted: {}, remaining: {}",
             rotated.key_id, rotated.rewrapped, rotated.remaining
         ));
     }
     if rotated.remaining > 0 {
-        app.out.note("what is left needs the old key: give it as NOETL_MASTER_KEY_OLD, or set those credentials again");
+        app.out.note("the remaining credentials need the old key: set NOETL_MASTER_KEY_OLD, or set those credentials again");
         return Ok(Exit::NotAllowed);
     }
     Ok(Exit::Done)

@@ -1,4 +1,4 @@
-//! `noetl serve`: the API, the drive and a pool of local workers, until it is stopped.
+//! `noetl serve`: runs the API server, drives runs, and runs tasks on local slots until a signal stops it.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::problem::{Exit, Problem};
 use crate::reach::{Reach, addresses};
 use crate::stop;
 
-/// Serves until it is stopped.
+/// Runs the server until a signal stops it.
 pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
     let tls = tls(args)?;
     let listening = Listening::bind(&args.listen)
@@ -65,21 +65,22 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
         logs,
     };
     let stop = stop::on_signal();
-    app.out.note(&format!("serving   {url}   {}", work(slots)));
-    app.out.note(&format!("results   {spills_to}"));
+    let slots = slots_message(slots, &url);
+    app.out.note(&format!("listening on {url}   {slots}"));
+    app.out.note(&spills_to);
     let served = listening
         .serve(session.server.clone(), config, tls, stop)
         .await;
     session.stop().await;
     served.map_err(|error| {
-        let message = format!("the server broke off: {error}");
+        let message = format!("server failed: {error}");
         Problem::new(Exit::Unreachable, "SERVER_BROKEN", message)
     })?;
     app.out.note("stopped");
     Ok(Exit::Done)
 }
 
-/// Where this server's own tasks may go: everywhere in a house of one's own, not to the server, its store and its bus.
+/// Returns the network access of tasks on this server: never to the server itself, its store or NATS.
 async fn reach(app: &App, args: &ServeArgs, urls: &[&str], allow_private: bool) -> Reach {
     let store = match local::place(&app.settings) {
         Place::Postgres(_) => app.settings.store.to_str(),
@@ -92,37 +93,37 @@ async fn reach(app: &App, args: &ServeArgs, urls: &[&str], allow_private: bool) 
     }
 }
 
-/// The bus that `--nats` names; it need not be there yet.
+/// Connects to the NATS server of `--nats`, which may start later.
 async fn bus(args: &ServeArgs) -> Result<Option<Arc<dyn wire::Bus>>, Problem> {
     let Some(url) = &args.nats else {
         return Ok(None);
     };
     let nats = wire::Nats::connect(url).await.map_err(|error| {
-        let message = format!("`{url}` cannot be used: {}", causes(&error));
-        Problem::new(Exit::Usage, "NATS_INVALID", message).help("give nats://HOST:PORT")
+        let message = format!("invalid NATS URL `{url}`: {}", causes(&error));
+        Problem::new(Exit::Usage, "NATS_INVALID", message).help("use nats://HOST:PORT")
     })?;
     Ok(Some(Arc::new(nats)))
 }
 
-/// An error's causes, the nearest first.
+/// Joins the causes of an error, the nearest first.
 fn causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
-    let causes: Vec<String> = causes.map(ToString::to_string).collect();
+    let causes = causes.map(ToString::to_string);
+    let causes: Vec<String> = causes.filter(|cause| !cause.is_empty()).collect();
     if causes.is_empty() {
         return error.to_string();
     }
     causes.join(": ")
 }
 
-fn work(slots: u32) -> String {
+fn slots_message(slots: u32, url: &str) -> String {
     match slots {
-        0 => "work is left to `noetl worker`".to_owned(),
-        1 => "1 slot of its own".to_owned(),
-        slots => format!("{slots} slots of its own"),
+        0 => format!("no local slots; start a worker: noetl worker --server {url}"),
+        slots => format!("local slots: {slots}"),
     }
 }
 
-/// How other servers reach this one: by the address it listens on, or this machine's name where that is every address.
+/// Returns the URL at which other servers reach this one. If it listens on all addresses, the host name is used.
 fn reachable(url: &str, address: SocketAddr) -> String {
     if !address.ip().is_unspecified() {
         return url.to_owned();
@@ -136,7 +137,7 @@ fn reachable(url: &str, address: SocketAddr) -> String {
     format!("{scheme}://{host}:{}", address.port())
 }
 
-/// Beyond loopback nobody gets in without a token, and no token travels in the clear.
+/// Selects how clients authenticate. On a non-loopback address, access tokens and TLS are required.
 fn access(
     app: &App,
     args: &ServeArgs,
@@ -149,11 +150,11 @@ fn access(
     }
     if !has_tls && !args.behind_tls_proxy {
         let message = format!(
-            "{} can be reached from elsewhere, and has no TLS",
+            "refusing to listen on {} without TLS: other machines can reach this address",
             args.listen
         );
         return Err(Problem::new(Exit::Usage, "TLS_REQUIRED", message)
-            .help("give --tls-cert and --tls-key, or --behind-tls-proxy if a proxy in front speaks TLS")
+            .help("pass --tls-cert and --tls-key, or --behind-tls-proxy if a reverse proxy terminates TLS")
             .help("or listen on 127.0.0.1"));
     }
     Ok(Access::Tokens)
@@ -176,10 +177,10 @@ fn cannot_listen(error: &server::api::ListenError) -> Problem {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
     let message = format!("{error}{}", cause.unwrap_or_default());
     Problem::new(Exit::Unreachable, "CANNOT_LISTEN", message)
-        .help("another process may hold the port; choose one with --listen HOST:PORT")
+        .help("another process may use this port; choose another one with --listen HOST:PORT")
 }
 
-/// The admin's token: the one in the file, or a fresh one that is shown once.
+/// Registers the admin token in the token file, or creates the first one and writes or prints it.
 async fn admin(app: &App, access: Access, server: &Server) -> Result<(), Problem> {
     if access == Access::Open {
         return Ok(());
@@ -194,7 +195,7 @@ async fn admin(app: &App, access: Access, server: &Server) -> Result<(), Problem
         let text = std::fs::read_to_string(file);
         let text = text.map_err(|error| Problem::unreadable(&name, &error))?;
         if text.trim().len() < 32 {
-            let message = format!("`{name}` does not hold a token of at least 32 characters");
+            let message = format!("`{name}` does not contain a token of at least 32 characters");
             return Err(Problem::new(Exit::Usage, "TOKEN_INVALID", message)
                 .help(format!("replace its content: {}", new_token(&name))));
         }
@@ -205,8 +206,9 @@ async fn admin(app: &App, access: Access, server: &Server) -> Result<(), Problem
             None => Ok(()),
             Some(file) => {
                 let name = file.display();
-                let message =
-                    format!("`{name}` does not exist, and the store has an admin token already");
+                let message = format!(
+                    "token file `{name}` not found, but the store already has an admin token"
+                );
                 let help = format!(
                     "restore the file, or add another admin token: {}",
                     new_token(&name.to_string())
@@ -219,11 +221,11 @@ async fn admin(app: &App, access: Access, server: &Server) -> Result<(), Problem
         Some(file) => {
             write_secret(file, token.reveal())?;
             app.out
-                .note(&format!("the admin token is in {}", file.display()));
+                .note(&format!("wrote the admin token to {}", file.display()));
         }
         None => {
             app.out.note(&format!(
-                "the admin token, shown this once: {}",
+                "admin token (save it now; it is not shown again): {}",
                 token.reveal()
             ));
         }
@@ -231,12 +233,12 @@ async fn admin(app: &App, access: Access, server: &Server) -> Result<(), Problem
     Ok(())
 }
 
-/// The command that writes a token of one's own to a file; the server accepts it from the next start on.
+/// Returns a shell command that writes a new token to a file; the server accepts it after its next start.
 fn new_token(file: &str) -> String {
     format!("(umask 077; openssl rand -hex 32 > '{file}')")
 }
 
-/// Writes a file that nobody else may read.
+/// Writes a file that only its owner can read.
 fn write_secret(file: &Path, text: &str) -> Result<(), Problem> {
     let mut options = std::fs::OpenOptions::new();
     let opened = options.write(true).create_new(true).mode(0o600).open(file);

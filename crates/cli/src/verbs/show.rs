@@ -1,4 +1,4 @@
-//! `noetl show`: how a run stands, step by step, and where it failed.
+//! `noetl show`: prints the status, steps and errors of a run.
 
 use std::fmt::Write;
 
@@ -58,16 +58,22 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> Ended {
         human::count(view.events),
     );
     if view.generation > 1 {
-        let _ = writeln!(text, "  retried, generation {}", view.generation);
+        let _ = writeln!(
+            text,
+            "  retried; this is attempt {} of the run",
+            view.generation
+        );
     }
     text.push_str(&steps(&view, playbook.as_ref(), surface, now));
     let stands_still = match row.status {
-        RunStatus::Running if runs.is_abandoned(&row).await? => Some("its process is gone"),
-        RunStatus::Paused => Some("it is paused"),
+        RunStatus::Running if runs.is_abandoned(&row).await? => {
+            Some("interrupted: the process that ran it exited")
+        }
+        RunStatus::Paused => Some("paused"),
         _ => None,
     };
     if let Some(why) = stands_still {
-        let _ = writeln!(text, "  {why}   go on with `noetl resume {id}`");
+        let _ = writeln!(text, "  {why}   resume it with `noetl resume {id}`");
     }
     if let Some(block) = failure::run(&view, playbook.as_ref(), &id, surface) {
         text.push_str(&block);
@@ -91,12 +97,12 @@ fn steps(view: &RunView, playbook: Option<&Playbook>, surface: Surface, now: Tim
     text
 }
 
-/// Every failure in full.
+/// Returns all failures in full.
 fn failed(view: &RunView, playbook: Option<&Playbook>, surface: Surface) -> String {
     let mut text = String::new();
     for step in &view.steps {
         for (iteration, found) in &step.failures {
-            // A loop's own failure only repeats that of its iterations.
+            // The failure of a loop only repeats the failures of its iterations.
             if iteration.is_none() && step.failures.len() > 1 {
                 continue;
             }
@@ -125,6 +131,6 @@ fn failed(view: &RunView, playbook: Option<&Playbook>, surface: Surface) -> Stri
         (_, false) => text,
         (Some(error), true) => format!("{}: {}\n", error.code, error.message),
         (None, true) if is_standing => "a step failed without a recorded error\n".to_owned(),
-        (None, true) => "nothing failed\n".to_owned(),
+        (None, true) => "no failures\n".to_owned(),
     }
 }

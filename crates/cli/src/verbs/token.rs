@@ -1,4 +1,4 @@
-//! `noetl token`: tokens made, listed and taken back, on a server or on the store that one will serve.
+//! `noetl token`: creates, lists and revokes access tokens, on a server or in a local store.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::problem::Exit;
 use crate::render::{human, table};
 use crate::runs::{self, Runs};
 
-/// Does something with tokens.
+/// Runs a `token` subcommand.
 pub(crate) async fn token(app: &App, verb: TokenVerb) -> Ended {
     match verb {
         TokenVerb::Create {
@@ -24,13 +24,13 @@ pub(crate) async fn token(app: &App, verb: TokenVerb) -> Ended {
         TokenVerb::Revoke { id } => {
             runs::existing(app)?.revoke_token(&id).await?;
             app.out
-                .note(&format!("{} token {id} is revoked", app.out.stderr.tick()));
+                .note(&format!("{} revoked token {id}", app.out.stderr.tick()));
             Ok(Exit::Done)
         }
     }
 }
 
-/// Makes a token. It alone is printed, so that `> file` keeps it.
+/// Creates a token. Standard output is only the token, so that `> file` saves it.
 async fn create(app: &App, name: String, role: Role, expires: Option<Duration>) -> Ended {
     let request = TokenRequest {
         name,
@@ -43,13 +43,13 @@ async fn create(app: &App, name: String, role: Role, expires: Option<Duration>) 
         return Ok(Exit::Done);
     }
     app.out.data(&created.token);
-    let until = match created.expires_at {
-        Some(at) => format!("until {at}"),
-        None => "for ever".to_owned(),
+    let expires = match created.expires_at {
+        Some(at) => format!("expires {at}"),
+        None => "never expires".to_owned(),
     };
     let (id, name) = (&created.id, &request.name);
     app.out.note(&format!(
-        "{role} token {id} `{name}`, good {until}; shown this once"
+        "created {role} token `{name}`, ID {id}, {expires}; save it now, it is not shown again"
     ));
     Ok(Exit::Done)
 }
@@ -63,7 +63,7 @@ async fn list(app: &App, runs: &dyn Runs) -> Ended {
         out.note("no tokens");
     } else {
         let lines = tokens.iter().map(|token| line(token, now)).collect();
-        let headings = ["ID", "NAME", "ROLE", "MADE", "USED", "STANDS"];
+        let headings = ["ID", "NAME", "ROLE", "CREATED", "LAST USED", "STATUS"];
         out.data(&table::table(&headings, lines, out.stdout));
     }
     Ok(Exit::Done)
@@ -74,8 +74,8 @@ fn line(token: &TokenEntry, now: Time) -> Vec<String> {
     let stands = match (token.revoked_at, token.expires_at) {
         (Some(at), _) => format!("revoked {}", human::ago(at, now)),
         (None, Some(at)) if at <= now => "expired".to_owned(),
-        (None, Some(at)) => format!("good until {at}"),
-        (None, None) => "good".to_owned(),
+        (None, Some(at)) => format!("active until {at}"),
+        (None, None) => "active".to_owned(),
     };
     vec![
         token.id.clone(),

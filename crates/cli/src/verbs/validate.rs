@@ -1,4 +1,4 @@
-//! `noetl validate`: every mistake in every file.
+//! `noetl validate`: checks playbooks and prints all diagnostics.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::inputs;
 use crate::problem::{Exit, Problem};
 use crate::render::human;
 
-/// So deep are directories looked through.
+/// Maximum depth of subdirectories that are searched.
 pub(crate) const DEPTH_MAX: usize = 32;
 
 /// Checks files and directories.
@@ -29,7 +29,7 @@ pub(crate) fn validate(app: &App, args: &ValidateArgs) -> Ended {
     let mut checked = Checked::default();
     for (name, is_asked) in files {
         let bytes = inputs::bytes(&name)?;
-        // A directory may hold other YAML; a file that was named is meant as a playbook.
+        // A directory may contain other YAML files; a file that the user named must be a playbook.
         if is_asked || looks_like_playbook(&bytes) {
             let parsed = added::parse(&name, &bytes, &app.settings, Runner::Elsewhere);
             checked.add(parsed.diagnostics);
@@ -87,7 +87,10 @@ impl Checked {
             .map(|(count, word)| human::counted(count, word))
             .collect();
         if counts.is_empty() {
-            return format!("{} {files} without a finding ({took})", surface.tick());
+            return format!(
+                "{} {files} checked, no problems found ({took})",
+                surface.tick()
+            );
         }
         let found = counts.join(", ");
         let mark = if self.errors > 0 {

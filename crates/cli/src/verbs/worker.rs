@@ -1,4 +1,4 @@
-//! `noetl worker`: works for a server elsewhere until it is stopped.
+//! `noetl worker`: runs tasks for a remote server until a signal stops it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,17 +18,18 @@ use crate::reach::{Reach, addresses};
 use crate::remote;
 use crate::stop;
 
-/// How long the worker waits before it tries a server again that cannot be reached at the start.
+/// Delay before the worker retries to register.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long the worker waits for its name: the session of a worker that was killed ends within 15 s.
+/// How long the worker waits for its name; the session of a killed worker expires within 15 s.
 const NAME_WAIT: Duration = Duration::from_secs(20);
 
-/// Works until it is stopped.
+/// Runs the worker until a signal stops it.
 pub(crate) async fn worker(app: &App, args: &WorkerArgs) -> Ended {
     let address = app.settings.server.as_ref().ok_or_else(|| {
-        Problem::usage("no server is named: give --server URL").help(
-            "NOETL_SERVER and the context in use (`noetl context add NAME --server URL`) name one too",
+        Problem::usage(
+            "no server specified: pass --server URL, set NOETL_SERVER, or select a context",
         )
+        .help("add a context with `noetl context add NAME --server URL`")
     })?;
     let client = remote::client(address)?;
     let id = WorkerId(args.name.clone().unwrap_or_else(unique_name).into());
@@ -58,18 +59,18 @@ pub(crate) async fn worker(app: &App, args: &WorkerArgs) -> Ended {
     };
     let pool = &args.pool;
     app.out
-        .note(&format!("working   {id}   pool {pool}, {slots} slots"));
-    app.out.note(&format!("results   {spills_to}"));
+        .note(&format!("started worker {id}   pool {pool}, {slots} slots"));
+    app.out.note(&spills_to);
     let worker = Worker::new(hired.config(app), Arc::new(Remote::new(client)));
     let end = worker.run(stop).await;
     logs.close().await;
     if end == WorkEnd::Replaced {
         let message = format!("stopped: another process registered as worker `{id}`");
         let problem = Problem::new(Exit::NotAllowed, "SESSION_MISMATCH", message);
-        return Err(problem.help("give each worker a --name of its own, or none"));
+        return Err(problem.help("use a unique --name for each worker, or omit --name"));
     }
     app.out
-        .note("stopped; what was not done is offered to others");
+        .note("stopped; unfinished work was returned to the queue");
     Ok(Exit::Done)
 }
 
@@ -81,8 +82,8 @@ fn kinds(app: &App, args: &WorkerArgs) -> Vec<Name> {
     kinds.map(|kind| Name::from(kind.trim())).collect()
 }
 
-/// Registers the worker, and gives the client that sends its session secret; none if it is stopped meanwhile. A server
-/// that cannot be reached is waited for, and so is a name whose last holder was killed a moment ago with another token.
+/// Registers the worker and returns a client that sends its session secret; `None` if a signal stops it first. Retries
+/// while the server is unreachable, and up to `NAME_WAIT` while the name belongs to another session.
 async fn register(
     app: &App,
     args: &WorkerArgs,
@@ -105,7 +106,7 @@ async fn register(
         let answer = client.post("/api/worker/pool/register", &request).await;
         let error = match answer {
             Ok(SessionResponse { session_secret, .. }) => {
-                // An older server gives none, and tells workers apart by their access tokens.
+                // An older server returns no secret and identifies workers by their access tokens.
                 let secret = session_secret.map(|secret| Token::new(&secret));
                 return Ok(Some(match secret {
                     Some(secret) => client.with_session(secret),
@@ -117,7 +118,7 @@ async fn register(
         };
         if !std::mem::replace(&mut has_complained, true) {
             let problem = remote::unanswered(&error);
-            app.out.note(&format!("{}; trying again", problem.message));
+            app.out.note(&format!("{}; retrying", problem.message));
         }
         tokio::select! {
             () = tokio::time::sleep(AGAIN) => {}
@@ -131,7 +132,7 @@ fn may_pass(error: &CallError, begin: Instant) -> bool {
     error.is_passing() || (is_name_in_use && begin.elapsed() < NAME_WAIT)
 }
 
-/// A name that no other life of any worker has.
+/// Returns a name that is unique for each start of a worker.
 fn unique_name() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = match host.trim() {

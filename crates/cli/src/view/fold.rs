@@ -1,4 +1,4 @@
-//! What each event changes in the view.
+//! Applies events to the view.
 
 use model::event::{Awaits, Body, Event, Finished, PolicyEvaluated, TaskEnded, TaskStarted};
 use model::id::Name;
@@ -10,7 +10,7 @@ use crate::view::run::RunView;
 use crate::view::steps::{FAILURES_KEPT, LoopView, OpenTask, Standing, StepFailure, StepView};
 
 impl RunView {
-    /// Takes in the next event of the log.
+    /// Applies the next event of the log.
     pub(crate) fn fold(&mut self, event: &Event) {
         self.events += 1;
         self.last = event.seq;
@@ -59,7 +59,7 @@ impl RunView {
         }
     }
 
-    /// The step run an event belongs to; made by the event that schedules it.
+    /// Returns the step run of an event; creates it at its first event.
     fn step_run(&mut self, event: &Event) -> Option<&mut StepView> {
         let name = event.at.step.as_ref()?;
         if event.at.run == 0 {
@@ -83,7 +83,7 @@ impl StepView {
             Body::CommandIssued(_) => self.reopen(event),
             Body::StepStarted(_) => {
                 self.reopen(event);
-                // A worker tells of the start together with the end; only its own clock knows when it was.
+                // A worker reports start and end together, so only the timestamp of its own clock is the start.
                 self.started_at = event.timestamp;
             }
             Body::StepDone(_) | Body::StepReused(_) => self.end(Standing::Done, event),
@@ -116,7 +116,7 @@ impl StepView {
         }
     }
 
-    /// A failed run of a step goes on in the next generation.
+    /// Reopens a step run that ended, when a retry of the run continues it.
     fn reopen(&mut self, event: &Event) {
         if self.standing != Standing::Running {
             self.standing = Standing::Running;
@@ -224,7 +224,7 @@ impl StepView {
         }
     }
 
-    /// Keeps a failure, with the task and the try where the log has told them.
+    /// Records a failure, with its task and attempt if the log contains them.
     fn fail(&mut self, iteration: Option<u64>, error: &TaskError) {
         let suspect = self.suspects.remove(&iteration);
         let is_full = self.failures.len() >= FAILURES_KEPT;

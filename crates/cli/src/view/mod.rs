@@ -1,6 +1,6 @@
-//! A run as people look at it: one fold of its events, shared by progress, `show` and JSON.
+//! View of a run, computed from its events; progress, `show` and JSON output share it.
 //!
-//! Enters: events in the order of their log. Leaves: [`RunView`]. Pure: no clock, no store.
+//! Input: events in log order. Output: [`RunView`]. Pure: no clock, no store.
 
 mod fold;
 mod outline;

@@ -1,4 +1,4 @@
-//! The view of a run from its outline, which costs the same at any number of iterations.
+//! Builds the view of a run from its outline. The cost does not depend on the number of iterations.
 
 use model::id::Seq;
 use server::LoopOutline;
@@ -7,7 +7,7 @@ use crate::view::run::RunView;
 use crate::view::steps::{OutlinedCounts, Standing, StepView};
 
 impl RunView {
-    /// Completes the view of an outline, whose events were folded: counts and failures of loops, and its last event.
+    /// Adds the counts and failures of loops and the last `seq`, after the events of the outline were applied.
     pub(crate) fn complete_outline(&mut self, loops: &[LoopOutline], seq: Seq) {
         for entry in loops {
             let run = &entry.progress.run;

@@ -1,4 +1,4 @@
-//! The run as a whole.
+//! View of a run.
 
 #[cfg(test)]
 use model::event::Event;
@@ -11,38 +11,38 @@ use server::ResultAddress;
 
 use crate::view::steps::{Standing, StepView};
 
-/// A run, as far as its events were folded.
+/// State of a run after the events that were applied.
 #[derive(Debug, Clone)]
 pub(crate) struct RunView {
-    /// How many events were folded.
+    /// Number of applied events.
     pub(crate) events: u64,
-    /// The last of them.
+    /// Sequence number of the last event.
     pub(crate) last: Seq,
-    /// When the last of them was recorded.
+    /// When the last event was recorded.
     pub(crate) seen_at: Time,
-    /// How the run stands.
+    /// Status of the run.
     pub(crate) status: RunStatus,
-    /// Whether someone asked for its end.
+    /// Whether its cancellation was requested.
     pub(crate) cancelling: bool,
-    /// Which life of it this is.
+    /// Generation of the run: 1, and one more for each retry.
     pub(crate) generation: u32,
-    /// When it was asked for.
+    /// When it was requested.
     pub(crate) started_at: Option<Time>,
-    /// When this life of it began.
+    /// When the current generation started; `None` in the first.
     pub(crate) generation_at: Option<Time>,
     /// When it ended.
     pub(crate) finished_at: Option<Time>,
-    /// The playbook's path.
+    /// Path of the playbook.
     pub(crate) path: Option<Name>,
-    /// The playbook's text.
+    /// Hash of the playbook text.
     pub(crate) hash: Option<PlaybookHash>,
-    /// Runs of steps, in the order they were scheduled.
+    /// Step runs, in the order in which they were scheduled.
     pub(crate) steps: Vec<StepView>,
-    /// Why it failed.
+    /// Error of a failed run.
     pub(crate) error: Option<TaskError>,
-    /// Where its result is.
+    /// Location of its result.
     pub(crate) result: Option<ResultPointer>,
-    /// Whether it comes from an outline: while the run continues, its counts may lag behind its last event.
+    /// Whether it was built from an outline. Then its counts may be older than its last event until the run ends.
     pub(crate) is_outlined: bool,
 }
 
@@ -69,7 +69,7 @@ impl Default for RunView {
 }
 
 impl RunView {
-    /// The view of a whole log.
+    /// Builds the view of a complete log.
     #[cfg(test)]
     pub(crate) fn of<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
         let mut view = Self::default();
@@ -79,19 +79,19 @@ impl RunView {
         view
     }
 
-    /// Where the run's result is; none if it has none, or has not ended well.
+    /// Returns the address of the run's result; `None` if it has no result or failed.
     pub(crate) fn result_address(&self) -> Option<ResultAddress> {
         let pointer = self.result.as_ref().filter(|_| self.error.is_none())?;
         Some(ResultAddress::of_step(pointer.step.clone()))
     }
 
-    /// Steps that go on.
+    /// Returns the active steps.
     pub(crate) fn active(&self) -> impl Iterator<Item = &StepView> {
         let is_active = |step: &&StepView| step.standing == Standing::Running;
         self.steps.iter().filter(is_active)
     }
 
-    /// The step run whose failure is the run's: named by its error, else the last that failed.
+    /// Returns the step run that made the run fail: the one named in its error, else the last failed one.
     pub(crate) fn failed_step(&self) -> Option<&StepView> {
         let named = self
             .error
@@ -108,7 +108,7 @@ impl RunView {
         }
     }
 
-    /// How long this life of the run has taken, in milliseconds, up to its end or to `now`.
+    /// Returns the duration of the current generation up to its end or `now`, in milliseconds.
     pub(crate) fn elapsed_ms(&self, now: Time) -> u64 {
         let start = self.generation_at.or(self.started_at).unwrap_or(now);
         let span = self.finished_at.unwrap_or(now).since(start);

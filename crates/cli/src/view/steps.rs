@@ -1,4 +1,4 @@
-//! One run of a step, and its loop.
+//! View of a step run and its loop.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -8,26 +8,26 @@ use model::raw::Raw;
 use model::result_ref::ResultRef;
 use model::time::Time;
 
-/// How many failed iterations are kept with their errors; all are counted.
+/// Maximum number of failed iterations whose errors are stored; all are counted.
 pub(super) const FAILURES_KEPT: usize = 100;
-/// How many of the latest durations tell how long an iteration takes.
+/// Number of latest iteration durations from which the 95th percentile is computed.
 const DURATIONS_KEPT: usize = 512;
 
-/// How a step run stands.
+/// Status of a step run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It goes on.
+    /// Active.
     Running,
-    /// It ended as hoped.
+    /// Succeeded.
     Done,
-    /// It failed.
+    /// Failed.
     Failed,
-    /// The run ended without it.
+    /// The run ended before the step did.
     Stopped,
 }
 
 impl Standing {
-    /// The word for it.
+    /// Returns the name in JSON output.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -41,11 +41,11 @@ impl Standing {
 /// One run of a step.
 #[derive(Debug, Clone)]
 pub(crate) struct StepView {
-    /// The step.
+    /// Step name.
     pub(crate) step: Name,
-    /// Counts its runs from 1.
+    /// Number of the step run, from 1.
     pub(crate) run: u32,
-    /// How it stands.
+    /// Status.
     pub(crate) standing: Standing,
     /// When it was scheduled.
     pub(crate) started_at: Time,
@@ -53,62 +53,62 @@ pub(crate) struct StepView {
     pub(crate) ended_at: Option<Time>,
     /// The event that ended it.
     pub(crate) boundary: Option<Seq>,
-    /// How often a task of it was tried again.
+    /// Number of task retries.
     pub(crate) retries: u64,
     /// Its loop, if it has one.
     pub(crate) lap: Option<LoopView>,
-    /// What its tasks do now, by iteration and label.
+    /// Active tasks, by iteration and label.
     pub(crate) open: BTreeMap<(Option<u64>, Name), OpenTask>,
-    /// The outcome of the task that ended last, of a step without a loop.
+    /// Outcome of the task that ended last, if the step has no loop.
     pub(crate) outcome: Option<Raw>,
-    /// Where that outcome's body lives.
+    /// Reference to the stored result of that outcome.
     pub(crate) body: Option<Box<ResultRef>>,
-    /// What failed in it, by iteration; at most a hundred.
+    /// Failures by iteration; at most `FAILURES_KEPT`.
     pub(crate) failures: BTreeMap<Option<u64>, StepFailure>,
-    /// Task failures that nothing has followed yet, by iteration.
+    /// Latest task failures by iteration; they become `failures` if the iteration or step fails.
     pub(super) suspects: BTreeMap<Option<u64>, StepFailure>,
 }
 
-/// A task that goes on.
+/// An active task.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OpenTask {
-    /// The current try.
+    /// Current attempt.
     pub(crate) attempt: u32,
-    /// How many tries there are in all, once a policy has said so.
+    /// Maximum number of attempts, known after the first policy evaluation.
     pub(crate) attempts_max: Option<u32>,
-    /// Whether it failed and is tried again.
+    /// Whether it failed and is being retried.
     pub(crate) retrying: bool,
-    /// What it waits for with its slot freed.
+    /// What it waits for without occupying a slot.
     pub(crate) waits_for: Option<String>,
 }
 
-/// What failed in a step.
+/// A failure in a step.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StepFailure {
-    /// The task, where one failed.
+    /// The failed task, if known.
     pub(crate) task: Option<Name>,
-    /// The try it failed at.
+    /// The attempt that failed; 0 if unknown.
     pub(crate) attempt: u32,
-    /// How many there were in all.
+    /// Maximum number of attempts.
     pub(crate) attempts_max: Option<u32>,
-    /// Why.
+    /// The error.
     pub(crate) error: TaskError,
 }
 
-/// How far a loop has come.
+/// Progress of a loop.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LoopView {
-    /// How many iterations there are.
+    /// Total number of iterations.
     pub(crate) total: u64,
-    /// Those that ended well.
+    /// Number of iterations that succeeded.
     pub(crate) succeeded: u64,
-    /// Those that failed; after an outline, the first of them.
+    /// Failed iterations; after an outline, only the first ones.
     pub(crate) failed: BTreeSet<u64>,
-    /// Those that go on; after an outline, only those whose events were folded.
+    /// Active iterations; after an outline, only those whose events were applied.
     pub(crate) in_flight: BTreeSet<u64>,
-    /// Counts of an outline, beside the iterations whose events were folded.
+    /// Counts of an outline, without the iterations whose events were applied.
     pub(super) outlined: OutlinedCounts,
-    /// How long the latest took, in milliseconds.
+    /// Durations of the latest iterations, in milliseconds.
     pub(super) durations: VecDeque<u64>,
 }
 
@@ -138,18 +138,18 @@ impl StepView {
         }
     }
 
-    /// How many tasks are tried again at this moment.
+    /// Returns the number of tasks that are being retried.
     pub(crate) fn retrying(&self) -> usize {
         self.open.values().filter(|task| task.retrying).count()
     }
 
-    /// How long it took, or has taken up to `now`, in milliseconds.
+    /// Returns its duration up to its end or `now`, in milliseconds.
     pub(crate) fn elapsed_ms(&self, now: Time) -> u64 {
         let span = self.ended_at.unwrap_or(now).since(self.started_at);
         u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Why it failed, in a few words: its own error, or the first of its iterations'.
+    /// Returns the failure of its first failed iteration, else its own failure.
     pub(crate) fn failure(&self) -> Option<(Option<u64>, &StepFailure)> {
         let own = self.failures.get(&None).map(|failure| (None, failure));
         let first = self
@@ -162,17 +162,17 @@ impl StepView {
 }
 
 impl LoopView {
-    /// How many iterations have ended.
+    /// Returns the number of iterations that have ended.
     pub(crate) fn ended(&self) -> u64 {
         self.succeeded + self.failed_count()
     }
 
-    /// How many iterations failed.
+    /// Returns the number of failed iterations.
     pub(crate) fn failed_count(&self) -> u64 {
         self.failed.len() as u64 + self.outlined.failed
     }
 
-    /// How many iterations have begun and not ended.
+    /// Returns the number of active iterations.
     pub(crate) fn in_flight_count(&self) -> u64 {
         self.in_flight.len() as u64 + self.outlined.in_flight
     }
@@ -187,7 +187,7 @@ impl LoopView {
         self.durations.push_back(duration_ms);
     }
 
-    /// What nineteen of twenty of the latest iterations stayed within, in milliseconds.
+    /// Returns the 95th percentile of the latest iteration durations, in milliseconds.
     pub(crate) fn p95_ms(&self) -> Option<u64> {
         let mut sorted: Vec<u64> = self.durations.iter().copied().collect();
         sorted.sort_unstable();

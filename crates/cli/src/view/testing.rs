@@ -1,4 +1,4 @@
-//! Logs built by hand, for tests of what is shown.
+//! Builders of event logs for tests.
 
 use model::event::{
     At, Body, Ending, Event, Failed, Finished, LoopStarted, Requested, Source, TaskEnded,
@@ -10,13 +10,13 @@ use model::raw::Raw;
 use model::time::Time;
 use serde_json::json;
 
-/// A log that grows by one event a millisecond.
+/// An event log; each event is one millisecond after the previous one.
 #[derive(Default)]
 pub(crate) struct Log {
     pub(crate) events: Vec<Event>,
 }
 
-/// Run 1 of a step.
+/// Returns the address of run 1 of a step.
 pub(crate) fn at(step: &str) -> At {
     At {
         step: Some(Name::from(step)),
@@ -25,7 +25,7 @@ pub(crate) fn at(step: &str) -> At {
     }
 }
 
-/// A task of a step, or of one of its iterations.
+/// Returns the address of a task of a step or iteration.
 pub(crate) fn task(step: &str, iteration: Option<u64>, label: &str, attempt: u32) -> At {
     At {
         iteration,
@@ -36,7 +36,7 @@ pub(crate) fn task(step: &str, iteration: Option<u64>, label: &str, attempt: u32
     }
 }
 
-/// A task's end.
+/// Returns the end of a task.
 pub(crate) fn ended(outcome: &Outcome) -> TaskEnded {
     TaskEnded {
         outcome: Raw::of(outcome),
@@ -50,12 +50,12 @@ pub(crate) fn ended(outcome: &Outcome) -> TaskEnded {
     }
 }
 
-/// An error of that code, as the engine names its place.
+/// Returns an error with this code and step, in the form that the engine writes.
 pub(crate) fn error(code: &str, step: &str) -> TaskError {
     TaskError::new(ErrorKind::Unknown, code, format!("{code} happened")).with("step", step)
 }
 
-/// A failure.
+/// Returns the failure of a step.
 pub(crate) fn failed(error: &TaskError) -> Failed {
     Failed {
         error: error.clone(),
@@ -63,7 +63,7 @@ pub(crate) fn failed(error: &TaskError) -> Failed {
     }
 }
 
-/// A run's end.
+/// Returns the end of a run.
 pub(crate) fn finished(ending: Ending, error: Option<TaskError>) -> Body {
     Body::PlaybookFinished(Box::new(Finished {
         generation: 1,
@@ -73,7 +73,7 @@ pub(crate) fn finished(ending: Ending, error: Option<TaskError>) -> Body {
     }))
 }
 
-/// A loop over so many elements.
+/// Returns the start of a loop over `total` elements.
 pub(crate) fn loop_started(total: u64) -> Body {
     Body::LoopStarted(Box::new(LoopStarted {
         total,
@@ -91,7 +91,7 @@ pub(crate) fn loop_started(total: u64) -> Body {
 }
 
 impl Log {
-    /// The log of a run that was just asked for.
+    /// Returns the log of a run that was just requested.
     pub(crate) fn begun() -> Self {
         let mut log = Self::default();
         let request = Requested {

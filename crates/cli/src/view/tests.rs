@@ -1,4 +1,4 @@
-//! The view of logs built by hand.
+//! Tests of the view with hand-built logs.
 
 use model::event::{
     Action, At, Body, Ending, Event, IterationDone, LoopDone, LoopStats, Nothing, PolicyEvaluated,
@@ -56,7 +56,7 @@ fn a_plain_run_shows_each_step_with_its_time_and_last_outcome() {
     assert_eq!((view.events, view.last.0), (6, 6));
     assert_eq!(view.elapsed_ms(view.seen_at), 5);
     let [greet] = &view.steps[..] else {
-        panic!("one step ran")
+        panic!("expected one step")
     };
     assert_eq!(greet.standing, Standing::Done);
     assert_eq!(greet.elapsed_ms(view.seen_at), 3);

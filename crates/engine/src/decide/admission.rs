@@ -1,4 +1,5 @@
-//! Admission: may these tokens enter? Denied tokens are parked and looked at again when what the rules read changes.
+//! Admission: decides whether tokens may enter a step. Denied tokens are parked, and the rules are evaluated again
+//! when values that they read change.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +13,14 @@ use crate::decide::Undecided;
 use crate::decide::scope::{Unrendered, event_view};
 use crate::decide::turn::Turn;
 
-/// What the rules say, and which rule said it.
+/// The decision of the rules, and the index of the rule that matched.
 struct Answer {
     allow: bool,
     rule: Option<u32>,
 }
 
 impl Turn<'_> {
-    /// Asks the rules; schedules or parks. True: something was written down.
+    /// Evaluates the rules, then schedules or parks the tokens. Returns whether it emitted an event.
     pub(super) fn admit(&mut self, step: &Name, tokens: Vec<TokenId>) -> Result<bool, Undecided> {
         let net = self.net;
         let admission = net.playbook.step(step.as_str()).map(|step| &step.admission);
@@ -41,7 +42,7 @@ impl Turn<'_> {
             .all(|id| self.state.tokens.get(id).is_some_and(|token| token.parked));
         if answer.allow {
             self.record_answer(step, &tokens, &answer);
-            // Tokens that were parked may have company on its way by now: they wait for it like any other.
+            // More tokens may be on their way since these were parked, so the join rule applies again.
             if self.is_free_now(step) {
                 self.schedule(step, tokens, false);
             }
@@ -83,7 +84,8 @@ impl Turn<'_> {
         Ok(answer)
     }
 
-    /// Admission sees the execution, the tokens' payload and the event they came from; never pipeline locals.
+    /// Admission rules see the execution, the tokens' arguments and the event that produced the tokens; they never see
+    /// pipeline locals.
     fn admission_scope(&mut self, tokens: &[TokenId]) -> Scope {
         let mut scope = self.scope();
         let newest = tokens.iter().rev().find_map(|id| self.state.tokens.get(id));
@@ -108,7 +110,7 @@ impl Turn<'_> {
         self.emit(at_step(step), Body::AdmitEvaluated(Box::new(evaluated)));
     }
 
-    /// The rules themselves cannot be evaluated: the run fails, and says why.
+    /// Records that the rules cannot be evaluated; the execution then fails with this error.
     pub(super) fn fail_admission(&mut self, step: &Name, tokens: Vec<TokenId>, error: TaskError) {
         let evaluated = AdmitEvaluated {
             allow: false,
@@ -120,7 +122,7 @@ impl Turn<'_> {
         self.emit(at_step(step), Body::AdmitEvaluated(Box::new(evaluated)));
     }
 
-    /// A step whose parked tokens should be looked at again: something its rules read has changed in this turn.
+    /// Returns a step whose parked tokens need another evaluation, because this turn changed something its rules read.
     pub(super) fn parked_to_look_at(&mut self) -> Option<Name> {
         let index = self.index();
         if index.parked_tokens.is_empty()
@@ -177,7 +179,7 @@ impl Turn<'_> {
         })
     }
 
-    /// Asks the rules again for the tokens parked at this step.
+    /// Evaluates the rules again for the tokens parked at this step.
     pub(super) fn look_again(&mut self, step: &Name) -> Result<bool, Undecided> {
         let index = self.index();
         let mut tokens = self.parked_before(step, &index);
@@ -189,11 +191,11 @@ impl Turn<'_> {
                 self.admit(step, vec![token])?;
             }
         }
-        // Looking counts as a move even if the answer stays: the next round must not look at the same change.
+        // Report progress even if the decision is the same: the next round must not evaluate for the same change.
         Ok(true)
     }
 
-    /// Nothing is left that could change the answer: the parked tokens are given up, one event each.
+    /// Discards the parked tokens, one event each, when no future change can admit them.
     pub(super) fn discard_parked(&mut self) -> bool {
         let parked = self.state.tokens.iter().filter(|(_, token)| token.parked);
         let parked: Vec<(TokenId, Name)> = parked

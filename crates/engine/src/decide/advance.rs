@@ -1,4 +1,4 @@
-//! The top of every decision: the input is taken in, then the state is moved on until nothing is missing.
+//! The entry point of every decision: applies the input, then advances the state until no event is missing.
 
 use model::template::{Loaded, Need};
 
@@ -8,7 +8,7 @@ use crate::decision::Decision;
 use crate::input::{Input, Stamp};
 use crate::state::State;
 
-/// What follows from an input. `state` is none only for a submission.
+/// Returns the events and effects that follow from an input. `state` is `None` only for a submission.
 pub fn decide(
     net: &Net,
     state: Option<&State>,
@@ -29,7 +29,7 @@ pub fn decide(
     Ok(turn.decision())
 }
 
-/// What `decide` must have loaded before it can answer; empty when it can.
+/// Returns what must be loaded before `decide` can run; empty if nothing is missing.
 pub fn needs(
     net: &Net,
     state: Option<&State>,
@@ -75,7 +75,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Writes down what the state calls for until nothing is missing.
+    /// Emits the events that the state requires, until none is missing.
     fn advance(&mut self) -> Result<(), Undecided> {
         loop {
             if self.state.is_ended() || self.is_long() || self.rests {

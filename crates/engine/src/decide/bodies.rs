@@ -1,4 +1,4 @@
-//! Bodies: what is too large for the log goes to the body store, and the log holds a reference.
+//! Moves values that are too large for the log to the body store; the log contains references to them.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::decide::turn::Turn;
 use crate::decision::BodyToKeep;
 
 impl Turn<'_> {
-    /// Keeps a text as a body of this execution; `place` names it within the execution, uniquely.
+    /// Stores a text as a body of this execution. `place` is its unique path within the execution.
     pub(super) fn keep_body(&mut self, place: &str, text: Raw) -> ResultRef {
         let reference = ResultRef {
             kind: RefKind::Result,
@@ -37,7 +37,7 @@ impl Turn<'_> {
         reference
     }
 
-    /// Puts references in the place of a patch's large values. What this turn renders next still sees the values.
+    /// Replaces the large values of a patch by references. Later templates of this turn still see the values.
     pub(super) fn keep_large_values(&mut self, patch: &mut Map<String, Value>) {
         let seq = self.state.seq.next();
         for (key, value) in model::ctx::large_values(patch) {
@@ -47,7 +47,7 @@ impl Turn<'_> {
             loaded
                 .bodies
                 .insert(reference.uri.clone(), Data::new(whole));
-            *value = serde_json::to_value(&reference).expect("a reference is plain data");
+            *value = serde_json::to_value(&reference).expect("a reference serializes to JSON");
         }
     }
 }

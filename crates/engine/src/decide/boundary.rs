@@ -1,8 +1,8 @@
-//! Boundaries that a step reaches well, and what its own `set` writes there.
+//! Successful ends of steps, and the `set` of the step that is applied there.
 //!
-//! A `set` that cannot be rendered or recorded fails the step, and a step run has one boundary. So the boundary is
-//! written down only together with its `set`: where that fails, `step.failed` takes the place of `step.done` or
-//! `loop.done`, whoever reported it.
+//! A `set` that cannot be rendered or recorded fails the step, and a step run has one end. So the end is recorded only
+//! together with its `set`: if that fails, `step.failed` replaces `step.done` or `loop.done`, no matter which process
+//! reported it.
 
 use model::event::Body;
 use model::id::StepRunId;
@@ -15,12 +15,12 @@ use crate::decide::turn::{Mark, Turn, at_run};
 use crate::state::Boundary;
 
 impl<'n> Turn<'n> {
-    /// Takes note of where a step stood before it ended well, if it has something to write there.
+    /// Marks the state before the successful end of a step, if the step has a `set`.
     pub(super) fn mark_for_set(&self, id: &StepRunId) -> Option<Mark> {
         self.step_with_set(id).map(|_| self.mark())
     }
 
-    /// Writes what a step sets at the boundary just recorded; `before` is where it stood without that boundary.
+    /// Applies the step's `set` at the end just recorded. `before` is the state before that end.
     pub(super) fn write_set(
         &mut self,
         id: &StepRunId,
@@ -43,7 +43,7 @@ impl<'n> Turn<'n> {
         }
     }
 
-    /// Ends a step well, on the server's own word.
+    /// Ends a step successfully by a decision of the server.
     pub(super) fn end_well(&mut self, id: &StepRunId, body: Body) -> Result<(), Undecided> {
         let before = self.mark_for_set(id);
         let seq = self.emit(at_run(id), body);
@@ -51,7 +51,7 @@ impl<'n> Turn<'n> {
         self.write_set(id, before)
     }
 
-    /// What the templates of an ended run see: its arguments, its boundary and its outcome.
+    /// The scope for templates of an ended run: its arguments, its boundary and its outcome.
     pub(super) fn scope_at_boundary(&mut self, id: &StepRunId) -> Option<Scope> {
         let run = self.state.runs.get(id)?;
         let (ended, args) = (run.boundary.clone()?, run.args.clone());
@@ -70,7 +70,7 @@ impl<'n> Turn<'n> {
         Some(scope)
     }
 
-    /// The step of this run, if it writes something when it ends. The final step's routing is ignored, `set` and all.
+    /// The step of this run, if it has a `set`. The final step's routing is ignored, including its `set`.
     fn step_with_set(&self, id: &StepRunId) -> Option<&'n Step> {
         let is_final = self.state.runs.get(id).is_none_or(|run| run.is_final);
         let net = self.net;

@@ -1,4 +1,4 @@
-//! Children: a task starts another execution by message, and is answered by message when it ends.
+//! Child executions: a task starts one with a message, and a message from the child completes the task.
 
 use model::event::{At, Body, ChildStart, Event, Parent, Signal, own_trace};
 use model::id::{ExecutionId, Name, Seq, StepRunId};
@@ -10,11 +10,11 @@ use crate::decide::turn::{Turn, fatal};
 use crate::decide::{Refusal, Undecided};
 use crate::decision::MessageBody;
 
-/// The name under which a child's end is received.
+/// Signal name that records the end of a child.
 const CHILD: &str = "$child";
 
 impl Turn<'_> {
-    /// Starts the child that a task asked for; one that failed before is retried instead.
+    /// Starts the child that a task requests. A child that failed before is retried instead.
     pub(super) fn start_child(&mut self, run: &StepRunId, event: &Event, start: &ChildStart) {
         let key = (
             event.at.iteration,
@@ -30,7 +30,7 @@ impl Turn<'_> {
         let depth = self.state.depth + 1;
         if depth > self.net.limits.depth_max {
             let limit = self.net.limits.depth_max;
-            let message = format!("playbooks may not nest deeper than {limit}");
+            let message = format!("playbooks cannot be nested deeper than {limit} levels");
             let outcome = Outcome::error(fatal(ErrorKind::Unknown, "LIMIT_DEPTH", message));
             return self.receive_child(child.execution, event.seq, &outcome);
         }
@@ -61,13 +61,13 @@ impl Turn<'_> {
         }
     }
 
-    /// The trace that this execution belongs to, and its children with it.
+    /// The trace of this execution and of its children.
     fn trace(&self) -> Name {
         let given = self.state.trace_id.clone();
         given.unwrap_or_else(|| own_trace(self.state.execution))
     }
 
-    /// A child ended.
+    /// Handles the end of a child.
     pub(super) fn child_ended(
         &mut self,
         child: ExecutionId,

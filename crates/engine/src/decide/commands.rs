@@ -1,4 +1,4 @@
-//! Commands: whatever is ready and carried by none is offered to the workers.
+//! Commands: offers ready work that no command covers to the workers.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use crate::decide::turn::{Turn, at_run};
 use crate::decision::CommandChange;
 use crate::state::{LiveCommand, LoopRun, Run, SharedMap, StateIndex, waits};
 
-/// A range holds at most this many indices.
+/// Maximum number of indices in a range.
 const RANGE_MAX: u64 = 1_000;
-/// A range holds at most this much expected work.
+/// Maximum expected work of a range.
 const RANGE_WORK: Duration = Duration::from_millis(250);
-/// A parallel loop is spread over this many ranges at once, so that several workers can share it.
+/// Number of ranges that a parallel loop is split into at once, so that several workers share it.
 const RANGES_AT_ONCE: u32 = 4;
-/// No iteration is expected to take less, so that one range never grows without bound.
+/// Lower bound for the expected duration of an iteration, which limits the length of a range.
 const ITERATION_MIN: Duration = Duration::from_micros(50);
 
-/// What a run still lacks.
+/// Work of a step run that has no command yet.
 enum Lack {
     Pipeline,
     Prepare,
@@ -30,7 +30,7 @@ enum Lack {
 }
 
 impl Turn<'_> {
-    /// A step without tasks ends as soon as it begins. False if there is none.
+    /// Ends a started step that has no tasks. Returns false if there is none.
     pub(super) fn pass_routing_steps(&mut self) -> Result<bool, Undecided> {
         let Some(id) = self.index().routing_runs.keys().next().cloned() else {
             return Ok(false);
@@ -42,7 +42,7 @@ impl Turn<'_> {
         Ok(true)
     }
 
-    /// Offers what is ready, unless the run is paused.
+    /// Offers ready work as commands, unless the execution is paused.
     pub(super) fn offer_commands(&mut self) {
         if self.state.paused {
             return;
@@ -104,7 +104,7 @@ impl Turn<'_> {
         own.unwrap_or_else(|| self.net.playbook.executor.pool.clone())
     }
 
-    /// What this turn changed among the commands on offer.
+    /// The commands that this turn issued or closed.
     pub(super) fn command_changes(
         &self,
         before: &SharedMap<Seq, LiveCommand>,
@@ -152,7 +152,7 @@ impl Turn<'_> {
     }
 }
 
-/// Whether the run's own pipeline neither waits nor is under way.
+/// Whether the run's own pipeline is neither waiting nor covered by a command.
 fn may_offer(index: &StateIndex, id: &StepRunId, run: &Run) -> bool {
     !waits(run) && !index.commands_of(id).any(|command| command.covers(None))
 }
@@ -201,7 +201,8 @@ fn lack_of_loop(index: &StateIndex, id: &StepRunId, progress: &LoopRun) -> Optio
     })
 }
 
-/// The lowest range that came back, so that a sequential loop keeps its order. One whose worker died comes back in halves, so that a poisonous item ends up alone.
+/// Returns the lowest returned range, so that a sequential loop keeps its order. If the worker died, the range is
+/// split in half, which isolates an item that crashes workers.
 fn returned_range(progress: &LoopRun) -> Option<(u64, u64)> {
     let unfinished = progress.returned.iter().filter_map(|range| {
         let parts = progress.unfinished(range.from, range.to);
@@ -223,8 +224,8 @@ fn width_for(width: u32, length: u64) -> u32 {
     width.min(u32::try_from(length).unwrap_or(u32::MAX)).max(1)
 }
 
-/// How many indices a fresh range holds: the first ranges as many as run at once, later ones as much work as is
-/// expected to fit, and never so much that other workers find nothing.
+/// Length of a new range. The first ranges of a parallel loop are as long as they are wide; later ones contain the
+/// work that fits into `RANGE_WORK`, but leave a share for other workers.
 fn range_length(progress: &LoopRun, width: u32) -> u64 {
     let width = u64::from(width);
     let remaining = progress.total - progress.next;

@@ -1,4 +1,4 @@
-//! Completion: nothing is under way, so the run ends, once its final step has had its turn.
+//! Completion: ends the execution when no work is left and the final step has run.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::decision::{Key, MessageBody};
 use crate::state::StopReason;
 
 impl Turn<'_> {
-    /// Ends the run if nothing is left to do. True: something was written down that may call for more.
+    /// Ends the execution if no work is left. Returns true if it emitted events that may require more decisions.
     pub(super) fn complete(&mut self) -> Result<bool, Undecided> {
         let index = self.index();
         if !index.busy_steps.is_empty() {
@@ -23,7 +23,7 @@ impl Turn<'_> {
         let parked = !index.parked_tokens.is_empty();
         drop(index);
         if parked && !self.state.final_ran {
-            // While paused, a signal or a person may still change what the rules read.
+            // While the execution is paused, a signal or a patch may still change what the rules read.
             return Ok(!self.state.paused && self.discard_parked());
         }
         let net = self.net;
@@ -46,7 +46,7 @@ impl Turn<'_> {
         Ok(false)
     }
 
-    /// Writes down the end, and tells the parent.
+    /// Records the end and notifies the parent.
     pub(super) fn finish(&mut self, ended: Ending) -> Result<(), Undecided> {
         let generation = self.state.generation;
         let return_step = self
@@ -61,7 +61,7 @@ impl Turn<'_> {
             Ending::Cancelled => Some(fatal(
                 ErrorKind::Cancelled,
                 "CANCELLED",
-                "the execution was cancelled",
+                "the run was cancelled",
             )),
         };
         let outcome = self.outcome_for_parent(ended, result.as_ref(), error.as_ref())?;
@@ -88,21 +88,21 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Why a run failed that a person gave up although nothing had failed in it.
+    /// The error of an execution that an operator finalized as failed without an earlier error.
     fn finalized(&self) -> Option<TaskError> {
         let stop = self.state.stop.as_ref()?;
         let by_hand = matches!(stop.reason, StopReason::Finalized(_));
         by_hand.then(|| {
             let note = stop.note.as_ref().map(|note| format!(": {note}"));
             let message = format!(
-                "someone ended the execution as failed{}",
+                "the run was finalized as failed{}",
                 note.unwrap_or_default()
             );
             fatal(ErrorKind::Cancelled, "FINALIZED", message)
         })
     }
 
-    /// Tells the parent once more how this execution ended: the parent was not there to hear it.
+    /// Notifies the parent again of this execution's successful end, because the parent did not receive it.
     pub(super) fn tell_parent_again(&mut self) -> Result<(), Undecided> {
         let parent = self.state.parent.clone();
         let return_step = parent
@@ -120,7 +120,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// The run's result: of the step asked for, else of `end`, else of the last boundary.
+    /// The result of the execution: that of the requested step, else of `end`, else of the last boundary.
     fn result_pointer(&self, return_step: Option<&Name>) -> Option<ResultPointer> {
         let of_step = |name: &Name| {
             let latest = self.state.steps.get(name)?.latest.as_ref()?;
@@ -134,7 +134,7 @@ impl Turn<'_> {
         asked.or(end).or_else(|| self.state.last_boundary.clone())
     }
 
-    /// What a parent that waits is told.
+    /// The outcome that is sent to a waiting parent.
     fn outcome_for_parent(
         &mut self,
         ended: Ending,
@@ -145,13 +145,7 @@ impl Turn<'_> {
             return Ok(None);
         }
         if ended != Ending::Success {
-            let unknown = || {
-                fatal(
-                    ErrorKind::Unknown,
-                    "CHILD_FAILED",
-                    "the child execution failed",
-                )
-            };
+            let unknown = || fatal(ErrorKind::Unknown, "CHILD_FAILED", "the child run failed");
             let error = error.cloned().unwrap_or_else(unknown);
             return Ok(Some(Outcome::error(
                 error.with("child_execution_id", self.state.execution.to_string()),
@@ -163,7 +157,7 @@ impl Turn<'_> {
             Some(Content::Loop(pointer)) => self.loaded_outcome(Need::Loop(pointer))?,
             _ => Outcome::ok(Value::Null),
         };
-        // A run that ended well has no error to hand on, even where its last task had one.
+        // A successful execution passes on no error, even if its last task failed.
         let outcome = if outcome.is_ok() {
             outcome
         } else {
@@ -172,13 +166,13 @@ impl Turn<'_> {
         Ok(Some(outcome))
     }
 
-    /// An outcome or loop result that must be at hand to go on.
+    /// Returns a loaded outcome or loop result; if it is missing, returns `Undecided::Needs`.
     fn loaded_outcome(&mut self, need: Need) -> Result<Outcome, Undecided> {
         loop {
             let loaded = Arc::clone(&self.loaded);
             let found = match &need {
                 Need::Outcome(seq) => loaded.outcomes.get(seq).map(|outcome| (**outcome).clone()),
-                // A run that ends with a loop gives its list.
+                // The result of an execution that ends with a loop is the list of its results.
                 Need::Loop(pointer) => loaded.loops.get(&pointer.done).map(|data| {
                     Outcome::Ok(Success {
                         result: data.json()["results"].clone(),
@@ -195,7 +189,7 @@ impl Turn<'_> {
         }
     }
 
-    /// A child's end, as its parent's log names it.
+    /// A reference to a child's end, for the parent's log.
     pub(super) fn child_end(child: model::id::ExecutionId, seq: model::id::Seq) -> ChildEnd {
         ChildEnd {
             execution_id: child,

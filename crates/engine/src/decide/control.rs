@@ -1,4 +1,4 @@
-//! Control: what people and parents ask of a run.
+//! Control requests of users and parent executions.
 
 use model::event::{At, Body, Ending, Note, Retried, Signal, StopRequested};
 use model::id::Name;
@@ -52,7 +52,7 @@ impl Turn<'_> {
         let parent = self.state.parent.as_ref();
         let is_awaited = parent.is_some_and(|parent| parent.wait);
         if self.state.phase == Phase::Ended(Ending::Success) && is_awaited {
-            // The parent asks because it saw a failure; this one has ended well since.
+            // The parent retries because it saw a failure, but this execution has succeeded since.
             return self.tell_parent_again();
         }
         if !matches!(
@@ -98,9 +98,9 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Writes down something of the server's own, from which nothing follows.
+    /// Records an event of the server that changes nothing else.
     pub(super) fn note_down(&mut self, body: Body) -> Result<(), Undecided> {
-        // A batch may end the run it is about; what became of it is recorded all the same.
+        // A batch may end the execution that it reports on; its result is recorded anyway.
         if !matches!(body, Body::BatchCompleted(_) | Body::BatchFailed(_)) {
             self.must_live()?;
         }
@@ -111,7 +111,7 @@ impl Turn<'_> {
     pub(super) fn patch_from_outside(&mut self, patch: &Raw) -> Result<(), Undecided> {
         self.must_live()?;
         let map = patch.read().unwrap_or_default();
-        // A patch that would not fit is dropped: it is nobody's failure but the sender's, who is told.
+        // A patch that is too large is dropped and refused; the execution does not fail.
         if self.patch_ctx(At::default(), &map).is_err() {
             return Err(Refusal::TooLarge.into());
         }

@@ -1,6 +1,6 @@
-//! Coverage: may a worker say this under that command, and is it news?
+//! Coverage: checks whether a worker may report an event under its command, and whether the event is new.
 //!
-//! Reports arrive at least once. What the log already holds changes nothing when it comes again.
+//! Reports arrive at least once. An event that the log already contains changes nothing.
 
 use model::command::{Continuation, Cursor, Stage, Work};
 use model::event::{Body, Emitter, Event};
@@ -9,19 +9,19 @@ use model::id::Seq;
 use crate::decide::turn::Turn;
 use crate::state::{LiveCommand, Run};
 
-/// What an event of a report is to the log.
+/// Whether the log accepts an event of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Covered {
-    /// News.
+    /// The event is new.
     Yes,
-    /// Known already, or about something that has ended; it changes nothing.
+    /// The log already contains the event, or its subject has ended; it changes nothing.
     Late,
-    /// Not this command's to say.
+    /// The command does not cover the event.
     No,
 }
 
 impl Turn<'_> {
-    /// What an event is to the log, given what the one before it in the same report was.
+    /// Classifies an event, given the classification of the event before it in the same report.
     pub(super) fn covers(&self, command: Seq, event: &Event, before: Covered) -> Covered {
         if event.kind().emitter() == Emitter::Server {
             return Covered::No;
@@ -41,7 +41,7 @@ impl Turn<'_> {
                 return Covered::Late;
             }
         } else if !is_afterword(event) {
-            // The command ended within this very report; only the policy's word on its last outcome may follow.
+            // The command ended within this report; only `policy.evaluated` of its last outcome may follow.
             return Covered::Late;
         }
         if is_news(run, event, before) {
@@ -52,7 +52,7 @@ impl Turn<'_> {
     }
 }
 
-/// A command speaks of its own iterations; only that of a plain pipeline may end its step well.
+/// A command covers its own iterations. Only a `Work::Pipeline` command may end its step successfully.
 fn may_speak(live: &LiveCommand, event: &Event) -> bool {
     match &event.body {
         Body::StepDone(_) | Body::StepStarted(_) => live.work == Work::Pipeline,
@@ -89,7 +89,7 @@ fn is_news(run: &Run, event: &Event, before: Covered) -> bool {
     }
 }
 
-/// Whether a task event moves its pipeline.
+/// Whether a task event changes its pipeline's position.
 fn moves(continuation: &Continuation, event: &Event) -> bool {
     let Some(label) = &event.at.task else {
         return true;
@@ -106,7 +106,8 @@ fn moves(continuation: &Continuation, event: &Event) -> bool {
         }
         Body::AttemptStarted(_) => match continuation.stage {
             Stage::Retrying { .. } => here && attempt == continuation.attempt + 1,
-            // The first attempt is named only when a second one follows, in the same breath.
+            // `task.attempt.started` of attempt 1 is only written when a retry follows, in the same report as the end
+            // of the attempt.
             _ => here && is_under_way && attempt == 1 && continuation.attempt == 1,
         },
         Body::AttemptDone(_) | Body::AttemptFailed(_) => {

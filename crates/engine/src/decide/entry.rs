@@ -1,4 +1,4 @@
-//! Entry: a request becomes a run with one token at its first step.
+//! Entry: turns a request into an execution with one token at its first step.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::decide::{Net, Refusal};
 use crate::input::{Stamp, Submit};
 
 impl<'n> Turn<'n> {
-    /// Records the request and places the entry token.
+    /// Records the request and creates the entry token.
     pub(super) fn begin(
         net: &'n Net,
         submit: Submit,
@@ -78,7 +78,7 @@ impl<'n> Turn<'n> {
         match submit.reuse.and_then(|reuse| reuse.takeover) {
             Some(takeover) => {
                 turn.take_over(*takeover)?;
-                // What was taken over is read through this log, which must have it first.
+                // Reused results are read from this log, so they must be committed first.
                 turn.rests = true;
             }
             None => turn.enter(),
@@ -86,7 +86,7 @@ impl<'n> Turn<'n> {
         Ok(turn)
     }
 
-    /// Places the entry token.
+    /// Creates the entry token.
     fn enter(&mut self) {
         let entry = self.net.playbook.entry().name.clone();
         let started = WorkflowStarted {
@@ -99,14 +99,14 @@ impl<'n> Turn<'n> {
 }
 
 impl Net {
-    /// The request's payload over the playbook's defaults, as written.
+    /// The request's payload merged over the unrendered defaults of the playbook.
     pub(super) fn workload_with(&self, payload: Option<&Raw>) -> Map<String, Value> {
         let payload = payload.map(Raw::value);
         let payload = payload.as_ref().and_then(Value::as_object);
         self.playbook.merged_workload(payload)
     }
 
-    /// What a run begins with: the payload over the defaults, the defaults rendered.
+    /// The initial values of an execution: the payload merged over the rendered defaults.
     pub fn first_values(
         &self,
         payload: Option<&Raw>,
@@ -123,7 +123,7 @@ impl Net {
         let values = self.playbook.first_values(payload, &scope);
         let values = values.map_err(Refusal::Default)?;
         let limit = self.limits.event_bytes_max;
-        // What was rendered may be larger than what was written.
+        // Rendered values may be larger than their templates.
         if !self.playbook.default_templates.is_empty()
             && too_large("the workload", model::size::bytes(&values.workload), limit).is_some()
         {
@@ -146,7 +146,7 @@ mod tests {
         let text = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p}\n\
                     workload: {a: 1}\nworkflow: [{step: start, tool: {kind: noop}}]\n";
         let parsed = model::playbook::parse("p", text.as_bytes());
-        let playbook = parsed.playbook.expect("the text is a playbook");
+        let playbook = parsed.playbook.expect("the playbook is valid");
         let net = Net::new(Arc::new(playbook), Limits::default());
         let submit = Submit {
             execution: ExecutionId(1),
@@ -170,9 +170,10 @@ mod tests {
 
     #[test]
     fn a_payload_larger_than_an_event_is_refused_and_leaves_no_log() {
-        let refused = submit(&json!({"x": "x".repeat(300_000)})).expect_err("it does not fit");
+        let refused =
+            submit(&json!({"x": "x".repeat(300_000)})).expect_err("the payload is too large");
         assert_eq!(refused, Undecided::Refused(Refusal::TooLarge));
         assert_eq!(Refusal::TooLarge.code(), "LIMIT_EVENT");
-        submit(&json!({"x": "x".repeat(200_000)})).expect("it fits");
+        submit(&json!({"x": "x".repeat(200_000)})).expect("the payload fits");
     }
 }

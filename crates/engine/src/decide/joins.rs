@@ -1,7 +1,7 @@
-//! Joins: which step goes next, and which of the tokens before it go together.
+//! Joins: selects the next step, and the tokens that enter it together.
 //!
-//! A step that several steps lead to waits while a token elsewhere could still come to it. Among the steps that are
-//! free to go, one that no other such step leads to goes first; in a cycle the one with the oldest token.
+//! A step with several predecessors waits while a token elsewhere can still reach it. Among the steps that need not
+//! wait, one that no other such step leads to runs first; in a cycle, the one with the oldest token.
 
 use model::event::{Body, StepScheduled};
 use model::id::{Name, StepRunId, TokenId};
@@ -15,7 +15,7 @@ use crate::decide::turn::{Turn, at_run, fatal};
 use crate::state::{SharedMap, StateIndex};
 
 impl Turn<'_> {
-    /// Starts one step whose tokens are free to go and are admitted. False if there is none.
+    /// Starts one step whose tokens need not wait and are admitted. Returns false if there is none.
     pub(super) fn start_step(&mut self) -> Result<bool, Undecided> {
         if self.state.final_ran {
             return Ok(false);
@@ -45,7 +45,7 @@ impl Turn<'_> {
         step.is_none_or(|step| step.joins)
     }
 
-    /// The tokens that admission has turned away from a step, oldest first.
+    /// The tokens that admission parked at a step, oldest first.
     pub(super) fn parked_before(&self, step: &Name, index: &StateIndex) -> Vec<TokenId> {
         if !index.parked_steps.contains_key(step) {
             return Vec::new();
@@ -58,21 +58,21 @@ impl Turn<'_> {
         parked.filter(is_there).collect()
     }
 
-    /// Whether nothing that is under way could still come to this step.
+    /// Whether no active token or step run can still reach this step.
     pub(super) fn is_free_now(&mut self, step: &Name) -> bool {
         let index = self.index();
         self.is_free(step, &index)
     }
 
-    /// Of the steps that are free to go and that no other such step leads to, the one with the oldest token.
+    /// Among the steps that need not wait and that no other such step leads to, the one with the oldest token.
     fn first_free(&self, index: &StateIndex) -> Option<Name> {
         let mut by_age = index.oldest_tokens.values();
         let first = by_age.find(|step| self.is_free(step, index) && !self.is_preceded(step, index));
         first.cloned()
     }
 
-    /// Whether another step that is free to go leads to this one. Steps of one cycle lead to each other; none of them
-    /// comes before the others.
+    /// Whether another step that need not wait leads to this one. Steps of one cycle lead to each other, so none of
+    /// them precedes the others.
     fn is_preceded(&self, step: &Name, index: &StateIndex) -> bool {
         let graph = &self.net.graph;
         let waiting = &index.oldest_tokens;
@@ -84,7 +84,7 @@ impl Turn<'_> {
         })
     }
 
-    /// Whether nothing that is under way, parked or held could still come to this step.
+    /// Whether no active, parked or held token can still reach this step.
     fn is_free(&self, step: &Name, index: &StateIndex) -> bool {
         let graph = &self.net.graph;
         if !self.joins(step) || !graph.is_meeting_place(step) {
@@ -99,7 +99,7 @@ impl Turn<'_> {
         !is_awaited && (!parked_count || !comes(&index.parked_steps))
     }
 
-    /// Takes the tokens: the step will run.
+    /// Consumes the tokens and schedules a run of the step.
     pub(super) fn schedule(&mut self, step: &Name, tokens: Vec<TokenId>, is_final: bool) {
         let run = self.state.runs_of(step) + 1;
         let id = StepRunId {
@@ -126,7 +126,7 @@ impl Turn<'_> {
         };
         let body = Body::StepScheduled(Box::new(scheduled.clone()));
         let limit = self.net.limits.event_bytes_max;
-        if let Some(error) = too_large("the `args` of tokens that met", body.data_bytes(), limit) {
+        if let Some(error) = too_large("the combined `args` of a join", body.data_bytes(), limit) {
             return self.fail_admission(step, scheduled.tokens, error);
         }
         let seq = self.emit(at_run(&id), body);
@@ -134,7 +134,7 @@ impl Turn<'_> {
         self.time_step(&id);
     }
 
-    /// The tokens' payloads, merged in order of arrival, and each on its own where several met.
+    /// The arguments of the tokens, merged in order of arrival. If several tokens met, also each token's arguments.
     fn merge_args(&self, tokens: &[TokenId]) -> (Option<Raw>, Option<Raw>) {
         let given = tokens.iter().filter_map(|id| self.state.tokens.get(id));
         let with_args = || {

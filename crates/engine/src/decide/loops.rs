@@ -1,4 +1,4 @@
-//! Loops: the collection is fixed once, and the loop ends when every index is accounted for.
+//! Loops: the collection is fixed once, and the loop ends when every index has ended.
 
 use model::event::{At, Body, FrameClaimed, IterationScheduled, LoopDone, LoopStarted};
 use model::id::StepRunId;
@@ -18,7 +18,7 @@ use crate::decide::turn::{Turn, at_run, fatal};
 use crate::state::{LoopRun, Run, StateIndex};
 
 impl Turn<'_> {
-    /// Starts or ends one loop. False if none is ready for either.
+    /// Starts one loop, ends one, or records its next frame. Returns false if no loop is ready.
     pub(super) fn move_loops(&mut self) -> Result<bool, Undecided> {
         let net = self.net;
         let index = self.index();
@@ -55,7 +55,7 @@ impl Turn<'_> {
         Ok(false)
     }
 
-    /// Fixes the collection. False: a worker has to prepare it first.
+    /// Fixes the collection. Returns false if a worker has to prepare it first.
     fn start_loop(&mut self, id: &StepRunId, step: &Step, loop_: &Loop) -> Result<bool, Undecided> {
         let run = &self.state.runs[id];
         if let Some(reference) = run.prepared.clone() {
@@ -89,7 +89,7 @@ impl Turn<'_> {
             }
         };
         let items = match rendered {
-            // An address is looked up by a worker.
+            // A worker resolves the URI of a stored result.
             Value::String(text) if text.starts_with(model::result_ref::SCHEME) => return Ok(false),
             Value::Array(items) => items,
             Value::Object(map) => map
@@ -120,7 +120,7 @@ impl Turn<'_> {
         Ok(true)
     }
 
-    /// Starts a loop over a range: the log holds its rule, and each item is computed where it is needed.
+    /// Starts a loop over a number range: the log records the range, and items are computed on demand.
     fn start_over_range(
         &mut self,
         id: &StepRunId,
@@ -153,7 +153,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// A cursor loop goes on over what was claimed.
+    /// Records the rows that a cursor loop claimed next.
     fn record_frame(&mut self, id: &StepRunId) {
         let run = &self.state.runs[id];
         let (Some(progress), Some(reference)) = (&run.loop_, &run.prepared) else {
@@ -207,7 +207,7 @@ impl Turn<'_> {
         let progress = self.state.runs[id]
             .loop_
             .clone()
-            .expect("the run was chosen for its loop");
+            .expect("`move_loops` selects runs that have a loop");
         if progress.failure == FailureMode::FailFast
             && let Some((index, error)) = &progress.first_error
         {
@@ -241,7 +241,7 @@ impl Turn<'_> {
         self.write_set(id, before)
     }
 
-    /// Results too many or too large for the event come from the log, which has none of this turn's outcomes yet.
+    /// Adds this turn's outcomes to loop results that were loaded from the log, which does not contain them yet.
     fn complete_results(&mut self, id: &StepRunId, progress: &crate::state::LoopRun) {
         let Some(done) = self.events.last().map(|event| event.seq) else {
             return;
@@ -266,7 +266,7 @@ impl Turn<'_> {
         loops.insert(done, Data::new(value));
     }
 
-    /// The patches of all iterations as one; the same for every order in which they came.
+    /// Combines the patches of all iterations into one; the order of their arrival does not matter.
     fn apply_iteration_patches(
         &mut self,
         progress: &crate::state::LoopRun,
@@ -298,7 +298,7 @@ impl Turn<'_> {
         self.patch_ctx(at, &combined)
     }
 
-    /// The results in index order, where they fit inline.
+    /// The results in index order, or `None` if they do not fit inline.
     fn inline_results(
         &mut self,
         progress: &crate::state::LoopRun,
@@ -333,7 +333,7 @@ impl Turn<'_> {
         Ok((text.text().len() <= INLINE_BYTES_MAX).then_some(text))
     }
 
-    /// Offers a range of iterations.
+    /// Records that a range of iterations is scheduled.
     pub(super) fn schedule_range(&mut self, id: &StepRunId, from: u64, to: u64, width: u32) {
         self.emit(
             at_run(id),
@@ -342,7 +342,7 @@ impl Turn<'_> {
     }
 }
 
-/// Whether every index is accounted for, or a failure keeps the rest from starting and nothing runs any more.
+/// Whether every index has ended, or a failure stops further iterations and none is active.
 fn has_run_out(index: &StateIndex, id: &StepRunId, progress: &LoopRun) -> bool {
     let away = !progress.suspended.is_empty() || !progress.awake.is_empty();
     let is_running = || index.commands_of(id).next().is_some();
@@ -350,29 +350,29 @@ fn has_run_out(index: &StateIndex, id: &StepRunId, progress: &LoopRun) -> bool {
     is_through || (progress.is_stopped() && !away && !is_running())
 }
 
-/// Whether more rows of a cursor loop are at hand.
+/// Whether the worker has claimed more rows of a cursor loop.
 fn has_claimed(run: &Run) -> bool {
     run.prepared.is_some() && run.loop_.as_ref().is_some_and(|progress| progress.more)
 }
 
-/// How many elements a worker has prepared.
+/// The number of elements that a worker prepared.
 fn prepared_total(reference: &ResultRef) -> u64 {
     let total = reference.extracted.get("total");
     total.and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// The range that a worker has found the elements to be.
+/// The number range that a worker prepared, if the elements are one.
 fn prepared_range(reference: &ResultRef) -> Option<NumberRange> {
     let range = reference.extracted.get(NumberRange::EXTRACTED_KEY)?;
     let range: NumberRange = serde_json::from_value(range.clone()).ok()?;
     (range.len() <= RANGE_ITEMS_MAX).then_some(range)
 }
 
-/// What `loop.in` comes to.
+/// The rendered value of `loop.in`.
 enum LoopItems {
-    /// The numbers of a range, as a rule.
+    /// A number range, not expanded.
     Range(NumberRange),
-    /// A value, which should be a list, a map or an address.
+    /// Another value: a list, a map or the URI of a stored result; anything else is an error.
     Value(Value),
 }
 

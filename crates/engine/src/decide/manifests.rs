@@ -1,7 +1,7 @@
-//! Manifests: what the tasks of a pipeline collected is said once, when the pipeline ends.
+//! Manifests: records the collected results of a pipeline's tasks when the pipeline ends.
 //!
-//! A task that accumulates has one however often it was entered; any other has one if it was entered again and bodies
-//! of it live outside the log. The manifest is a rule: where its parts lie in the log, and what they come to.
+//! A task with `accumulate` always has a manifest. Another task has one if it was entered again and some of its bodies
+//! are outside the log. A manifest is a rule: the positions of its parts in the log, and how to combine them.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::decide::turn::{Turn, at_run};
 use crate::state::LoopRun;
 
 impl Turn<'_> {
-    /// Says what the tasks of a pipeline collected, before the event that ends it is recorded.
+    /// Records the results that a pipeline's tasks collected, before the event that ends it.
     pub(super) fn record_manifests(&mut self, ending: &Event) {
         let is_ok = match &ending.body {
             Body::StepDone(_) | Body::IterationDone(_) => true,
@@ -78,7 +78,7 @@ impl Turn<'_> {
         self.emit_manifest(at, reference);
     }
 
-    /// Says where the results of a loop are that its end does not hold.
+    /// Records the location of loop results that do not fit into `loop.done`.
     pub(super) fn record_loop_manifest(&mut self, id: &StepRunId, progress: &LoopRun) {
         let Accumulate {
             strategy,
@@ -105,8 +105,8 @@ impl Turn<'_> {
         self.emit(at, Body::ManifestUpdated(ResultStored { result_ref }));
     }
 
-    /// Whether this turn recorded manifests of a loop's iterations: they are read through the log, which must have
-    /// them first.
+    /// Whether this turn recorded manifests of a loop's iterations. They are read from the log, so they must be
+    /// committed first.
     pub(super) fn has_fresh_manifests(&self, id: &StepRunId) -> bool {
         self.events.iter().any(|event| {
             matches!(event.body, Body::ManifestUpdated(_))
@@ -115,8 +115,8 @@ impl Turn<'_> {
         })
     }
 
-    /// What must be loaded to read a manifest that this turn recorded; none if the turn recorded no such manifest.
-    /// With nothing missing, what its parts come to is at hand.
+    /// Returns what must be loaded to read a manifest of this turn, or `None` if this turn recorded no such manifest.
+    /// If nothing is missing, adds the combined parts to the loaded bodies.
     pub(super) fn gather(&mut self, reference: &ResultRef) -> Option<Vec<Need>> {
         let rule = Rule::of(reference)?;
         let recorded = self.events.iter().find(|event| event.seq == rule.seq)?;

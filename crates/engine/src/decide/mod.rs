@@ -1,7 +1,7 @@
-//! Decisions: an input is folded, then whatever the state now calls for is written down until nothing is missing.
+//! Decisions: applies an input, then emits the events that the new state requires, until none is missing.
 //!
-//! Each file here owns one decision. They look at the state and emit events; folding the events is the only way the
-//! state moves, so a replay of the log comes to the same state without any of them.
+//! Each file makes one kind of decision. It reads the state and emits events. Only folding events changes the state,
+//! so a replay of the log yields the same state without this code.
 
 mod admission;
 mod advance;

@@ -1,4 +1,4 @@
-//! What decisions are made from beside the state, and why one may not be made.
+//! The inputs of a decision besides the state (`Net`, `Limits`), and the reasons why no decision is made.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use serde::{Deserialize, Serialize};
 use crate::graph::Graph;
 use crate::state::StepKind;
 
-/// A playbook ready to be decided about.
+/// A playbook with its arcs and limits, ready for decisions.
 #[derive(Debug, Clone)]
 pub struct Net {
     /// The document.
     pub playbook: std::sync::Arc<Playbook>,
     /// Its arcs.
     pub graph: Graph,
-    /// The bounds that hold.
+    /// The limits that apply.
     pub limits: Limits,
-    /// The size of the playbook's own workload.
+    /// Size of the workload defaults.
     workload_bytes: usize,
     arcs_of_a_step_max: usize,
 }
@@ -48,12 +48,12 @@ impl Net {
         }
     }
 
-    /// The most arcs that one step has.
+    /// The maximum number of arcs of one step.
     pub fn arcs_of_a_step_max(&self) -> usize {
         self.arcs_of_a_step_max
     }
 
-    /// What of a step's definition the lookups into the state depend on.
+    /// The step kind, which the indexes of the state depend on.
     pub(crate) fn kind_of(&self, step: &Name) -> StepKind {
         match self.playbook.step(step.as_str()) {
             Some(step) if step.loop_.is_some() => StepKind::Loop,
@@ -62,7 +62,7 @@ impl Net {
         }
     }
 
-    /// Whether a request with this payload fits into the event that records it.
+    /// Checks that a request with this payload fits into the event that records it.
     pub fn must_fit(&self, payload: Option<&Raw>) -> Result<(), Refusal> {
         let given = payload.map_or(0, |payload| payload.text().len());
         let limit = self.limits.event_bytes_max;
@@ -76,24 +76,24 @@ impl Net {
     }
 }
 
-/// The bounds of an execution; each has a named error.
+/// The limits of an execution; each has an error code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// How often one step may run: `LIMIT_STEP_RUNS`.
+    /// Maximum number of runs of one step: `LIMIT_STEP_RUNS`.
     pub step_runs_max: u32,
-    /// How deep sub-playbooks may nest: `LIMIT_DEPTH`.
+    /// Maximum nesting depth of sub-playbooks: `LIMIT_DEPTH`.
     pub depth_max: u32,
-    /// How large `ctx` may grow: `LIMIT_CTX`.
+    /// Maximum size of `ctx`: `LIMIT_CTX`.
     pub ctx_bytes_max: usize,
-    /// How large an event may be: `LIMIT_EVENT`.
+    /// Maximum size of an event: `LIMIT_EVENT`.
     pub event_bytes_max: usize,
-    /// How long a command may wait for a worker: `SCHEDULE_TO_START`.
+    /// Maximum time that a command waits for a worker: `SCHEDULE_TO_START`.
     pub schedule_to_start: Duration,
-    /// How long workers may take to stop.
+    /// Time that workers have to stop.
     pub stop_grace: Duration,
-    /// How often a worker may die with a command before it is given up: `DEAD_LETTER`.
+    /// Number of worker deaths after which a command is dead-lettered: `DEAD_LETTER`.
     pub strikes_max: u32,
-    /// How many iterations of a parallel loop run at once unless it says.
+    /// Default number of concurrent iterations of a parallel loop.
     pub max_in_flight: u32,
 }
 
@@ -112,83 +112,88 @@ impl Default for Limits {
     }
 }
 
-/// Why there is no decision.
+/// The reasons why there is no decision.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Undecided {
-    /// Something must be loaded first; load it and ask again.
-    #[error("a body or an outcome must be loaded first")]
+    /// Data must be loaded first; load it and call `decide` again.
+    #[error("a stored result or an outcome must be loaded first")]
     Needs(Vec<Need>),
-    /// The input does not fit the execution; nothing is recorded.
+    /// The execution's state does not allow the input; nothing is recorded.
     #[error(transparent)]
     Refused(#[from] Refusal),
 }
 
-/// Why an input is refused.
+/// The reasons why an input is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
-    /// The command is not live, or another claim is.
-    #[error("the command is no longer held under this claim")]
+    /// The command has ended, or a newer claim on it exists.
+    #[error("the lease on this command has expired")]
     Fenced,
     /// The execution has ended.
-    #[error("the execution has ended")]
+    #[error("the run has already finished")]
     Ended,
-    /// Only a failed or cancelled execution can be retried.
-    #[error("only a failed or cancelled execution can be retried")]
+    /// The execution has neither failed nor been cancelled.
+    #[error("only a failed or cancelled run can be retried")]
     NotRetryable,
-    /// There is nothing to go on with.
-    #[error("the execution is not paused")]
+    /// A resume of an execution that is not paused.
+    #[error("the run is not paused")]
     NotPaused,
-    /// The execution is paused already.
-    #[error("the execution is paused already")]
+    /// A pause of an execution that is already paused.
+    #[error("the run is already paused")]
     AlreadyPaused,
-    /// A report holds an event that its command does not cover, or that only the server may emit.
-    #[error("the report holds an event its command does not cover")]
+    /// A report contains an event that its command does not cover, or that only the server may emit.
+    #[error("the report contains an event that its command does not cover")]
     Foreign,
-    /// Nothing waits for this child; it was heard of before, or what waited has ended.
-    #[error("nothing waits for this child")]
+    /// No task waits for this child: its end was already received, or the waiting task has ended.
+    #[error("no task waits for this child run")]
     NotAwaited,
-    /// The timer does not run.
-    #[error("the timer does not run")]
+    /// The timer has fired, was removed, or is not due yet.
+    #[error("the timer is not active")]
     NoTimer,
-    /// What is given is more than one event holds.
-    #[error("the data is larger than an event may be; keep it elsewhere and hand over a reference")]
+    /// The data does not fit into one event.
+    #[error(
+        "payload exceeds the 256 KiB event limit; store it elsewhere and pass a reference to it"
+    )]
     TooLarge,
     /// A default of `workload` or `ctx` cannot be rendered.
     #[error(transparent)]
     Default(DefaultError),
-    /// The playbook to go on with lacks a step that a token stands at.
-    #[error("a token stands at step `{0}`, which this version of the playbook does not have")]
+    /// The playbook to switch to lacks a step that has a token or an open run.
+    #[error(
+        "the run is at step `{0}`, which this playbook version does not have; \
+         keep the step, or rerun from an earlier one"
+    )]
     StepMissing(Name),
     /// The playbook has no such step.
     #[error("the playbook has no step `{0}`")]
     StepUnknown(Name),
-    /// The step was never scheduled, so there is nothing to begin from.
-    #[error("step `{0}` never ran in this execution")]
+    /// The step was never scheduled, so a rerun cannot start from it.
+    #[error("this run never reached step `{0}`")]
     StepNeverRan(Name),
-    /// The step's first run was no loop, or no step is named.
-    #[error("an iteration can only be named of a step that ran as a loop")]
+    /// The step's first run was not a loop, or the request names no step.
+    #[error("an iteration can only be selected for a step that ran as a loop")]
     NotALoop,
     /// The loop has no such iteration.
-    #[error("iteration {index} does not exist: the loop has {total}, counted from 0")]
+    #[error("iteration {index} does not exist: the loop has {total} iterations, counted from 0")]
     NoIteration {
-        /// The one asked for.
+        /// The requested index.
         index: u64,
-        /// How many there are.
+        /// The number of iterations.
         total: u64,
     },
-    /// Later iterations than the one named were taken over from another run.
-    #[error("later iterations were taken over from another run; run that one again from there")]
+    /// Iterations after the requested one were reused from another execution.
+    #[error("later iterations were reused from another run; rerun that run from this iteration")]
     TakenOver,
-    /// The rows of a cursor loop are claimed anew; none of them can be left out.
-    #[error("a cursor loop claims its rows anew; run its step again as a whole")]
+    /// A cursor loop claims its rows again, so no iteration can be reused.
+    #[error("cannot rerun part of a cursor loop: it claims its rows again; rerun the whole step")]
     Claims,
-    /// Only a run that has ended can be done again.
-    #[error("the execution still runs; only one that has ended can be run again")]
+    /// A rerun of an execution that has not ended.
+    #[error("the run is still active; wait for it or cancel it before rerunning")]
     StillRuns,
 }
 
 impl Refusal {
-    /// The failure of a task whose child was refused.
+    /// The error of a task whose child execution was refused.
     pub fn failure(&self) -> TaskError {
         TaskError {
             retryable: false,
@@ -196,7 +201,7 @@ impl Refusal {
         }
     }
 
-    /// The stable code shown to people.
+    /// The stable error code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Fenced => "FENCED",

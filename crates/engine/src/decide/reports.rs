@@ -1,4 +1,4 @@
-//! Reports: what a worker says of a command it holds, and what follows at once.
+//! Reports: the events that a worker sends for a claimed command, and the decisions that follow immediately.
 
 use model::command::{ReportEnd, Stage};
 use model::event::{
@@ -16,19 +16,19 @@ use crate::input::Report;
 use crate::state::LiveCommand;
 use model::command::Work;
 
-/// What may have brought down a worker.
+/// The work that may have crashed a worker.
 #[derive(Debug, Clone, Copy)]
 enum Suspect {
-    /// The task at which this pipeline stands; the iteration is given for one of a loop.
+    /// The current task of this pipeline; `Some` names the iteration of a loop.
     Task(Option<u64>),
     /// One of several iterations.
     SomeOfSeveral,
-    /// Nothing that ran: the pipeline only waited.
+    /// No work: the pipeline was only waiting.
     None,
 }
 
 impl Turn<'_> {
-    /// Records a report and what follows from each of its events.
+    /// Records a report, and emits the events that follow from each of its events.
     pub(super) fn report(&mut self, report: Report) -> Result<(), Undecided> {
         self.must_hold(report.command, report.lease_epoch)?;
         self.must_be_holder(&report)?;
@@ -59,7 +59,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Records what the tasks of a pipeline collected, before the event that ends it, which names the manifests.
+    /// Records the manifests of a pipeline before the event that ends it, and adds their URIs to that event.
     fn with_manifests(&mut self, mut event: Event) -> Event {
         let recorded = self.events.len();
         self.record_manifests(&event);
@@ -77,13 +77,13 @@ impl Turn<'_> {
     fn must_hold(&self, command: Seq, epoch: LeaseEpoch) -> Result<(), Refusal> {
         let live = self.state.commands.get(&command).ok_or(Refusal::Fenced)?;
         match &live.claimed {
-            // A newer claim than the log knows is one that was handed on; whether it is current, the store tells.
+            // A claim that is newer than the log comes from a direct assignment; the store checks that it is current.
             Some((_, current)) if *current > epoch => Err(Refusal::Fenced),
             _ => Ok(()),
         }
     }
 
-    /// Whoever speaks under a claim that the log knows is the one who took it.
+    /// A recorded claim belongs to the worker that made it.
     fn must_be_holder(&self, report: &Report) -> Result<(), Refusal> {
         let live = self.state.commands.get(&report.command);
         let claimed = live.and_then(|live| live.claimed.as_ref());
@@ -114,7 +114,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What follows at once from an event that was just recorded.
+    /// Emits the events that follow immediately from the event just recorded.
     fn follow(&mut self, seq: Seq) {
         let event = self
             .events
@@ -130,7 +130,7 @@ impl Turn<'_> {
             self.patch_from_task(&run, &event, patch);
         }
         match &event.body {
-            // What is last said of work that is being stopped is recorded; nothing follows from it.
+            // The last events of work that is being stopped are recorded, but nothing follows from them.
             _ if self.state.stop.is_some() => {}
             Body::TaskStarted(started) => match started.awaits.as_deref() {
                 Some(Awaits::Child(start)) => self.start_child(&run, &event, start),
@@ -167,7 +167,7 @@ impl Turn<'_> {
         }
     }
 
-    /// A write to `ctx` applies when its report is appended, even if the step fails later.
+    /// A write to `ctx` takes effect when its report is appended, even if the step fails later.
     fn patch_from_task(&mut self, run: &StepRunId, event: &Event, patch: &Raw) {
         let map = patch.read().unwrap_or_default();
         let at = model::event::At {
@@ -218,7 +218,7 @@ impl Turn<'_> {
         );
     }
 
-    /// Workers have had time enough: every command that is left is withdrawn.
+    /// Withdraws all remaining commands after the stop grace period.
     pub(super) fn withdraw_all(&mut self) {
         let left: Vec<Seq> = self.state.commands.keys().copied().collect();
         for command in left {
@@ -226,7 +226,8 @@ impl Turn<'_> {
         }
     }
 
-    /// The holder of a command is gone. Its work is offered again, or given up after too many deaths.
+    /// Handles the loss of a worker that held a command: its work is offered again, or dead-lettered after too many
+    /// deaths.
     pub(super) fn lost(
         &mut self,
         command: Seq,
@@ -272,7 +273,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Which task may have brought down the worker that held a command.
+    /// Determines which task may have crashed the worker that held a command.
     fn suspect(&self, command: Seq) -> Suspect {
         let Some(live) = self.state.commands.get(&command) else {
             return Suspect::None;
@@ -281,13 +282,13 @@ impl Turn<'_> {
             return Suspect::None;
         };
         let iteration = match (live.work, &run.loop_) {
-            // No task runs yet, but what a loop goes over is made.
+            // No task runs yet, but the worker computes the loop's collection.
             (Work::Prepare, _) => return Suspect::Task(None),
             (Work::Pipeline, _) => None,
             (Work::Iteration { index }, _) => Some(index),
             (Work::Range { from, to, .. }, Some(loop_)) => match loop_.unfinished(from, to)[..] {
                 [(index, end)] if end - index == 1 => Some(index),
-                // Which of them ran is not known; they are offered apart until it is.
+                // It is unknown which iteration ran; the range is split until only one is left.
                 _ => return Suspect::SomeOfSeveral,
             },
             (Work::Range { .. }, None) => return Suspect::None,
@@ -300,7 +301,7 @@ impl Turn<'_> {
         if let Stage::Retrying { due, .. } = continuation.stage
             && (live.claimed.is_some() || due > self.stamp.now)
         {
-            // It was heard of last between two attempts, or cannot have begun the next one.
+            // The last report was between two attempts, or the next attempt cannot have started yet.
             return Suspect::None;
         }
         match pipeline::next(step, continuation, self.stamp.now) {
@@ -337,7 +338,7 @@ impl Turn<'_> {
         }
     }
 
-    /// No worker took a command in time, or the run stops and none holds it.
+    /// Handles a command that no worker claimed in time, or that is unclaimed while the execution stops.
     pub(super) fn unclaimed(&mut self, command: Seq) -> Result<(), Undecided> {
         let live = self
             .state
@@ -354,7 +355,7 @@ impl Turn<'_> {
             return Ok(());
         }
         if self.state.paused {
-            // Nobody may take it while the run is paused; it is offered anew when the run goes on.
+            // No worker may claim it while the execution is paused; it is offered again on resume.
             let expired = CommandExpired {
                 command,
                 lease_epoch: LeaseEpoch(0),
@@ -364,7 +365,10 @@ impl Turn<'_> {
             self.emit(at_run(&live.run), Body::CommandExpired(expired));
             return Ok(());
         }
-        let message = format!("no worker took step `{}` in time", live.run.step);
+        let message = format!(
+            "no worker picked up step `{}` in time; check that a worker serves its pool",
+            live.run.step
+        );
         let error = TaskError::new(ErrorKind::Timeout, "SCHEDULE_TO_START", message);
         let failed = CommandFailed {
             command,

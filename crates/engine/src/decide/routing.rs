@@ -1,7 +1,7 @@
-//! Routing: which arcs fire when a step ends.
+//! Routing: evaluates the arcs of a step that ended.
 //!
-//! Enters: a run with its boundary. Leaves: one `next.evaluated` with each guard's value, the tokens it makes, and what
-//! the fired arcs write before it. After a failure only arcs that speak of failures are candidates.
+//! Input: a run with its boundary. Output: the patches of the matched arcs, then one `next.evaluated` with the value
+//! of each condition and the new tokens. After a failure, only arcs whose condition handles failure are candidates.
 
 use model::event::{Body, CtxPatched, MatchedArc, NextEvaluated, SelectedArc};
 use model::id::{Name, StepRunId};
@@ -17,7 +17,7 @@ use crate::decide::scope::Unrendered;
 use crate::decide::turn::{Turn, at_run, fatal};
 use crate::state::BoundaryKind;
 
-/// What the arcs came to.
+/// The result of evaluating the arcs.
 #[derive(Default)]
 struct Route {
     matched: Vec<MatchedArc>,
@@ -26,7 +26,7 @@ struct Route {
 }
 
 impl Turn<'_> {
-    /// Looks at the arcs of one run that has ended. False if there is none.
+    /// Evaluates the arcs of one run that has ended. Returns false if there is none.
     pub(super) fn route_ended(&mut self) -> Result<bool, Undecided> {
         let Some(id) = self.index().ended_runs.keys().next().cloned() else {
             return Ok(false);
@@ -35,7 +35,7 @@ impl Turn<'_> {
         let boundary = run
             .boundary
             .clone()
-            .expect("the run was chosen for its boundary");
+            .expect("runs in `ended_runs` have a boundary");
         let is_final = run.is_final;
         self.because_of(boundary.seq);
         let net = self.net;
@@ -43,12 +43,12 @@ impl Turn<'_> {
         let renders = |arc: &Arc| arc.when.is_some() || arc.args.is_some() || !arc.set.is_empty();
         let mut scope = if step.is_some_and(|step| step.next.arcs.iter().any(renders)) {
             self.scope_at_boundary(&id)
-                .expect("the run was chosen for its boundary")
+                .expect("runs in `ended_runs` have a boundary")
         } else {
             Scope::default()
         };
         let failed = boundary.end == BoundaryKind::Failed;
-        // Only arcs that write leave something to take back.
+        // Only arcs that write need a mark to roll back to.
         let writes = step.is_some_and(|step| step.next.arcs.iter().any(|arc| !arc.set.is_empty()));
         let mark = writes.then(|| self.mark());
         let routed = match step {
@@ -59,7 +59,7 @@ impl Turn<'_> {
             Ok(route) => self.record_route(&id, route, boundary.error.filter(|_| failed)),
             Err(Unrendered::Undecided(undecided)) => return Err(undecided),
             Err(Unrendered::Failed(error) | Unrendered::TooLarge(error)) => {
-                // A retry routes again, so what was written on the way must not stand.
+                // A retry evaluates the arcs again, so the writes so far are rolled back.
                 if let Some(mark) = mark {
                     self.go_back_to(mark);
                 }
@@ -87,7 +87,7 @@ impl Turn<'_> {
                 fired.push(arc);
             }
         }
-        // Every guard is judged before any arc writes, so that no arc decides over another.
+        // All conditions are evaluated before any arc writes, so that no arc affects another's condition.
         for arc in fired {
             self.fire(step, arc, scope, &mut route)?;
         }
@@ -95,7 +95,7 @@ impl Turn<'_> {
         Ok(route)
     }
 
-    /// Writes what a fired arc sets, and makes its token.
+    /// Applies the writes of a matched arc and creates its token.
     fn fire(
         &mut self,
         step: &Step,
@@ -119,12 +119,12 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// The tokens' arguments stand in one event.
+    /// Checks that the arguments of all tokens fit into one event.
     fn must_fit(&self, step: &Step, route: &Route) -> Result<(), Unrendered> {
         let args = route.selected.iter().filter_map(|arc| arc.args.as_ref());
         let bytes = args.map(|args| args.text().len()).sum();
         let Some(error) = too_large(
-            "the `args` of the arcs that fired",
+            "the `args` of the matched arcs",
             bytes,
             self.net.limits.event_bytes_max,
         ) else {
@@ -149,7 +149,7 @@ impl Turn<'_> {
         Ok(Some(Raw::of(&rendered.value)))
     }
 
-    /// Writes to `ctx` at a boundary; what follows sees it.
+    /// Writes to `ctx` when a step ends; later templates see the values.
     pub(super) fn write_ctx(
         &mut self,
         step: &Step,
@@ -177,7 +177,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// A reducer combines with the value that is there, so that must not be kept as a body.
+    /// Checks that no reducer targets a value that is stored as a body, because it cannot be combined with one.
     pub(super) fn must_be_at_hand(
         &self,
         patch: &Map<String, serde_json::Value>,
@@ -186,12 +186,12 @@ impl Turn<'_> {
             return Ok(());
         };
         let message = format!(
-            "`ctx.{key}` is larger than 4 KiB and kept as a body, which a reducer cannot combine with"
+            "cannot apply a reducer to `ctx.{key}`: its value is over 4 KiB and stored separately"
         );
         Err(Box::new(fatal(ErrorKind::Schema, "CTX_BODY", message)))
     }
 
-    /// Patches `ctx` if it stays within its bound.
+    /// Patches `ctx` if it stays within `ctx_bytes_max`.
     pub(super) fn patch_ctx(
         &mut self,
         at: model::event::At,
@@ -206,7 +206,7 @@ impl Turn<'_> {
         }
         let limit = self.net.limits.ctx_bytes_max;
         if self.state.ctx_bytes_after(patch) > limit {
-            let message = format!("`ctx` would grow beyond {limit} bytes");
+            let message = format!("`ctx` exceeds its limit of {limit} bytes");
             return Err(Box::new(fatal(ErrorKind::Unknown, "LIMIT_CTX", message)));
         }
         self.emit(at, Body::CtxPatched(CtxPatched { patch: patch_text }));
@@ -223,7 +223,7 @@ impl Turn<'_> {
             fatal(
                 ErrorKind::Unknown,
                 "NO_NEXT",
-                format!("no arc of step `{}` fired", id.step),
+                format!("no arc of step `{}` matched", id.step),
             )
             .with("step", id.step.as_str())
         });
@@ -257,7 +257,7 @@ impl Turn<'_> {
     }
 }
 
-/// Whether an arc's guard looks at how the step ended, rather than at what it returned.
+/// Whether the condition of an arc reads how the step ended, and not only its result.
 fn speaks_of_failure(arc: &Arc, step: &Name) -> bool {
     const ENDS: [&str; 5] = ["status", "error", "http", "pg", "py"];
     let Some(when) = &arc.when else { return false };

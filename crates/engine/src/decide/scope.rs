@@ -1,4 +1,4 @@
-//! What templates see on the server: the execution's data, by pointer until something in it is used.
+//! The scope of templates that the server renders. Data is passed by reference and parsed on first use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::state::{Boundary, BoundaryKind};
 
 type Steps = Arc<BTreeMap<Name, Envelope>>;
 
-/// Parts of the scope that are the same for many templates of one turn.
+/// Parts of the scope that many templates of one turn share.
 #[derive(Default)]
 pub(super) struct ScopeCache {
     ctx: Option<(Seq, Data)>,
@@ -24,15 +24,15 @@ pub(super) struct ScopeCache {
     workload: Option<Data>,
 }
 
-/// A render that failed for good, or that waits for something.
+/// Why a template was not rendered: it failed, or data must be loaded first.
 pub(super) enum Unrendered {
     Undecided(Undecided),
     Failed(Box<TaskError>),
-    /// A body is larger than the server loads.
+    /// A body is too large for the server to load.
     TooLarge(Box<TaskError>),
 }
 
-/// A larger body is not loaded to decide; a worker reads it.
+/// Maximum size of a body that the server loads for a decision. Workers read larger ones.
 const BODY_LOADED_MAX: u64 = 1024 * 1024;
 
 fn is_too_large(need: &Need) -> bool {
@@ -40,7 +40,7 @@ fn is_too_large(need: &Need) -> bool {
 }
 
 impl Turn<'_> {
-    /// What every template of the execution sees.
+    /// The data that every template of the execution sees.
     pub(super) fn scope(&mut self) -> Scope {
         let state = &self.state;
         let workload = self
@@ -88,7 +88,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Renders, serving what this turn itself recorded; what else is missing makes the turn undecided.
+    /// Renders a template with the data that this turn recorded. If other data is missing, returns `Undecided::Needs`.
     pub(super) fn render<T>(
         &mut self,
         scope: &mut Scope,
@@ -101,7 +101,8 @@ impl Turn<'_> {
                 Ok(value) => return Ok(value),
                 Err(RenderError::Needs(needs)) => {
                     if needs.iter().any(|need| matches!(need, Need::File(_))) {
-                        let message = "`_file` is a file on a worker, and this is rendered by the server; use it in a task";
+                        let message = "cannot read `_file` here: the server renders this template, \
+                                       and the file is on a worker; use it in a task";
                         let error =
                             fatal(ErrorKind::Transform, "TEMPLATE_ERROR", message.to_owned());
                         return Err(Unrendered::Failed(Box::new(
@@ -113,7 +114,8 @@ impl Turn<'_> {
                     {
                         let (bytes, uri) = (reference.meta.bytes, &reference.uri);
                         let message = format!(
-                            "a rule reads `{uri}`, which has {bytes} bytes; lift what it needs out with `select`"
+                            "a condition reads `{uri}` ({bytes} bytes, limit 1 MiB); \
+                             extract the fields it needs with `spec.result.select`"
                         );
                         let error = fatal(ErrorKind::Storage, "BODY_TOO_LARGE", message);
                         return Err(Unrendered::TooLarge(Box::new(error)));
@@ -139,7 +141,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What of a need must be loaded: nothing where this turn's own events have it.
+    /// Returns what must be loaded for a need; empty if this turn's own events contain it.
     fn missing(&mut self, need: Need) -> Vec<Need> {
         if let Need::Body(reference) = &need
             && let Some(missing) = self.gather(reference)
@@ -153,7 +155,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether something needed is among this turn's own events.
+    /// Loads a need from this turn's own events. Returns false if they do not contain it.
     pub(super) fn serve(&mut self, need: &Need) -> bool {
         let seq = match need {
             Need::Outcome(seq) => seq,
@@ -193,7 +195,7 @@ impl Turn<'_> {
     }
 }
 
-/// A boundary, as guards and admission see it.
+/// The end of a step, as conditions and admission rules see it.
 pub(super) fn event_view(boundary: &Boundary, error: Option<&TaskError>) -> EventView {
     let (kind, status) = match boundary.end {
         BoundaryKind::Done => (Kind::StepDone, Status::Success),

@@ -1,4 +1,5 @@
-//! Stopping: nothing more is issued, workers are told, and the run ends when all have answered or had their time.
+//! Stopping: no more commands are issued, workers are notified, and the execution ends when all of them have reported
+//! or the grace period is over.
 
 use model::event::{At, Body, Ending, StopRequested, TimerPurpose, TimerSet};
 use model::id::{StepRunId, WorkerId};
@@ -9,7 +10,8 @@ use crate::decision::MessageBody;
 use crate::state::{StopReason, Waiting};
 
 impl Turn<'_> {
-    /// Tells workers and children to stop, once; ends the run when no command is left. True: its final step goes on.
+    /// Notifies workers and children once, and ends the execution when no command is left. Returns true if it
+    /// scheduled the final step.
     pub(super) fn go_on_stopping(&mut self) -> Result<bool, Undecided> {
         if self.state.commands.is_empty() {
             self.cancel_children(None);
@@ -43,8 +45,8 @@ impl Turn<'_> {
         Ok(false)
     }
 
-    /// The holders of every live command should stop, or of those of one run. A holder that has not reported yet is not
-    /// known here.
+    /// Adds stop notices for the workers of all live commands, or of one run. A worker that has not reported yet is
+    /// unknown here; its notice has an empty worker ID.
     pub(super) fn tell_holders(&mut self, of: Option<&StepRunId>) {
         let unknown = WorkerId("".into());
         let commands = self.state.commands.iter();
@@ -60,7 +62,7 @@ impl Turn<'_> {
         self.stops.extend(holders);
     }
 
-    /// Children that are waited for end with the run that waits, or with all of them.
+    /// Cancels the children that the given run awaits, or all awaited children.
     pub(super) fn cancel_children(&mut self, of: Option<&StepRunId>) {
         let stop = self.state.stop.as_ref();
         if stop.is_some_and(|stop| stop.spares_children) {
@@ -68,7 +70,7 @@ impl Turn<'_> {
         }
         let runs = self.state.runs.iter();
         let runs = runs.filter(|(id, _)| of.is_none_or(|only| only == *id));
-        // What is asked for while everything stops is never started, so nobody is there to be stopped.
+        // Children requested after the stop are never started, so they need no cancellation.
         let stopped = self.state.stop.as_ref().map(|stop| stop.since);
         let was_started = |waiting: &Waiting| stopped.is_none_or(|stopped| waiting.since < stopped);
         let waited = runs.flat_map(|(_, run)| {
@@ -84,7 +86,7 @@ impl Turn<'_> {
             self.send(
                 child,
                 MessageBody::Cancel(StopRequested {
-                    reason: Some("its parent ended".to_owned()),
+                    reason: Some("the parent run ended".to_owned()),
                     ..StopRequested::default()
                 }),
             );

@@ -1,4 +1,4 @@
-//! Switching: a retry goes on with another text of the playbook, as far as both agree.
+//! Switching: a retry continues with another version of the playbook, as far as both versions agree.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::decide::turn::Turn;
 use crate::input::Switch;
 
 impl Turn<'_> {
-    /// A step where something is left to do and that the text decided with does not have.
+    /// Returns a step that has unfinished work but does not exist in the new version.
     pub(super) fn lost_step(&self) -> Option<Name> {
         let tokens = self.state.tokens.values().map(|token| &token.step);
         let runs = self.state.runs.iter().filter(|(_, run)| !run.is_final);
@@ -19,7 +19,7 @@ impl Turn<'_> {
         places.find(is_lost).cloned()
     }
 
-    /// Writes down the new text, and what is unchanged of the steps under way.
+    /// Records the new version, and the unchanged tasks of open step runs.
     pub(super) fn switch(&mut self, switch: &Switch) {
         if switch.hash == self.state.hash {
             return;
@@ -44,7 +44,7 @@ impl Turn<'_> {
     }
 }
 
-/// The first tasks whose labels and kinds are the same in both texts; none if only one of them loops.
+/// The leading tasks with the same labels and kinds in both versions; `None` if only one of them is a loop.
 fn agreement(before: &Playbook, after: &Playbook, step: &Name) -> Option<Vec<Name>> {
     let (before, after) = (before.step(step.as_str())?, after.step(step.as_str())?);
     if before.loop_.is_some() != after.loop_.is_some() {

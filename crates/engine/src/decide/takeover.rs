@@ -1,4 +1,4 @@
-//! Taking over: a run begins in the middle, with what another run had come to.
+//! Reuse: starts an execution from a later step with the results of another execution.
 
 use model::event::{At, Body, LoopStarted, Reused, ReusedIterations, ReusedPart, WorkflowStarted};
 use model::id::{Name, Seq, StepRunId};
@@ -12,7 +12,7 @@ use crate::decide::{Net, Refusal, Undecided};
 use crate::reuse::{Reuse, Takeover};
 
 impl Turn<'_> {
-    /// Writes down what is taken over, and the tokens to go on with.
+    /// Records the reused results and the initial tokens.
     pub(super) fn take_over(&mut self, takeover: Takeover) -> Result<(), Refusal> {
         for step in takeover.steps {
             for (label, source, ok) in step.tasks {
@@ -62,13 +62,13 @@ impl Turn<'_> {
 
     fn must_hold_in_one(&self, body: &Body) -> Result<(), Refusal> {
         let limit = self.net.limits.event_bytes_max;
-        match too_large("what is taken over", body.payload().text().len(), limit) {
+        match too_large("a reused result", body.payload().text().len(), limit) {
             Some(_) => Err(Refusal::TooLarge),
             None => Ok(()),
         }
     }
 
-    /// `ctx` as it stood, in as few patches as events can hold.
+    /// Restores the earlier `ctx` with as few patches as the event limit allows.
     fn take_over_ctx(&mut self, ctx: Map<String, Value>) -> Result<(), Refusal> {
         let limit = self.net.limits.event_bytes_max / 2;
         let (mut patch, mut bytes) = (Map::new(), 0);
@@ -92,7 +92,7 @@ impl Turn<'_> {
         patched.map_err(|_| Refusal::TooLarge)
     }
 
-    /// Begins a loop over the elements it had in the other run, with the iterations taken over done.
+    /// Starts a loop over the collection of the other execution; the reused iterations are already done.
     pub(super) fn start_over_reused(
         &mut self,
         id: &StepRunId,
@@ -123,7 +123,7 @@ fn at_step(step: &Name) -> At {
 }
 
 impl Reuse {
-    /// Whether everything that is to go on stands in this playbook.
+    /// Checks that the playbook has all steps that the rerun continues with.
     pub fn must_suit(&self, net: &Net) -> Result<(), Refusal> {
         let Some(takeover) = &self.takeover else {
             return Ok(());
@@ -145,7 +145,7 @@ impl Reuse {
         }
     }
 
-    /// The payload over the inputs of the run that is done again.
+    /// The payload merged over the inputs of the original execution.
     pub fn workload(&self, payload: Option<&Raw>) -> Map<String, Value> {
         let mut merged = match self.workload.value() {
             Value::Object(workload) => workload,

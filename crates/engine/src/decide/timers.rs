@@ -1,4 +1,4 @@
-//! Timers: what is due, and what runs out.
+//! Timers: handles due timers and timeouts.
 
 use model::event::{Body, Failed, TimerFired, TimerPurpose, TimerSet};
 use model::id::{Seq, StepRunId};
@@ -9,7 +9,7 @@ use crate::decide::turn::{Turn, at_run};
 use crate::decide::{Refusal, Undecided};
 
 impl Turn<'_> {
-    /// A timer is due. One that no longer runs is refused, so that it fires exactly once.
+    /// Handles a due timer. Refuses a timer that is not active, so that it fires exactly once.
     pub(super) fn timer_due(&mut self, timer: Seq) -> Result<(), Undecided> {
         let Some(live) = self.state.timers.get(&timer).cloned() else {
             return Err(Refusal::NoTimer.into());
@@ -72,7 +72,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Ends a run as a failure that only the server can see; whoever works on it should stop.
+    /// Fails a step run by a decision of the server, and notifies its workers to stop.
     pub(super) fn fail_run(&mut self, run: &StepRunId, error: TaskError) {
         self.tell_holders(Some(run));
         self.cancel_children(Some(run));

@@ -15,7 +15,8 @@ use crate::decision::{BodyToKeep, Decision, Key, MessageBody, OutMessage};
 use crate::input::Stamp;
 use crate::state::{LiveCommand, LiveTimer, SharedMap, State, StateIndex, fold};
 
-/// One decision adds at most about this many events to those of its input; the rest follows in the next.
+/// Maximum number of events that one decision adds to those of its input, approximately. The next decision adds the
+/// remaining ones.
 const EVENTS_DECIDED_MAX: usize = 1_000;
 
 pub(super) struct Turn<'n> {
@@ -29,22 +30,22 @@ pub(super) struct Turn<'n> {
     pub(super) fences: Vec<(Seq, LeaseEpoch)>,
     pub(super) stops: Vec<(Seq, WorkerId)>,
     pub(super) scopes: ScopeCache,
-    /// How far into `events` the parked tokens of each step have been looked at.
+    /// For each step, the length of `events` when the rules for its parked tokens were last evaluated.
     pub(super) looks: BTreeMap<model::id::Name, usize>,
-    /// Whether parked tokens are looked at even if nothing changed in this turn: the one before it stopped short.
+    /// Whether parked tokens are evaluated even without changes in this turn, because the previous turn stopped early.
     pub(super) looks_at_all: bool,
-    /// Whether the rest follows in the next decision, which can read what this one wrote.
+    /// Whether the remaining decisions are left to the next turn, which can read the events of this one.
     pub(super) rests: bool,
     messages: Vec<OutMessage>,
     cause: Option<Seq>,
     events_reported: usize,
-    /// Where in `events` something stands that rules of admission may read.
+    /// Indices of those `events` that admission rules may read.
     readable_changes: Vec<usize>,
     timers_before: SharedMap<Seq, LiveTimer>,
     commands_before: SharedMap<Seq, LiveCommand>,
 }
 
-/// A place in a turn to go back to.
+/// A state of the turn to roll back to.
 pub(super) struct Mark {
     state: State,
     events: usize,
@@ -80,15 +81,15 @@ impl<'n> Turn<'n> {
         }
     }
 
-    /// Makes the state from its first event.
+    /// Creates the state from its first event.
     pub(super) fn root(net: &'n Net, root: Event, stamp: Stamp, loaded: &Loaded) -> Self {
-        let state = fold(None, &root).expect("a submission begins with its request");
+        let state = fold(None, &root).expect("the first event of a submission is its request");
         let mut turn = Self::on(net, &state, stamp, loaded);
         turn.events.push(root);
         turn
     }
 
-    /// Writes down an event of the server and folds it.
+    /// Records an event of the server and folds it.
     pub(super) fn emit(&mut self, at: At, body: Body) -> Seq {
         let event = Event {
             event_id: self.stamp.ids.event(),
@@ -108,7 +109,7 @@ impl<'n> Turn<'n> {
         self.record(event)
     }
 
-    /// Writes down an event that a worker reported; the log gives it its place.
+    /// Records an event that a worker reported, and assigns its sequence number.
     pub(super) fn emit_reported(&mut self, mut event: Event, cause: Seq) -> Seq {
         if event.event_id == model::id::EventId(0) {
             event.event_id = self.stamp.ids.event();
@@ -140,7 +141,7 @@ impl<'n> Turn<'n> {
         seq
     }
 
-    /// Lookups into the state as it stands.
+    /// The index of the current state.
     pub(super) fn index(&mut self) -> Arc<StateIndex> {
         if !self.state.index.is_current(&self.state) {
             let mut index = std::mem::take(&mut self.state.index);
@@ -151,14 +152,14 @@ impl<'n> Turn<'n> {
         self.state.index.clone()
     }
 
-    /// The events from a place on that rules of admission may read.
+    /// The events from index `from` on that admission rules may read.
     pub(super) fn readable_changes(&self, from: usize) -> impl Iterator<Item = &Event> {
         let first = self.readable_changes.partition_point(|at| *at < from);
         let changes = self.readable_changes[first..].iter();
         changes.map(|at| &self.events[*at])
     }
 
-    /// The turn as it stands.
+    /// Marks the current state of the turn.
     pub(super) fn mark(&self) -> Mark {
         Mark {
             state: self.state.clone(),
@@ -171,7 +172,7 @@ impl<'n> Turn<'n> {
         }
     }
 
-    /// Takes back everything since the mark. Nothing that sends a message may lie in between.
+    /// Rolls back everything since the mark. No message may have been sent since then.
     pub(super) fn go_back_to(&mut self, mark: Mark) {
         self.state = mark.state;
         self.events.truncate(mark.events);
@@ -184,13 +185,13 @@ impl<'n> Turn<'n> {
         self.scopes = ScopeCache::default();
     }
 
-    /// Whether this turn has written enough for one commit. A cycle of steps without tasks would never end.
+    /// Whether this turn has enough events for one commit. A cycle of steps without tasks would otherwise never stop.
     pub(super) fn is_long(&self) -> bool {
         self.events.len() >= self.events_reported + EVENTS_DECIDED_MAX
     }
 
-    /// What follows is because of this event. A state that is behind its log may not know the event yet; then the
-    /// commit finds out that the log has moved.
+    /// Sets `cause_seq` of the events emitted from here on. If the state is behind its log, it may not contain the
+    /// event yet; the commit then detects the conflict.
     pub(super) fn because_of(&mut self, seq: Seq) {
         self.cause = Some(seq.min(self.state.seq));
     }
@@ -206,15 +207,15 @@ impl<'n> Turn<'n> {
         self.messages.push(OutMessage { seq, n, to, body });
     }
 
-    /// Sends a message that follows from no event, under a number no other message has.
+    /// Sends a message that follows from no event, with a number that no other message has.
     pub(super) fn send_anew(&mut self, to: model::id::ExecutionId, body: MessageBody) {
         let fresh = self.stamp.ids.event().0 & i64::from(u32::MAX);
-        let n = u32::try_from(fresh).expect("only the lower half is left");
+        let n = u32::try_from(fresh).expect("the mask leaves 32 bits");
         let seq = self.state.seq;
         self.messages.push(OutMessage { seq, n, to, body });
     }
 
-    /// What is committed: the events, and what they changed among timers and commands.
+    /// Builds the decision: the events, and the changes of timers and commands.
     pub(super) fn decision(self) -> Decision {
         let mut timers = Vec::new();
         let mut set = Vec::new();
@@ -248,12 +249,12 @@ impl<'n> Turn<'n> {
     }
 }
 
-/// The place of a step run.
+/// The location of a step run.
 pub(super) fn at_run(run: &StepRunId) -> At {
     At::step_run(run)
 }
 
-/// An error that trying again cannot mend.
+/// A non-retryable error.
 pub(super) fn fatal(kind: ErrorKind, code: &str, message: impl Into<String>) -> TaskError {
     TaskError {
         retryable: false,

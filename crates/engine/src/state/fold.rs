@@ -1,4 +1,4 @@
-//! The fold: one event moves the state on. It never reads a playbook, a clock or a result.
+//! The fold: applies one event to the state. It never reads a playbook, a clock or a result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::state::{
     switch, work,
 };
 
-/// Folds one event. The first event of a log makes the state; `None` and any other event is a broken log.
+/// Folds one event. The first event of a log creates the state. Any other event with `None` means a corrupt log.
 pub fn fold(state: Option<State>, event: &Event) -> Option<State> {
     let Some(mut state) = state else {
         return match &event.body {
@@ -65,7 +65,7 @@ fn root(requested: &Requested, event: &Event) -> State {
 }
 
 impl State {
-    /// Moves the state on by one event of its own log.
+    /// Applies one event of the execution's own log.
     pub fn apply(&mut self, event: &Event) {
         self.seq = event.seq;
         match &event.body {
@@ -201,7 +201,7 @@ impl State {
         self.runs.insert(id, run);
     }
 
-    /// The final step runs alone: what a failure left unfinished is held, for a retry to go on with.
+    /// The final step runs alone: work that a failure left unfinished is held for a retry.
     fn hold_the_rest(&mut self) {
         self.final_ran = true;
         self.stop = None;
@@ -216,7 +216,7 @@ impl State {
         let Some(id) = event.at.step_run_id() else {
             return;
         };
-        // What was under way is remembered, for a retry to go on with.
+        // Work in progress is recorded, so that a retry can continue it.
         work::return_all(self, |command| command.run == id);
         let Some(run) = self.runs.get_mut(&id) else {
             return;
@@ -305,7 +305,7 @@ impl State {
         }
     }
 
-    /// Brings a failed or cancelled run back to life: what finished stays finished, the rest goes on.
+    /// Makes a failed or cancelled execution active again: finished work stays finished, the remaining work continues.
     fn revive(&mut self, generation: u32) {
         self.generation = generation;
         self.phase = Phase::Live;
@@ -319,7 +319,7 @@ impl State {
         }
         for run in self.runs.values_mut() {
             run.held = false;
-            // A step that ended well stays finished; only its arcs are looked at again.
+            // A step that succeeded stays finished; only its arcs are evaluated again.
             run.boundary = run
                 .boundary
                 .take()
@@ -333,15 +333,15 @@ impl State {
         }
     }
 
-    /// The run with this id, if it is live or held.
+    /// The run with this ID, if it is live or held.
     pub fn run(&self, id: &StepRunId) -> Option<&Run> {
         self.runs.get(id)
     }
 }
 
-/// Sets a pipeline back to the beginning of the task it stood at. Where the task's effect is unknown it goes on as the
-/// same visit, and so under the same idempotency key: one that has no outcome as the same try, one whose last outcome
-/// left it open as the next.
+/// Resets a pipeline to the start of its current task. If the task's effect is unknown, the same visit continues with
+/// the same idempotency key: as the same attempt if there is no outcome, as the next attempt if the last outcome left
+/// the effect unknown.
 pub(super) fn rewind(continuation: &mut Continuation) {
     let unknown = continuation.unknown.take();
     match (continuation.stage, unknown) {

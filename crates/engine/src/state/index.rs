@@ -1,7 +1,7 @@
-//! What decisions look up in the state, kept beside it so that no lookup walks through the whole run.
+//! An index over the state, so that no decision has to scan the whole execution.
 //!
-//! The index follows from the runs, tokens and commands of the state, and from which steps of the playbook have tasks and
-//! loops. It is brought up to date by the difference between the maps it was computed from and the maps as they are.
+//! The index is derived from the runs, tokens and commands of the state, and from the kinds of the playbook's steps.
+//! `refresh` updates it with the difference between the maps it was computed from and the current maps.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::state::{LiveCommand, Run, State, Token};
 
 type SharedSet<K> = SharedMap<K, ()>;
 
-/// What of a step's definition the index depends on.
+/// The kind of a step, as far as the index depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StepKind {
     /// It has tasks.
@@ -24,24 +24,24 @@ pub(crate) enum StepKind {
     Routing,
 }
 
-/// Where a step run stands.
+/// The status of a step run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RunPlace {
-    /// It failed and nothing handles that.
+    /// It failed, and no arc handles the failure.
     Held,
-    /// It ended, and its arcs have not been looked at.
+    /// It ended, and its arcs are not evaluated yet.
     Ended,
-    /// It lives and belongs to a step with a loop.
+    /// It is live and belongs to a step with a loop.
     Looping,
-    /// It lives and belongs to a step without tasks.
+    /// It is live and belongs to a step without tasks.
     Routing,
-    /// It lives; neither does a command carry its pipeline nor does it wait for anything.
+    /// It is live; no command covers its pipeline, and it does not wait.
     Ready,
-    /// It lives, and a command carries its pipeline or the pipeline waits.
+    /// It is live, and a command covers its pipeline or the pipeline waits.
     UnderWay,
 }
 
-/// Lookups into the state of one execution.
+/// The index of one execution's state.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StateIndex {
     playbook: Option<PlaybookHash>,
@@ -55,27 +55,27 @@ pub(crate) struct StateIndex {
     pub(crate) loop_runs: SharedSet<StepRunId>,
     pub(crate) routing_runs: SharedSet<StepRunId>,
     pub(crate) ready_runs: SharedSet<StepRunId>,
-    /// How many runs of each step are not held.
+    /// Number of runs of each step that are not held.
     pub(crate) busy_steps: SharedMap<Name, u32>,
-    /// How many runs of each step are held.
+    /// Number of held runs of each step.
     pub(crate) held_steps: SharedMap<Name, u32>,
-    /// How many tokens are parked before each step.
+    /// Number of tokens parked at each step.
     pub(crate) parked_steps: SharedMap<Name, u32>,
     pub(crate) parked_tokens: SharedSet<TokenId>,
     waiting_tokens: SharedSet<(Name, TokenId)>,
-    /// The oldest waiting token of each step, and the step.
+    /// The oldest waiting token of each step, with the step.
     pub(crate) oldest_tokens: SharedMap<TokenId, Name>,
 }
 
 impl StateIndex {
-    /// Whether the index describes this state.
+    /// Whether the index matches this state.
     pub(crate) fn is_current(&self, state: &State) -> bool {
         self.seq == Some(state.seq)
             && self.playbook.as_ref() == Some(&state.hash)
             && self.tokens.len() == state.tokens.len()
     }
 
-    /// Takes in what has changed in the state.
+    /// Applies the changes of the state.
     pub(crate) fn refresh(&mut self, state: &State, kind_of: impl Fn(&Name) -> StepKind) {
         if self.playbook.as_ref() != Some(&state.hash) {
             *self = Self {
@@ -227,7 +227,7 @@ impl StateIndex {
     }
 }
 
-/// Two states with the same content are equal, however far their indexes have come.
+/// Indexes do not affect the equality of states.
 impl PartialEq for StateIndex {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -258,7 +258,7 @@ fn lowest(step: &Name) -> (Name, TokenId) {
     (step.clone(), first)
 }
 
-/// The keys from `first` on, as long as they belong together.
+/// The keys from `first` on, while `belongs` is true.
 fn range_of<'a, K: Ord + Clone, F: Fn(&K) -> bool + 'a>(
     set: &'a SharedSet<K>,
     first: &K,

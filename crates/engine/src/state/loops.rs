@@ -1,4 +1,4 @@
-//! A loop's progress: counters, bitmaps and the few iterations that are under way.
+//! The progress of a loop: counters, bitmaps and the iterations in progress.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// A loop whose results are kept inline holds at most this many of them.
+/// Maximum number of results of a loop that are stored inline.
 pub(super) const INLINE_PARTS_MAX: u64 = 1_000;
 
 /// The progress of one loop run.
@@ -24,68 +24,68 @@ pub struct LoopRun {
     /// The later frames of a cursor loop: the first index of each, and its `loop.frame.claimed` event.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub frames: Vec<(u64, Seq)>,
-    /// Whether more rows are claimed when these are through.
+    /// Whether the loop claims more rows when these have ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
-    /// How many elements.
+    /// Number of elements.
     pub total: u64,
-    /// One after the other, or several at once.
+    /// Sequential or parallel.
     pub mode: LoopMode,
-    /// How many at once.
+    /// Maximum number of concurrent iterations.
     pub max_in_flight: u32,
-    /// What a failed iteration means.
+    /// Whether a failed iteration fails the loop.
     pub failure: FailureMode,
-    /// Whether one worker takes the whole loop.
+    /// Whether one worker runs the whole loop.
     pub local: bool,
-    /// The first index never offered.
+    /// The first index that was never offered.
     pub next: u64,
-    /// Iterations that ended well.
+    /// Iterations that succeeded.
     pub done: RoaringTreemap,
     /// Iterations that failed.
     pub failed: RoaringTreemap,
-    /// Iterations that began and have not ended.
+    /// Iterations that have started but not ended.
     pub live: BTreeMap<u64, Continuation>,
-    /// Iterations that wait with no command.
+    /// Iterations that wait without a command.
     pub suspended: BTreeSet<u64>,
-    /// Ranges that came back unfinished.
+    /// Ranges that were returned unfinished.
     pub returned: Vec<Returned>,
-    /// Suspended iterations whose wait is over and that no command carries yet.
+    /// Suspended iterations whose wait is over, and that no command covers yet.
     pub awake: BTreeSet<u64>,
-    /// Where iterations that failed stood, for a retry.
+    /// Positions of failed iterations, for a retry.
     pub broken: BTreeMap<u64, Continuation>,
-    /// The last outcome of each finished iteration, while all of them may still fit inline.
+    /// The last outcome of each finished iteration, as long as all of them may fit inline.
     pub outcomes: BTreeMap<u64, Seq>,
-    /// The size of those outcomes.
+    /// The total size of those outcomes.
     pub outcome_bytes: u64,
-    /// Writes to `ctx`, which apply together at the end.
+    /// Writes to `ctx`, which are applied together at the end.
     pub patches: Combined,
-    /// Writes to `ctx` of iterations that failed; a retry makes them again.
+    /// Writes to `ctx` of failed iterations; a retry produces them again.
     pub broken_patches: BTreeMap<u64, Map<String, Value>>,
-    /// The `ctx` that the iterations of a parallel loop see: as it was when the loop started.
+    /// The `ctx` at the start of a parallel loop, which its iterations see.
     pub ctx: Option<Arc<Map<String, Value>>>,
     /// The failure with the lowest index.
     pub first_error: Option<(u64, TaskError)>,
     /// The mean duration of an iteration so far, in microseconds.
     pub mean_us: u64,
-    /// Whether some iterations were taken over from another run, and so have no outcome in this log.
+    /// Whether some iterations were reused from another execution, and so have no outcome in this log.
     #[serde(default)]
     pub is_partly_reused: bool,
 }
 
-/// A range that came back unfinished.
+/// A range that was returned unfinished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Returned {
     /// The first index.
     pub from: u64,
     /// One past the last index.
     pub to: u64,
-    /// Of one iteration: how many workers died while they ran its current task. Of more: whether one died with them,
-    /// so that they are offered in halves.
+    /// For one iteration: the number of workers that died while running its current task. For several: nonzero if a
+    /// worker died with them, so that they are offered in halves.
     pub strikes: u32,
 }
 
 impl LoopRun {
-    /// A loop that has just begun.
+    /// Creates the progress of a loop that has just started.
     pub fn begin(started: &LoopStarted, seq: Seq) -> Self {
         Self {
             started: seq,
@@ -115,7 +115,7 @@ impl LoopRun {
         }
     }
 
-    /// More rows come behind those that are through; the claim that finds none is the last.
+    /// Adds the rows of another claim. A claim without rows is the last one.
     pub fn extend(&mut self, rows: u64, seq: Seq) {
         self.more = rows > 0;
         if self.more {
@@ -124,14 +124,14 @@ impl LoopRun {
         }
     }
 
-    /// The event that holds the element at this index.
+    /// The event that contains the element at this index.
     pub fn holder(&self, index: u64) -> Seq {
         let behind = self.frames.partition_point(|(from, _)| *from <= index);
         let frame = behind.checked_sub(1).map(|place| self.frames[place].1);
         frame.unwrap_or(self.started)
     }
 
-    /// One past the last index that the same event holds.
+    /// One past the last index whose element is in the same event.
     pub fn frame_end(&self, index: u64) -> u64 {
         let behind = self.frames.partition_point(|(from, _)| *from <= index);
         self.frames
@@ -139,7 +139,7 @@ impl LoopRun {
             .map_or(self.total, |(from, _)| *from)
     }
 
-    /// The event that holds the elements of this work.
+    /// The event that contains the elements of this work.
     pub fn holder_of(&self, work: Work) -> Seq {
         match work {
             Work::Range { from, .. } => self.holder(from),
@@ -148,7 +148,7 @@ impl LoopRun {
         }
     }
 
-    /// Whether everything that was claimed is through and more may come.
+    /// Whether all claimed rows have ended and more may follow.
     pub fn wants_more(&self) -> bool {
         self.more && self.ended() == self.total && !self.is_stopped()
     }
@@ -158,17 +158,17 @@ impl LoopRun {
         self.done.contains(index) || self.failed.contains(index)
     }
 
-    /// How many iterations have ended.
+    /// Number of iterations that have ended.
     pub fn ended(&self) -> u64 {
         self.done.len() + self.failed.len()
     }
 
-    /// Whether a failure keeps further iterations from starting.
+    /// Whether a failure prevents further iterations from starting.
     pub fn is_stopped(&self) -> bool {
         self.failure == FailureMode::FailFast && !self.failed.is_empty()
     }
 
-    /// The counts.
+    /// The counts of the loop.
     pub fn stats(&self) -> LoopStats {
         LoopStats {
             total: self.total,
@@ -177,14 +177,14 @@ impl LoopRun {
         }
     }
 
-    /// Whether the outcomes may still all be kept inline.
+    /// Whether all outcomes may still fit inline.
     pub fn may_inline(&self) -> bool {
         !self.is_partly_reused
             && self.total <= INLINE_PARTS_MAX
             && self.outcome_bytes <= model::result_ref::INLINE_BYTES_MAX as u64
     }
 
-    /// Takes note that an iteration ended; false if it had ended before.
+    /// Records the end of an iteration. Returns false if it had already ended.
     pub fn end(&mut self, index: u64, ok: bool) -> bool {
         if index >= self.total || self.has_ended(index) {
             return false;
@@ -203,7 +203,7 @@ impl LoopRun {
         true
     }
 
-    /// Keeps the pointer to an iteration's last outcome while all results may still fit inline.
+    /// Records the pointer to an iteration's last outcome, as long as all results may fit inline.
     fn remember(&mut self, index: u64, continuation: &Continuation) {
         let last = continuation
             .last
@@ -218,7 +218,7 @@ impl LoopRun {
         }
     }
 
-    /// The indices of `from..to` that have neither ended nor wait elsewhere, as runs of neighbours.
+    /// The indices of `from..to` that have neither ended nor are suspended or awake, as ranges of consecutive indices.
     pub fn unfinished(&self, from: u64, to: u64) -> Vec<(u64, u64)> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for index in from..to {
@@ -236,7 +236,7 @@ impl LoopRun {
         ranges
     }
 
-    /// Learns how long an iteration takes, from the durations in the log.
+    /// Updates the mean duration of an iteration with a duration from the log.
     pub fn learn(&mut self, duration_ms: Option<u64>) {
         let sample = duration_ms.unwrap_or(0).saturating_mul(1_000);
         self.mean_us = if self.mean_us == 0 {

@@ -1,4 +1,4 @@
-//! State: what an execution has come to, as a fold of its log. It holds pointers into the log, never results.
+//! State: the current state of an execution, folded from its log. It contains pointers into the log, never results.
 
 mod fold;
 mod index;

@@ -1,4 +1,4 @@
-//! The fold of what is taken over from another run: envelopes by reference, tokens, iterations that are done.
+//! Folds what an execution reuses from another one: step results by reference, tokens, and finished iterations.
 
 use model::event::{
     CameFrom, Event, Kind, LoopStarted, PlacedToken, ResultPointer, Reused, ReusedIterations,
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::state::{Boundary, BoundaryKind, LoopRun, Returned, State, Token};
 
-/// Places the tokens that a run begins with.
+/// Creates the initial tokens of an execution.
 pub(super) fn place(state: &mut State, started: &WorkflowStarted, seq: Seq) {
     let entry = || {
         vec![PlacedToken {
@@ -45,7 +45,7 @@ fn boundary(from: CameFrom) -> Boundary {
     }
 }
 
-/// Takes something over. Pointers lead to the events of this log, which say where to look.
+/// Folds a reused part. Pointers refer to events of this log, which name the original event.
 pub(super) fn fold(state: &mut State, reused: &Reused, event: &Event) {
     let Some(step) = event.at.step.clone() else {
         return;
@@ -94,7 +94,7 @@ fn end(latest: &mut Latest, ended: &ReusedStep, seq: Seq) {
     });
 }
 
-/// What a loop that starts takes over, if its start says that it does.
+/// Returns the iterations that a starting loop reuses, if `loop.started` names them.
 pub(super) fn take(
     state: &mut State,
     started: &LoopStarted,
@@ -106,7 +106,7 @@ pub(super) fn take(
 }
 
 impl LoopRun {
-    /// Iterations of another run count as done here; what lies between them is still to do.
+    /// Marks the reused iterations as done; the gaps between them remain to be run.
     pub(super) fn take_over(&mut self, reused: &ReusedIterations) {
         self.is_partly_reused = true;
         for (from, to) in reused.ranges() {

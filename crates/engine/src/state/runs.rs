@@ -1,4 +1,4 @@
-//! Step runs and the commands that carry them.
+//! Step runs and the commands that cover them.
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ use crate::state::{BoundaryKind, LoopRun};
 pub struct Run {
     /// The `step.scheduled` event.
     pub scheduled: Seq,
-    /// The tokens it took, oldest first.
+    /// The tokens it consumed, oldest first.
     pub tokens: Vec<TokenId>,
-    /// Their merged payload.
+    /// Their merged arguments.
     pub args: Option<Raw>,
     /// Whether this is the run of `final_step`.
     pub is_final: bool,
@@ -30,19 +30,19 @@ pub struct Run {
     pub pipeline: Continuation,
     /// The loop, once its collection is fixed.
     pub loop_: Option<LoopRun>,
-    /// The collection a worker prepared, before the loop starts or goes on over it.
+    /// The collection that a worker prepared, until the loop starts or continues with it.
     pub prepared: Option<Box<ResultRef>>,
-    /// How it ended, until its arcs are looked at.
+    /// How it ended, until its arcs are evaluated.
     pub boundary: Option<Ended>,
-    /// Whether it failed and nothing handles that.
+    /// Whether it failed and no arc handles the failure.
     pub held: bool,
-    /// How many workers died while they ran the current task of the plain pipeline.
+    /// Number of workers that died while running the current task of the plain pipeline.
     pub strikes: u32,
-    /// How often the plain pipeline was offered.
+    /// Number of times that the plain pipeline was offered.
     pub dispatches: u32,
     /// What each suspended pipeline waits for; the key is the iteration.
     pub waits: BTreeMap<Option<u64>, Waiting>,
-    /// The last child that each task of the plain pipeline started, which a retry takes up again.
+    /// The last child that each task started; a retry retries that child if it failed.
     pub children: BTreeMap<(Option<u64>, Name), Child>,
 }
 
@@ -51,7 +51,7 @@ pub struct Run {
 pub struct Waiting {
     /// The `task.started` event.
     pub since: Seq,
-    /// What it waits for.
+    /// The awaited event.
     pub awaits: Awaits,
 }
 
@@ -60,7 +60,7 @@ pub struct Waiting {
 pub struct Child {
     /// The child.
     pub execution: ExecutionId,
-    /// Whether its end was waited for and was a failure.
+    /// Whether the task waited for the child, and the child failed.
     pub failed: bool,
 }
 
@@ -69,33 +69,33 @@ pub struct Child {
 pub struct Ended {
     /// The boundary event.
     pub seq: Seq,
-    /// How.
+    /// How it ended.
     pub end: BoundaryKind,
-    /// When.
+    /// When it ended.
     pub timestamp: Time,
-    /// Why, if it failed.
+    /// The error, if it failed.
     pub error: Option<TaskError>,
 }
 
-/// A command on offer or held by a worker.
+/// A command that is offered or claimed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LiveCommand {
     /// The run it belongs to.
     pub run: StepRunId,
-    /// Which part of it.
+    /// The part of the run that it covers.
     pub work: Work,
-    /// How many workers died while they ran the current task of the one pipeline it carries.
+    /// Number of workers that died while running the current task of its only pipeline.
     pub strikes: u32,
-    /// How many iterations it may run at once; each that leaves it to wait takes its place with it.
+    /// Maximum number of concurrent iterations; each suspended iteration reduces it by one.
     pub width: u32,
-    /// How many of its iterations have neither ended nor left it to wait.
+    /// Number of its iterations that have neither ended nor been suspended.
     pub open: u64,
-    /// Who holds it, once that is in the log.
+    /// The worker and its claim, once the log records them.
     pub claimed: Option<(WorkerId, LeaseEpoch)>,
 }
 
 impl LiveCommand {
-    /// What is left of the work: iterations that left a range to wait took their place with them.
+    /// The remaining work: suspended iterations have reduced the width of a range.
     pub fn work_left(&self) -> Work {
         match self.work {
             Work::Range { from, to, .. } => Work::Range {
@@ -107,7 +107,7 @@ impl LiveCommand {
         }
     }
 
-    /// Whether the command carries this pipeline.
+    /// Whether the command covers this pipeline.
     pub fn covers(&self, iteration: Option<u64>) -> bool {
         match (self.work, iteration) {
             (Work::Range { from, to, .. }, Some(index)) => (from..to).contains(&index),
@@ -119,7 +119,8 @@ impl LiveCommand {
 }
 
 impl Run {
-    /// What was prepared is in the loop. The next claim of a cursor loop is one more visit of the task that claims.
+    /// Clears the prepared collection, which the loop now contains. The next claim of a cursor loop is a new visit of
+    /// the claiming task.
     pub(super) fn claim_anew(&mut self) {
         self.prepared = None;
         self.strikes = 0;
@@ -138,7 +139,7 @@ impl Run {
         }
     }
 
-    /// The same, to change.
+    /// The mutable version of `continuation`.
     pub fn continuation_mut(&mut self, iteration: Option<u64>) -> Option<&mut Continuation> {
         match (iteration, &mut self.loop_) {
             (None, _) => Some(&mut self.pipeline),

@@ -1,4 +1,4 @@
-//! The shape of the state: an execution, its tokens, runs, commands and timers.
+//! The types of the state: an execution, its tokens, runs, commands and timers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,130 +15,130 @@ use serde_json::{Map, Value};
 
 use crate::state::{LiveCommand, Run, SharedMap, StateIndex};
 
-/// What an execution has come to.
+/// The current state of an execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// The execution.
     pub execution: ExecutionId,
     /// The last event folded.
     pub seq: Seq,
-    /// Which life of the execution this is, from 1.
+    /// The retry number of the execution, from 1.
     pub generation: u32,
-    /// Whether it lives.
+    /// Whether it is active.
     pub phase: Phase,
-    /// Whether nothing may be offered.
+    /// Whether no commands may be issued.
     pub paused: bool,
-    /// Why everything is being stopped, if it is.
+    /// Why the execution is stopping, if it is.
     pub stop: Option<Stop>,
-    /// Where the playbook is known.
+    /// The playbook's path.
     pub path: Name,
     /// Its catalog version.
     pub version: u32,
-    /// Its text.
+    /// The hash of its text.
     pub hash: PlaybookHash,
     /// The merged inputs.
     pub workload: Raw,
-    /// Who started it.
+    /// The parent that started it.
     pub parent: Option<Parent>,
-    /// How deep in a tree of sub-playbooks.
+    /// Nesting depth of sub-playbooks.
     pub depth: u32,
-    /// The trace it belongs to, where one was given.
+    /// The trace it belongs to, if the request named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<Name>,
-    /// Mutable state.
+    /// The mutable variables of the execution.
     pub ctx: Arc<Map<String, Value>>,
     /// The length of its JSON text.
     pub ctx_bytes: usize,
     /// The last event that changed it.
     pub ctx_seq: Seq,
-    /// Tokens that wait at a step or are parked before it.
+    /// Tokens that wait at a step or are parked there.
     pub tokens: SharedMap<TokenId, Token>,
     /// Step runs that are live or held.
     pub runs: SharedMap<StepRunId, Run>,
-    /// What is known of each step that has run.
+    /// A summary of each step that has run.
     pub steps: SharedMap<Name, StepSummary>,
-    /// Commands on offer or held by a worker.
+    /// Commands that are offered or claimed.
     pub commands: SharedMap<Seq, LiveCommand>,
-    /// Timers that run.
+    /// Active timers.
     pub timers: SharedMap<Seq, LiveTimer>,
-    /// Signals nobody has taken, oldest first.
+    /// Signals that no task has received, oldest first.
     pub signals: BTreeMap<Name, VecDeque<Seq>>,
-    /// The step whose boundary came last.
+    /// The step that ended last.
     pub last_boundary: Option<ResultPointer>,
-    /// The boundary of a step called `end`, which names the run's result.
+    /// The end of a step named `end`, which has the execution's result.
     pub end_boundary: Option<ResultPointer>,
-    /// The first failure nothing handled.
+    /// The first failure that no arc handled.
     pub error: Option<TaskError>,
-    /// Whether `final_step` was given its turn in this generation.
+    /// Whether `final_step` was scheduled in this generation.
     pub final_ran: bool,
-    /// Iterations that the next run of a loop takes over, and the event that says so.
+    /// Iterations that the next run of a loop reuses, and the event that records it.
     #[serde(default)]
     pub reusing: BTreeMap<Name, (Seq, ReusedIterations)>,
-    /// Lookups for decisions; follows from the rest.
+    /// Index for decisions; derived from the other fields.
     #[serde(skip)]
     pub(crate) index: Arc<StateIndex>,
 }
 
-/// Whether an execution lives.
+/// Whether an execution is active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// It lives.
+    /// It is active.
     Live,
     /// It has ended.
     Ended(Ending),
 }
 
-/// Everything is being stopped.
+/// The execution is stopping.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Stop {
-    /// Why.
+    /// The reason.
     pub reason: StopReason,
-    /// The event that asked for it.
+    /// The event that requested it.
     pub since: Seq,
-    /// Whether children that are waited for live on.
+    /// Whether awaited children continue.
     #[serde(default)]
     pub spares_children: bool,
-    /// What whoever asked for it said.
+    /// The reason given in the request.
     #[serde(default)]
     pub note: Option<String>,
 }
 
-/// Why everything is being stopped.
+/// Why an execution is stopping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// Someone cancelled it.
+    /// A user or the parent cancelled it.
     Cancelled,
-    /// A failure that ends the whole run.
+    /// A failure ends the whole execution.
     Failed,
-    /// Someone ended it, and said how.
+    /// A user finalized it with this ending.
     Finalized(Ending),
 }
 
 /// A token at a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Token {
-    /// Where it stands.
+    /// The step it waits at.
     pub step: Name,
-    /// Its payload.
+    /// Its arguments.
     pub args: Option<Raw>,
-    /// The boundary event of the step it came from, if it came from one.
+    /// The boundary event of the step that produced it, if any.
     pub boundary: Option<Boundary>,
-    /// Whether admission turned it away for now.
+    /// Whether admission parked it.
     pub parked: bool,
 }
 
-/// The boundary that a token came from, as admission sees it.
+/// The end of the step that produced a token, as admission sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Boundary {
     /// The event.
     pub seq: Seq,
-    /// The step it ended.
+    /// The step that ended.
     pub step: Name,
-    /// How.
+    /// How it ended.
     pub end: BoundaryKind,
-    /// When.
+    /// When it ended.
     pub timestamp: Time,
 }
 
@@ -154,21 +154,21 @@ pub enum BoundaryKind {
     LoopDone,
 }
 
-/// What is known of a step.
+/// The summary of a step.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepSummary {
-    /// How often it was scheduled.
+    /// Number of times it was scheduled.
     pub runs: u32,
     /// Its latest end.
     pub latest: Option<Latest>,
 }
 
-/// A timer that runs.
+/// An active timer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LiveTimer {
-    /// What it is for.
+    /// The purpose.
     pub purpose: TimerPurpose,
-    /// When it fires.
+    /// The time it fires.
     pub due: Time,
     /// The step run it belongs to.
     pub run: Option<StepRunId>,
@@ -177,7 +177,7 @@ pub struct LiveTimer {
 }
 
 impl State {
-    /// How the execution stands, in one word.
+    /// The status of the execution.
     pub fn status(&self) -> RunStatus {
         match self.phase {
             Phase::Ended(Ending::Success) => RunStatus::Completed,
@@ -193,8 +193,8 @@ impl State {
         matches!(self.phase, Phase::Ended(_))
     }
 
-    /// The command that carries this pipeline: the newest that covers it, since an iteration that left its range to
-    /// wait comes back under a command of its own while the range goes on.
+    /// The command that covers this pipeline. If several do, the newest one: a suspended iteration resumes under its
+    /// own command while its range continues.
     pub fn carrier(&self, run: &StepRunId, iteration: Option<u64>) -> Option<Seq> {
         let mut newest_first = self.commands.iter().rev();
         let carries = |command: &LiveCommand| command.run == *run && command.covers(iteration);
@@ -202,19 +202,19 @@ impl State {
         found.map(|(seq, _)| *seq)
     }
 
-    /// The `ctx` that a run's pipelines begin with.
+    /// The `ctx` that a run's pipelines start with.
     pub fn ctx_of(&self, run: &StepRunId) -> &Arc<Map<String, Value>> {
         let loop_ = self.runs.get(run).and_then(|run| run.loop_.as_ref());
         let fixed = loop_.and_then(|loop_| loop_.ctx.as_ref());
         fixed.unwrap_or(&self.ctx)
     }
 
-    /// How often a step was scheduled.
+    /// Number of times a step was scheduled.
     pub fn runs_of(&self, step: &Name) -> u32 {
         self.steps.get(step).map_or(0, |summary| summary.runs)
     }
 
-    /// Applies a patch of `ctx`, and keeps count of its size.
+    /// Applies a patch of `ctx` and updates its size.
     pub(super) fn patch_ctx(&mut self, patch: &Map<String, Value>) {
         let next = model::ctx::patched_values(&self.ctx, patch);
         self.ctx_bytes = self.bytes_with(&next);
@@ -233,7 +233,7 @@ impl State {
             if let Some(before) = self.ctx.get(key) {
                 bytes -= model::size::bytes(before);
             } else {
-                // Its name, a colon, and a comma behind the entry before it.
+                // The key, a colon, and a comma after the previous entry.
                 bytes += model::size::bytes(key) + 1 + usize::from(keys > 0);
                 keys += 1;
             }

@@ -1,8 +1,8 @@
-//! A sorted map whose copies share whatever neither of them has changed.
+//! A sorted map whose copies share their unchanged parts.
 //!
-//! Every decision works on a copy of the state. With plain maps a copy costs as much as the run has live parts, and a run
-//! with n parallel branches pays that n times. Here a copy costs a pointer per chunk, and two versions of a map are
-//! compared without looking at the chunks they share.
+//! Every decision works on a copy of the state. A copy of a plain map costs time proportional to the live parts of the
+//! execution, and an execution with n parallel branches pays that n times. Here a copy costs one pointer per chunk,
+//! and the comparison of two versions skips shared chunks.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The most entries of one chunk.
+/// Maximum number of entries in a chunk.
 const CHUNK_MAX: usize = 32;
 
 type Chunk<K, V> = Vec<(K, Arc<V>)>;
 
 /// A sorted map that is cheap to copy.
 pub struct SharedMap<K, V> {
-    /// Never empty themselves; the keys rise within a chunk and from chunk to chunk.
+    /// No chunk is empty; keys are ascending within and across chunks.
     chunks: Vec<Arc<Chunk<K, V>>>,
     len: usize,
 }
@@ -32,17 +32,17 @@ pub(crate) struct Change<'a, K, V> {
 }
 
 impl<K, V> SharedMap<K, V> {
-    /// How many entries there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The entries by key.
+    /// The entries, in key order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> + Clone {
         self.chunks
             .iter()
@@ -67,7 +67,7 @@ impl<K, V> SharedMap<K, V> {
 }
 
 impl<K: Ord, V> SharedMap<K, V> {
-    /// The first chunk that may hold this key: the others before it end with lower keys.
+    /// The first chunk that may contain this key: all chunks before it have lower keys.
     fn chunk_for<Q: Ord + ?Sized>(&self, key: &Q) -> usize
     where
         K: Borrow<Q>,
@@ -96,7 +96,7 @@ impl<K: Ord, V> SharedMap<K, V> {
         Some(&self.chunks[chunk][entry].1)
     }
 
-    /// Whether the key has a value.
+    /// Whether the map contains the key.
     pub fn contains_key<Q: Ord + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -118,7 +118,7 @@ impl<K: Ord, V> SharedMap<K, V> {
         entries.skip(skipped).map(|(key, value)| (key, &**value))
     }
 
-    /// Calls `visit` with every entry that the two versions do not share, in the order of their keys.
+    /// Calls `visit` for every entry that differs between the two versions, in key order.
     pub(crate) fn for_each_change<'a>(
         &'a self,
         newer: &'a Self,
@@ -158,7 +158,7 @@ impl<K: Ord, V> SharedMap<K, V> {
 }
 
 impl<K: Ord + Clone, V> SharedMap<K, V> {
-    /// Sets a key's value; returns whether it had none.
+    /// Sets a key's value. Returns whether the key is new.
     pub fn insert(&mut self, key: K, value: V) -> bool {
         let value = Arc::new(value);
         if self.chunks.is_empty() {
@@ -175,7 +175,7 @@ impl<K: Ord + Clone, V> SharedMap<K, V> {
             Err(entry) => chunk.insert(entry, (key, value)),
         }
         if chunk.len() > CHUNK_MAX {
-            // Keys that only rise leave full chunks behind them.
+            // Ascending keys leave full chunks behind.
             let cut = if index == last {
                 CHUNK_MAX
             } else {
@@ -207,7 +207,7 @@ impl<K: Ord + Clone, V> SharedMap<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
-    /// The value of a key, to change.
+    /// A mutable reference to the value of a key.
     pub fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -217,7 +217,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         Some(Arc::make_mut(&mut chunk[entry].1))
     }
 
-    /// The value of a key, to change; a default one where it has none.
+    /// A mutable reference to the value of a key; inserts a default value if it is missing.
     pub fn get_or_default(&mut self, key: &K) -> &mut V
     where
         V: Default,
@@ -225,7 +225,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         if !self.contains_key(key) {
             self.insert(key.clone(), V::default());
         }
-        self.get_mut(key).expect("the key was just given a value")
+        self.get_mut(key).expect("the value was just inserted")
     }
 
     /// Removes a key; returns its value.
@@ -246,14 +246,14 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         Some((key, Arc::unwrap_or_clone(value)))
     }
 
-    /// The entries, with values to change. Nothing is shared with other copies any longer.
+    /// The entries with mutable values. Ends all sharing with other copies.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
         let chunks = self.chunks.iter_mut();
         let entries = chunks.flat_map(|chunk| Arc::make_mut(chunk).iter_mut());
         entries.map(|(key, value)| (&*key, Arc::make_mut(value)))
     }
 
-    /// The values, to change. Nothing is shared with other copies any longer.
+    /// The mutable values. Ends all sharing with other copies.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.iter_mut().map(|(_, value)| value)
     }
@@ -271,7 +271,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
     }
 }
 
-/// A place in a map on the way through its chunks.
+/// A position in the chunks of a map.
 struct Cursor<'a, K, V> {
     chunks: &'a [Arc<Chunk<K, V>>],
     entry: usize,
@@ -302,7 +302,7 @@ impl<'a, K, V> Cursor<'a, K, V> {
         }
     }
 
-    /// Passes a chunk that both have. False: they stand before different ones.
+    /// Skips the current chunk if both maps share it. Returns false if they do not.
     fn skip_shared(&mut self, other: &mut Self) -> bool {
         let at_start = self.entry == 0 && other.entry == 0;
         let (Some(mine), Some(theirs)) = (self.chunks.first(), other.chunks.first()) else {
@@ -350,7 +350,7 @@ impl<K: PartialEq, V: PartialEq> PartialEq for SharedMap<K, V> {
 impl<K: Ord, V> Index<&K> for SharedMap<K, V> {
     type Output = V;
     fn index(&self, key: &K) -> &V {
-        self.get(key).expect("the key has a value")
+        self.get(key).expect("the map contains the key")
     }
 }
 
@@ -383,7 +383,7 @@ impl<'de, K: Deserialize<'de> + Ord + Clone, V: Deserialize<'de>> Deserialize<'d
 mod tests {
     use super::*;
 
-    /// Numbers that look random and are the same every time.
+    /// Deterministic pseudorandom numbers.
     fn numbers(count: u64) -> impl Iterator<Item = u64> {
         (1..=count).map(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50)
     }

@@ -1,4 +1,4 @@
-//! The fold of a switch to another text of the playbook: what the texts agree on goes on, the rest begins anew.
+//! Folds a switch to another version of the playbook: unchanged tasks continue, changed ones start again.
 
 use model::command::{Continuation, Cursor};
 use model::event::Switched;
@@ -6,7 +6,7 @@ use model::id::Name;
 
 use crate::state::State;
 
-/// Takes on the new text.
+/// Switches the state to the new version.
 pub(super) fn fold(state: &mut State, switched: &Switched) {
     state.version = switched.version;
     state.hash = switched.hash.clone();
@@ -39,7 +39,7 @@ fn restart_beyond(continuation: &mut Continuation, kept: &[Name]) {
     }
 }
 
-/// Back to the first task. Visits go on counting: what runs again is a new task run, under a new idempotency key.
+/// Resets to the first task. Visits keep counting: a repeated task is a new task run with a new idempotency key.
 fn restart(continuation: &mut Continuation) {
     let visits = std::mem::take(&mut continuation.visits);
     *continuation = Continuation {

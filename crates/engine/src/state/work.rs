@@ -1,4 +1,4 @@
-//! The fold of what workers do: commands, pipelines, iterations, and what pipelines wait for.
+//! Folds the events of workers: commands, pipelines, iterations, and waits of pipelines.
 
 use model::command::{Continuation, Stage, Work};
 use model::event::{
@@ -13,7 +13,7 @@ use crate::state::fold::rewind;
 use crate::state::runs::{Child, LiveCommand, Waiting};
 use crate::state::{LiveTimer, LoopRun, Returned, State};
 
-/// Folds an event of the data plane, or of what carries it.
+/// Folds an event of a command, timer, signal, iteration or pipeline.
 pub(super) fn fold(state: &mut State, event: &Event) {
     match &event.body {
         Body::CommandIssued(issued) => issue(state, event, issued),
@@ -93,8 +93,8 @@ fn issue(state: &mut State, event: &Event, issued: &CommandIssued) {
     state.commands.insert(event.seq, command);
 }
 
-/// Takes `from..to` out of what came back, and tells how often workers died while they ran it: of one iteration this is
-/// known, and what was split off a range says nothing of its parts.
+/// Removes `from..to` from the returned ranges, and returns the number of workers that died while running it. The
+/// number is only known for a single iteration that was returned alone; for a range, it is unknown which part failed.
 fn take_returned(loop_: &mut LoopRun, from: u64, to: u64) -> u32 {
     let mut strikes = 0;
     let mut rest = Vec::with_capacity(loop_.returned.len());
@@ -123,7 +123,7 @@ fn expire(state: &mut State, expired: &CommandExpired) {
     }
 }
 
-/// These commands are withdrawn; what they carried waits for a new generation.
+/// Withdraws these commands; their work waits for a new generation.
 pub(super) fn return_all(state: &mut State, which: impl Fn(&LiveCommand) -> bool) {
     let of_these = |(seq, command): (&Seq, &LiveCommand)| which(command).then_some(*seq);
     let ended: Vec<Seq> = state.commands.iter().filter_map(of_these).collect();
@@ -135,7 +135,7 @@ pub(super) fn return_all(state: &mut State, which: impl Fn(&LiveCommand) -> bool
     }
 }
 
-/// What a command carried and has not ended goes back on offer; what a newer command carries stays there.
+/// Makes the unfinished work of a command available again, except for what a newer command covers.
 fn return_work(state: &mut State, seq: Seq, command: &LiveCommand, strikes: u32) {
     let newer = state.commands.range_from(&seq).map(|(_, command)| command);
     let same_run = newer.filter(|newer| newer.run == command.run);
@@ -150,7 +150,8 @@ fn return_work(state: &mut State, seq: Seq, command: &LiveCommand, strikes: u32)
     let parts = without(loop_.unfinished(from, to), &elsewhere);
     let is_alone = parts.iter().map(|(from, to)| to - from).sum::<u64>() == 1;
     for (from, to) in parts {
-        // Among several, a single one is no more suspicious than its neighbours, and cannot be split further.
+        // If several parts remain, a single iteration is no more suspicious than the others, and cannot be split
+        // further.
         let strikes = if to - from > 1 || is_alone {
             strikes
         } else {
@@ -169,7 +170,7 @@ fn indices(work: Work) -> Option<(u64, u64)> {
     }
 }
 
-/// The ranges with others cut out of them.
+/// The ranges without the parts that `others` cover.
 fn without(ranges: Vec<(u64, u64)>, others: &[(u64, u64)]) -> Vec<(u64, u64)> {
     others.iter().fold(ranges, |ranges, (from, to)| {
         let cut = |range: (u64, u64)| [(range.0, range.1.min(*from)), (range.0.max(*to), range.1)];
@@ -178,7 +179,7 @@ fn without(ranges: Vec<(u64, u64)>, others: &[(u64, u64)]) -> Vec<(u64, u64)> {
     })
 }
 
-/// The command that carries this event's pipeline has one thing less to do; it is closed when it has nothing left.
+/// Reduces the open count of the command that covers this event's pipeline, and closes the command at zero.
 pub(super) fn close_covering(state: &mut State, event: &Event) {
     let Some(id) = event.at.step_run_id() else {
         return;
@@ -256,7 +257,7 @@ fn pipeline_event(state: &mut State, event: &Event) {
     };
     pipeline::fold(continuation, event);
     if matches!(event.body, Body::TaskDone(_) | Body::TaskFailed(_)) {
-        // Deaths are counted by task, and this one has ended.
+        // Deaths are counted per task, and this task has ended.
         if event.at.iteration.is_none() {
             run.strikes = 0;
         }
@@ -311,12 +312,12 @@ fn pipeline_event(state: &mut State, event: &Event) {
     }
 }
 
-/// The id of the execution that a task starts: the id of its `task.started` event, so that nothing has to be kept.
+/// The ID of the execution that a task starts: the ID of its `task.started` event, so no mapping is needed.
 pub(crate) fn child_id(started: &Event) -> ExecutionId {
     ExecutionId(started.event_id.0)
 }
 
-/// The pipeline leaves its command to wait.
+/// Suspends the pipeline: it waits without a command.
 fn suspend(state: &mut State, event: &Event) {
     let index = event.at.iteration;
     let run = event.at.step_run_id();
@@ -330,7 +331,7 @@ fn suspend(state: &mut State, event: &Event) {
     {
         loop_.suspended.insert(index);
     }
-    // A range with no place left must not go on: what it has not begun waits until there is room again.
+    // A range without free width must stop: its unstarted iterations wait until width is available again.
     let is_full = |command: &LiveCommand| command.width == 0;
     if let Some(seq) = carrier.filter(|seq| state.commands.get(seq).is_some_and(is_full))
         && let Some(command) = state.commands.remove(&seq)
@@ -339,7 +340,7 @@ fn suspend(state: &mut State, event: &Event) {
     }
 }
 
-/// A signal that came before the wait is taken at once, the oldest first.
+/// Delivers the oldest signal that arrived before the wait.
 fn take_signal(state: &mut State, id: &StepRunId, event: &Event) {
     let Body::TaskStarted(TaskStarted {
         awaits: Some(awaits),
@@ -418,7 +419,7 @@ fn find_parent(state: &State, child: ExecutionId) -> Option<(StepRunId, Option<u
     })
 }
 
-/// The pipeline that has waited longest for something that `matches`.
+/// The pipeline that has waited longest among those that match.
 fn find_waiter(
     state: &State,
     matches: impl Fn(&Waiting) -> bool,
@@ -434,7 +435,7 @@ fn find_waiter(
     oldest.map(|(id, iteration, _)| (id.clone(), iteration))
 }
 
-/// What a pipeline waited for has come; it is ready to be offered again.
+/// Records that the awaited event arrived, and makes the pipeline ready to be offered again.
 fn answer(state: &mut State, id: &StepRunId, iteration: Option<u64>, by: Seq) {
     let Some(run) = state.runs.get_mut(id) else {
         return;
@@ -484,7 +485,7 @@ fn fire(state: &mut State, timer: Seq, seq: Seq) {
 }
 
 impl LoopRun {
-    /// Failed iterations go back on offer, from the task they failed at.
+    /// Returns failed iterations, which continue from the task that failed.
     pub(super) fn revive(&mut self) {
         for index in &self.failed {
             self.returned.push(Returned {

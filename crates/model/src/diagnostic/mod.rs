@@ -1,6 +1,6 @@
-//! Diagnostics: what is wrong with a document, where, and what to do about it.
+//! Diagnostics: errors and warnings of a document, with their position and a remedy.
 //!
-//! Every one has a code from one table, from which `noetl explain` and the reference of errors are made.
+//! Every diagnostic has a code from one table, the source of `noetl explain` and of the error reference.
 
 mod codes;
 mod render;

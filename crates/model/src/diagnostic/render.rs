@@ -1,23 +1,23 @@
-//! A diagnostic as text for a terminal: the message, the place, the line with an underline, the help.
+//! Renders a diagnostic for a terminal: message, position, source line with an underline, help.
 
 use std::fmt::Write;
 
 use crate::diagnostic::{Diagnostic, Severity};
 
-/// What the terminal can show.
+/// The capabilities of the terminal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Style {
-    /// Whether colours are wanted.
+    /// Whether to use colors.
     pub color: bool,
-    /// Whether it shows more than ASCII.
+    /// Whether the terminal shows Unicode characters.
     pub unicode: bool,
 }
 
-/// A line longer than this is cut around the place.
+/// Longer lines are cut around the underlined part.
 const LINE_CHARS_MAX: usize = 160;
 
 impl Diagnostic {
-    /// Its text, ending in a newline.
+    /// Returns the rendered text, ending in a newline.
     pub fn render(&self, style: Style) -> String {
         let paint = Paint::of(self.severity, style);
         let (corner, bar) = if style.unicode {
@@ -64,7 +64,7 @@ impl Diagnostic {
         Some(Snippet::cut(line, column, self.chars_in_line(line, column)))
     }
 
-    /// How many characters of the span stand on its first line.
+    /// Returns the number of characters of the span on its first line.
     fn chars_in_line(&self, line: &str, column: usize) -> usize {
         let (start, end) = (self.span.start as usize, self.span.end as usize);
         let marked = self.source.text.get(start..end).unwrap_or("");
@@ -81,8 +81,8 @@ struct Snippet {
 }
 
 impl Snippet {
-    /// Tabs become one space and control characters a dot, so that columns line up and nothing reaches the terminal
-    /// but text.
+    /// Replaces tabs by a space and control characters by a dot, so that columns line up and no escape sequence reaches
+    /// the terminal.
     fn cut(line: &str, column: usize, width: usize) -> Self {
         let shown = |c: char| match c {
             '\t' => ' ',

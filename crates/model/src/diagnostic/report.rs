@@ -1,50 +1,53 @@
-//! One diagnostic: its parts, and how it is sent to editors and scripts.
+//! A diagnostic and its JSON form for editors and scripts.
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use crate::diagnostic::codes::explain;
 use crate::source::{Source, Span};
 
-/// Something about a document that its author should know.
+/// An error, warning or note about a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Whether the document can be used in spite of it.
+    /// Whether the document is still usable.
     pub severity: Severity,
     /// Its code in [`CODES`](crate::diagnostic::CODES).
     pub code: &'static str,
     /// What is wrong, in one line.
     pub message: String,
-    /// Where.
+    /// The position in the document.
     pub span: Span,
-    /// In which document.
+    /// The document.
     pub source: Source,
-    /// What stands beside the underline; without it the line is not shown.
+    /// Text beside the underline; if empty, the line is not shown.
     pub label: String,
-    /// What to do, a line each.
+    /// What to do, one entry per line.
     pub help: Vec<String>,
 }
 
-/// Whether a document can be used in spite of a diagnostic.
+/// Whether a document is usable in spite of a diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// It cannot.
+    /// The document cannot be used.
     Error,
-    /// It can, but probably does something else than its author thinks.
+    /// The document is usable, but probably does not do what its author expects.
     Warning,
-    /// It can, and does what its author thinks.
+    /// The document is usable and does what its author expects.
     Note,
 }
 
 impl Diagnostic {
-    /// A diagnostic with that code; codes that begin with `W` are warnings, those with `N` notes.
+    /// Creates a diagnostic. Codes that begin with `W` are warnings, codes that begin with `N` notes.
     pub fn new(
         code: &'static str,
         message: impl Into<String>,
         span: Span,
         source: &Source,
     ) -> Self {
-        debug_assert!(explain(code).is_some(), "{code} is in the table of codes");
+        debug_assert!(
+            explain(code).is_some(),
+            "{code} must be in the table of codes"
+        );
         let severity = match code.as_bytes().first() {
             Some(b'W') => Severity::Warning,
             Some(b'N') => Severity::Note,
@@ -61,14 +64,14 @@ impl Diagnostic {
         }
     }
 
-    /// With a text beside the underline.
+    /// Adds a text beside the underline.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
     }
 
-    /// With one more line of help.
+    /// Adds a line of help.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help.push(help.into());
@@ -80,7 +83,7 @@ impl Diagnostic {
         self.severity == Severity::Error
     }
 
-    /// Whether the document probably does something else than its author thinks.
+    /// Whether the document probably does not do what its author expects.
     pub fn is_warning(&self) -> bool {
         self.severity == Severity::Warning
     }

@@ -1,6 +1,6 @@
-//! What each event says: one payload type per kind, and the enum over them.
+//! Payloads of events: one type per kind, and the enum over them.
 //!
-//! User data is carried as [`Raw`] text, so folding a log never parses it.
+//! User data is stored as [`Raw`] text, so folding a log never parses it.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,31 +22,31 @@ macro_rules! payload {
     };
 }
 
-/// Nothing beyond the envelope.
+/// An empty payload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nothing {}
 
 payload!(
-    /// Someone asked for a run.
+    /// A run was requested.
     Requested {
         /// The catalog path, or the file's path for local runs.
         path: Name,
-        /// The catalog version, 0 where there is none.
+        /// The catalog version, or 0 for a local run.
         version: u32,
-        /// The playbook's text.
+        /// The hash of the playbook's text.
         hash: PlaybookHash,
         /// The playbook's workload with the request's payload merged over it.
         workload: Raw,
         /// The execution and task that started this one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<Parent>,
-        /// How deep in a tree of sub-playbooks this is.
+        /// The depth in the tree of sub-playbooks.
         #[serde(default)]
         depth: u32,
-        /// What was given in place of a random trace id.
+        /// The trace id from the request; `None` means one derived from the execution id.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trace_id: Option<Name>,
-        /// The run that this one does again, and from where on.
+        /// The run that this one reruns, and its first step that runs again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rerun: Option<Box<Rerun>>,
     }
@@ -58,9 +58,9 @@ payload!(
         execution_id: ExecutionId,
         /// Its `task.started` event.
         seq: Seq,
-        /// Whether the parent waits for the child's end.
+        /// Whether the parent waits for the child to end.
         wait: bool,
-        /// The step whose result the parent wants.
+        /// The step whose result the parent uses.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         return_step: Option<Name>,
         /// The parent's loop iteration, read-only, as `iter.parent`.
@@ -69,31 +69,31 @@ payload!(
     }
 );
 payload!(
-    /// The request was looked at.
+    /// The request was checked.
     RequestEvaluated {
-        /// Whether the run may start. A refused request leaves no log.
+        /// Whether the run may start. A rejected request leaves no log.
         accepted: bool,
     }
 );
 payload!(
-    /// The net has its first tokens.
+    /// The first tokens were created.
     WorkflowStarted {
-        /// Where the entry token stands.
+        /// The step of the entry token.
         entry: Name,
-        /// The tokens of a run that begins in the middle; none: one at `entry`.
+        /// The tokens of a rerun that starts from a step; `None` means one token at `entry`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tokens: Option<Vec<PlacedToken>>,
     }
 );
 payload!(
-    /// A workflow or playbook came to its end.
+    /// A workflow or playbook ended.
     Finished {
-        /// Which life of the execution ended.
+        /// The generation that ended; 1 unless the run was retried.
         generation: u32,
         /// The step whose result is the run's result, and its boundary event.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         result: Option<ResultPointer>,
-        /// Why it failed.
+        /// The error of a failed run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<TaskError>,
         /// How it ended.
@@ -104,15 +104,15 @@ payload!(
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ending {
-    /// As hoped.
+    /// It succeeded.
     Success,
-    /// A failure nothing handled.
+    /// It failed with an error that no arc handled.
     Error,
-    /// Someone stopped it.
+    /// It was cancelled.
     Cancelled,
 }
 payload!(
-    /// Where a run's result is found.
+    /// Location of a run's result.
     ResultPointer {
         /// The step.
         step: Name,
@@ -121,35 +121,35 @@ payload!(
     }
 );
 payload!(
-    /// A request by a person or a parent.
+    /// A control request by a user or a parent run.
     Note {
-        /// Their words.
+        /// The reason given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
 );
 payload!(
-    /// A new generation of a failed or cancelled run.
+    /// A failed or cancelled run was retried.
     Retried {
-        /// The generation that begins.
+        /// The generation that starts.
         generation: u32,
     }
 );
 payload!(
-    /// Something arrived from outside the execution.
+    /// A signal or the end of a child run arrived.
     Signal {
-        /// Its name. A child's end is named `$child`.
+        /// Its name; `$child` for the end of a child run.
         name: Name,
-        /// What it carries; for a child's end, the outcome.
+        /// Its data; for a child run, the outcome.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         payload: Option<Raw>,
-        /// For a child's end: the child, and the task that waits for it.
+        /// For a child run: the child and the task that waits for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         child: Option<ChildEnd>,
     }
 );
 payload!(
-    /// Which child ended, and for whom.
+    /// A child run that ended, and the task that waits for it.
     ChildEnd {
         /// The child.
         execution_id: ExecutionId,
@@ -158,25 +158,25 @@ payload!(
     }
 );
 payload!(
-    /// A timer runs.
+    /// A timer was set.
     TimerSet {
         /// When it fires.
         due: Time,
-        /// What it is for.
+        /// The purpose of the timer.
         purpose: TimerPurpose,
     }
 );
-/// What a timer is for.
+/// The purpose of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimerPurpose {
-    /// A retry's delay is over.
+    /// Ends the delay of a retry.
     Retry,
-    /// A `wait` task is over.
+    /// Ends a `wait` task.
     Wait,
-    /// A step has had its time.
+    /// Ends a step that exceeds its timeout.
     StepTimeout,
-    /// Workers have had time enough to stop.
+    /// Ends the grace period in which workers stop their tasks.
     StopGrace,
 }
 payload!(
@@ -187,16 +187,16 @@ payload!(
     }
 );
 payload!(
-    /// A step's admission rules gave another answer than before.
+    /// The admission rules of a step gave another result than before.
     AdmitEvaluated {
         /// Whether the token may enter.
         allow: bool,
-        /// The rule that decided; none where no rule matched.
+        /// The rule that matched, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         matched_rule_index: Option<u32>,
-        /// The tokens that asked.
+        /// The tokens that wait for admission.
         tokens: Vec<TokenId>,
-        /// Whether they are given up: nothing is left that could change the answer.
+        /// Whether the tokens are discarded because nothing can change the result any more.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         discarded: bool,
         /// Why the rules could not be evaluated.
@@ -205,14 +205,14 @@ payload!(
     }
 );
 payload!(
-    /// A step's tokens are taken: the step will run.
+    /// A step consumed its tokens and will run.
     StepScheduled {
-        /// The tokens taken, oldest first.
+        /// The consumed tokens, oldest first.
         tokens: Vec<TokenId>,
         /// Their arguments, merged in order of arrival.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         args: Option<Raw>,
-        /// Each token's own arguments, where several met.
+        /// The arguments of each token, if there are several.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         args_from: Option<Raw>,
         /// Whether this is the run of `final_step`.
@@ -221,38 +221,38 @@ payload!(
     }
 );
 payload!(
-    /// A step ended and its arcs were looked at.
+    /// A step ended and its arcs were evaluated.
     NextEvaluated {
-        /// How many arcs may fire.
+        /// Whether one or all matching arcs are selected.
         mode: RouteMode,
-        /// The arcs whose guards held.
+        /// The arcs whose conditions are true.
         matched: Vec<MatchedArc>,
-        /// The tokens made, one each.
+        /// The selected arcs; each creates one token.
         selected: Vec<SelectedArc>,
-        /// Each guard in YAML order: its value, or null where it was not evaluated.
+        /// The value of each condition in YAML order; null if it was not evaluated.
         guards: Vec<Option<bool>>,
         /// Whether this is a failure that no arc handles.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         held: bool,
-        /// Why routing itself failed.
+        /// The error, if evaluating the arcs failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<TaskError>,
     }
 );
 payload!(
-    /// An arc whose guard held.
+    /// An arc whose condition is true.
     MatchedArc {
-        /// Where it leads.
+        /// Its target step.
         step: Name,
-        /// The guard as written.
+        /// The condition as written.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         when: Option<String>,
     }
 );
 payload!(
-    /// An arc that fired.
+    /// A selected arc.
     SelectedArc {
-        /// Where it leads.
+        /// Its target step.
         step: Name,
         /// The token's arguments.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -260,96 +260,96 @@ payload!(
     }
 );
 payload!(
-    /// Execution state changed.
+    /// `ctx` changed.
     CtxPatched {
-        /// The keys written, with values or reducers.
+        /// The written keys, with values or reducers.
         patch: Raw,
     }
 );
 payload!(
-    /// Work is offered.
+    /// Work was offered to workers.
     CommandIssued {
-        /// What to run.
+        /// The work to do.
         work: Work,
         /// Counts the offers of the same work from 1.
         dispatch: u32,
-        /// Who may take it.
+        /// The pool whose workers may claim it.
         pool: Name,
     }
 );
 payload!(
-    /// A worker took a command.
+    /// A worker claimed a command.
     CommandClaimed {
         /// The `command.issued` event.
         command: Seq,
-        /// Who took it.
+        /// The worker.
         worker: WorkerId,
-        /// How often it has been taken.
+        /// The number of claims of this command so far.
         lease_epoch: LeaseEpoch,
     }
 );
 payload!(
-    /// A command's holder is gone.
+    /// A worker's claim on a command ended before the work did.
     CommandExpired {
         /// The `command.issued` event.
         command: Seq,
         /// The claim that ended.
         lease_epoch: LeaseEpoch,
-        /// How many workers died while they ran its current task; of several iterations, whether one did.
+        /// The number of workers that died while they ran its current task; for several iterations, 1 if one died.
         strikes: u32,
-        /// Whether the holder gave it back, rather than died.
+        /// Whether the worker released the command, rather than died.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         released: bool,
     }
 );
 payload!(
-    /// A command is given up.
+    /// A command failed permanently.
     CommandFailed {
         /// The `command.issued` event.
         command: Seq,
-        /// Why.
+        /// The error.
         error: TaskError,
     }
 );
-/// A step ended well.
+/// A step succeeded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepDone {
-    /// The addresses of the manifests that list what its tasks collected.
+    /// The addresses of the manifests that list the results its tasks accumulated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub manifests: Vec<String>,
 }
 payload!(
     /// A step or iteration failed.
     Failed {
-        /// Why.
+        /// The error.
         error: TaskError,
-        /// Writes to `ctx` made before the failure, where they ride with the iteration.
+        /// Writes to `ctx` made before an iteration failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         set_ctx: Option<Raw>,
     }
 );
 payload!(
-    /// A task began.
+    /// A task started.
     TaskStarted {
-        /// The rendered input, capped, secrets masked.
+        /// The rendered input, shortened, with secrets masked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         inputs: Option<Raw>,
-        /// What the call asks of whom (url, parameters, command, statement), capped, secrets masked.
+        /// The request the task makes (URL, parameters, command, statement), shortened, with secrets masked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request: Option<Raw>,
-        /// What the task waits for with its slot freed.
+        /// What a suspended task waits for; its slot is free meanwhile.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         awaits: Option<Box<Awaits>>,
     }
 );
-/// What an event of a task writes, by target.
+/// The writes of a task event, by target.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Written<'e> {
-    /// To the iteration.
+    /// Writes to the iteration.
     pub iter: Option<&'e Raw>,
-    /// To the execution.
+    /// Writes to the execution.
     pub ctx: Option<&'e Raw>,
-    /// To the pipeline.
+    /// Writes to the pipeline.
     pub local: Option<&'e Raw>,
 }
 
@@ -357,27 +357,27 @@ pub struct Written<'e> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Awaits {
-    /// The end of a child execution.
+    /// The end of a child run.
     Child(ChildStart),
-    /// A time, a signal, or whichever comes first.
+    /// A time, a signal, or the earlier of both.
     Wait(WaitFor),
 }
 payload!(
-    /// A child execution to start.
+    /// A child run to start.
     ChildStart {
-        /// The playbook's path, or a file beside the parent's.
+        /// The playbook's path, or a file next to the parent's.
         path: String,
-        /// The catalog version; the latest if none.
+        /// The catalog version; `None` means the latest.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<u32>,
         /// The child's payload.
         input: Raw,
-        /// The step whose result is wanted.
+        /// The step whose result the parent uses.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         return_step: Option<Name>,
-        /// Whether the task ends with the child.
+        /// Whether the task waits for the child to end.
         wait: bool,
-        /// The iteration it is started from.
+        /// The iteration that starts it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         iter: Option<Raw>,
     }
@@ -391,35 +391,35 @@ payload!(
         /// The signal that ends it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<Name>,
-        /// Whether reaching `until` is a failure (a timeout) or the purpose.
+        /// Whether reaching `until` is a timeout, not the purpose of the wait.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         times_out: bool,
     }
 );
 payload!(
-    /// One try of a task ended.
+    /// An attempt of a task ended.
     AttemptEnded {
-        /// How.
+        /// The outcome.
         outcome: Raw,
-        /// Where its body lives.
+        /// Location of its body, if stored outside the log.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         result_ref: Option<Box<ResultRef>>,
     }
 );
 payload!(
-    /// A task ended: its outcome, and what its policy made of it.
+    /// A task ended: its outcome and the action of its policy.
     TaskEnded {
-        /// How it ended.
+        /// The outcome.
         outcome: Raw,
-        /// Where its body lives.
+        /// Location of its body, if stored outside the log.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         result_ref: Option<Box<ResultRef>>,
-        /// The policy rule that matched, if one did.
+        /// The policy rule that matched, if any.
         matched_rule_index: Option<u32>,
-        /// Where the pipeline goes now.
+        /// The action that the pipeline takes next.
         #[serde(rename = "do")]
         directive: Directive,
-        /// The label jumped to.
+        /// The label to jump to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<Name>,
         /// Writes to the iteration.
@@ -434,147 +434,147 @@ payload!(
     }
 );
 payload!(
-    /// A policy rule sent the pipeline elsewhere than to the next task.
+    /// A policy rule chose another action than to continue with the next task.
     PolicyEvaluated {
-        /// The rule that matched, if one did.
+        /// The rule that matched, if any.
         matched_rule_index: Option<u32>,
-        /// What it says.
+        /// The action of the rule.
         action: Action,
-        /// Writes to the iteration, by a rule that asks for another try.
+        /// Writes to the iteration, by a rule that retries.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         set_iter: Option<Raw>,
-        /// Writes to the execution, by such a rule.
+        /// Writes to the execution, by a rule that retries.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         set_ctx: Option<Raw>,
-        /// Writes to the pipeline, by such a rule.
+        /// Writes to the pipeline, by a rule that retries.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         set: Option<Raw>,
     }
 );
 payload!(
-    /// A policy's action with its values filled in.
+    /// A policy's action with its values.
     Action {
         /// The directive.
         #[serde(rename = "do")]
         directive: Directive,
-        /// How many tries there are in all.
+        /// The maximum number of attempts, including the first.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attempts: Option<u32>,
         /// How the delay grows.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         backoff: Option<Backoff>,
-        /// Seconds before the next try.
+        /// Seconds before the next attempt.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         delay: Option<f64>,
-        /// The label jumped to.
+        /// The label to jump to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<Name>,
-        /// Whether the slot is freed for the delay.
+        /// Whether the worker's slot is freed during the delay.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         suspend: bool,
     }
 );
 payload!(
-    /// A loop's collection is fixed.
+    /// A loop started over a fixed collection.
     LoopStarted {
-        /// How many elements.
+        /// The number of items.
         total: u64,
-        /// One after the other, or several at once.
+        /// Sequential or parallel.
         mode: LoopMode,
-        /// How many at once.
+        /// The maximum number of iterations at once.
         max_in_flight: u32,
-        /// What a failed iteration means.
+        /// What happens when an iteration fails.
         failure: FailureMode,
-        /// Whether one worker takes the whole loop.
+        /// Whether one worker runs the whole loop.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         local: bool,
-        /// The elements.
+        /// The items.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         collection: Option<Raw>,
-        /// Where the elements live when they are too large for the log.
+        /// Location of the items, if they are too large for the log.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         collection_ref: Option<Box<ResultRef>>,
-        /// The elements as a rule, where they are the numbers of a range.
+        /// The range, if the items are the numbers of one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         range: Option<NumberRange>,
-        /// The sha256 of the elements' JSON text; of a range, the sha256 of its rule's JSON text.
+        /// The sha256 of the items' JSON text; for a range, of the JSON text of the range.
         sha256: String,
-        /// The `step.reused` event of this log that says which iterations were taken over.
+        /// The `step.reused` event of this log that lists the reused iterations.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reused: Option<Seq>,
-        /// Whether more rows are claimed when these are through.
+        /// Whether the loop claims more rows after these.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         more: bool,
     }
 );
 payload!(
-    /// A cursor loop goes on over the next rows; none were left if it claimed none.
+    /// A cursor loop claimed its next rows; if there are none, the cursor is exhausted.
     FrameClaimed {
         /// The index of the first row.
         from: u64,
-        /// How many rows.
+        /// The number of rows.
         rows: u64,
-        /// Where the rows live.
+        /// Location of the rows.
         collection_ref: Box<ResultRef>,
     }
 );
 payload!(
-    /// A range of iterations is offered.
+    /// A range of iterations was offered to workers.
     IterationScheduled {
         /// The first index.
         from: u64,
         /// One past the last index.
         to: u64,
-        /// How many of them may run at once.
+        /// The maximum number of them at once.
         width: u32,
     }
 );
 payload!(
-    /// An iteration ended well.
+    /// An iteration succeeded.
     IterationDone {
-        /// Writes to `ctx`, which apply together when the loop is done.
+        /// Writes to `ctx`; they are applied together when the loop is done.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         set_ctx: Option<Raw>,
     }
 );
 payload!(
-    /// Every iteration of a loop is accounted for.
+    /// All iterations of a loop ended.
     LoopDone {
-        /// The counts.
+        /// The number of iterations by result.
         stats: LoopStats,
-        /// The results in index order, where they fit.
+        /// The results in index order, if they fit into the event.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         results: Option<Raw>,
-        /// The address of the manifest that lists the results, as `step.done` names those of its tasks.
+        /// The address of the manifest that lists the results; `step.done` has those of the step's tasks.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         manifests: Vec<String>,
     }
 );
-/// How a loop's iterations ended.
+/// The number of iterations of a loop, by result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopStats {
-    /// All of them.
+    /// All iterations.
     pub total: u64,
-    /// Those that ended well.
+    /// Iterations that succeeded.
     pub succeeded: u64,
-    /// Those that failed.
+    /// Iterations that failed.
     pub failed: u64,
 }
 payload!(
     /// A body was stored.
     ResultStored {
-        /// Where.
+        /// Location of the body.
         result_ref: Box<ResultRef>,
     }
 );
 payload!(
-    /// An asynchronous batch moved on.
+    /// An asynchronous batch of events changed its state.
     Batch {
-        /// The request.
+        /// The request id of the batch.
         request_id: Name,
-        /// How many events it holds.
+        /// The number of events in it.
         events: u32,
-        /// Why it failed.
+        /// The error of a failed batch.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<TaskError>,
     }

@@ -1,20 +1,20 @@
-//! What people ask of a run and the log keeps: that it ends, or goes on with another text of its playbook.
+//! Control requests that the log records: end a run, or continue it with another version of its playbook.
 
 use serde::{Deserialize, Serialize};
 
 use crate::event::Ending;
 use crate::id::{Name, PlaybookHash};
 
-/// Someone, or a parent, wants the run to end.
+/// A user or a parent run requested the end of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StopRequested {
-    /// Their words.
+    /// The reason given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether the runs it waits for end too.
+    /// Whether the child runs it waits for are cancelled too.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub cascade: bool,
-    /// How it is to end; cancelled if not said.
+    /// The status to end with; `None` means cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<Ending>,
 }
@@ -33,22 +33,22 @@ impl Default for StopRequested {
     }
 }
 
-/// The run goes on with another text of its playbook.
+/// The run continues with another version of its playbook.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Switched {
     /// The catalog version.
     pub version: u32,
-    /// The new text.
+    /// The hash of the new text.
     pub hash: PlaybookHash,
-    /// What is unchanged of each step that is under way.
+    /// The unchanged tasks of each active step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<KeptTasks>,
-    /// Steps under way that begin anew: a loop where there was none, or none where there was one.
+    /// Active steps that restart, because they have a loop in only one of the two versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restarted: Vec<Name>,
 }
 
-/// The first tasks of a step whose labels and kinds both texts agree on. A pipeline beyond them begins anew.
+/// The first tasks of a step, as far as both versions have the same labels and kinds. A pipeline past them restarts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptTasks {
     /// The step.

@@ -1,4 +1,4 @@
-//! The envelope around every event, and the fields that are derived from it when it is shown.
+//! The envelope of every event, and the fields derived from it for display.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,44 +16,44 @@ use crate::id::{EventId, ExecutionId, Name, Seq, StepRunId, WorkerId};
 use crate::raw::Raw;
 use crate::time::Time;
 
-/// One thing that happened in an execution.
+/// One event of an execution.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// Unique; appending the same id twice appends once.
+    /// Unique; appending the same id again has no effect.
     pub event_id: EventId,
-    /// The run it belongs to.
+    /// The execution it belongs to.
     pub execution_id: ExecutionId,
-    /// Its place in the log; [`Seq`] 0 until the log has given it one.
+    /// Its position in the log; [`Seq`] 0 until it is appended.
     pub seq: Seq,
-    /// The earlier event it follows from; none only at the root.
+    /// The earlier event that caused it; `None` only for the first.
     pub cause_seq: Option<Seq>,
-    /// The emitter's clock.
+    /// The time on the emitter's clock.
     pub timestamp: Time,
-    /// The store's clock.
+    /// The time on the store's clock.
     pub recorded_at: Time,
-    /// Who emitted it.
+    /// The emitter.
     pub source: Source,
-    /// Where in the execution it happened.
+    /// The location in the execution.
     pub at: At,
-    /// How long the thing it ends took.
+    /// The duration of the entity that this event ends.
     pub duration_ms: Option<u64>,
     /// The worker that emitted it.
     pub worker_id: Option<WorkerId>,
-    /// The trace that its execution belongs to, where one was given; none: the execution's own.
+    /// The trace id from the request; `None` means the execution's own.
     pub trace_id: Option<Name>,
-    /// Free-form, kept as it came.
+    /// Free-form data, stored unchanged.
     pub meta: Option<Raw>,
-    /// What happened.
+    /// The payload.
     pub body: Body,
 }
 
-/// Where in an execution an event happened.
+/// The location of an event in an execution.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct At {
-    /// The step and which run of it.
+    /// The step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Name>,
-    /// Counts the step's runs from 1; 0 where no run is meant.
+    /// Counts the step's runs from 1; 0 if the event is not about a step run.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub run: u32,
     /// The loop index.
@@ -62,10 +62,10 @@ pub struct At {
     /// The task's label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<Name>,
-    /// Counts the entries of that label in its pipeline from 1; 0 where no task is meant.
+    /// Counts the entries of that label in its pipeline from 1; 0 if the event is not about a task.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub visit: u32,
-    /// Counts the tries of that visit from 1; 0 where none is meant.
+    /// Counts the attempts of that visit from 1; 0 if the event is not about an attempt.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempt: u32,
     /// The page of a paginated result.
@@ -73,13 +73,16 @@ pub struct At {
     pub page: Option<i64>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
 impl At {
-    /// A run of a step.
+    /// The location of a step run.
     pub fn step_run(run: &StepRunId) -> Self {
         Self {
             step: Some(run.step.clone()),
@@ -88,14 +91,14 @@ impl At {
         }
     }
 
-    /// One iteration of a run.
+    /// Adds the index of an iteration.
     #[must_use]
     pub fn iteration(mut self, index: Option<u64>) -> Self {
         self.iteration = index;
         self
     }
 
-    /// The step run this is in.
+    /// The step run of this location.
     pub fn step_run_id(&self) -> Option<StepRunId> {
         let step = self.step.clone()?;
         (self.run > 0).then_some(StepRunId {
@@ -125,10 +128,10 @@ impl At {
     }
 }
 
-/// How far the thing an event speaks of has come.
+/// Progress of the entity that the event is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "each variant is the word it stands for")]
+#[expect(missing_docs, reason = "the variants are self-explanatory")]
 pub enum Status {
     InProgress,
     Success,
@@ -140,18 +143,18 @@ pub enum Status {
 
 macro_rules! bodies {
     ($($kind:ident($payload:ty)),* $(,)?) => {
-        /// What an event says.
+        /// The payload of an event, by kind.
         #[derive(Debug, Clone, PartialEq)]
-        #[expect(missing_docs, reason = "each variant is the kind of the same name")]
+        #[expect(missing_docs, reason = "each variant has the name of its `Kind`")]
         pub enum Body { $($kind($payload)),* }
 
         impl Body {
-            /// Its kind.
+            /// The kind.
             pub fn kind(&self) -> Kind {
                 match self { $(Body::$kind(_) => Kind::$kind),* }
             }
 
-            /// Its payload as JSON text.
+            /// The payload as JSON text.
             pub fn payload(&self) -> Raw {
                 match self { $(Body::$kind(payload) => Raw::of(payload)),* }
             }
@@ -161,7 +164,7 @@ macro_rules! bodies {
                 match self { $(Body::$kind(payload) => serde_json::to_writer(writer, payload)),* }
             }
 
-            /// Reads a payload of the given kind.
+            /// Parses a payload of the given kind.
             pub fn read(kind: Kind, payload: &str) -> serde_json::Result<Self> {
                 match kind { $(Kind::$kind => serde_json::from_str(payload).map(Body::$kind)),* }
             }
@@ -220,7 +223,7 @@ bodies! {
 }
 
 impl Body {
-    /// What the event writes: an outcome's own writes, or those of a rule that asks for another try.
+    /// The writes of the event: those of an outcome, or of a rule that retries.
     pub fn written(&self) -> Written<'_> {
         match self {
             Self::TaskDone(ended) | Self::TaskFailed(ended) => Written {
@@ -239,12 +242,12 @@ impl Body {
 }
 
 impl Event {
-    /// Its kind.
+    /// The kind.
     pub fn kind(&self) -> Kind {
         self.body.kind()
     }
 
-    /// How far the thing it speaks of has come.
+    /// The progress of the entity that the event is about.
     pub fn status(&self) -> Status {
         match &self.body {
             Body::PlaybookFinished(finished) | Body::WorkflowFinished(finished) => {
@@ -288,7 +291,7 @@ impl Event {
         }
     }
 
-    /// The name of the thing it speaks of.
+    /// The id of the entity that the event is about.
     pub fn entity_id(&self) -> String {
         let step = self.at.step.as_ref().map_or("", Name::as_str);
         let task = self.at.task.as_ref().map_or("", Name::as_str);
@@ -310,7 +313,7 @@ impl Event {
         }
     }
 
-    /// What the entity is nested in: workflow, then step run, then task run.
+    /// The id of the entity that contains this one: workflow, then step run, then task run.
     pub fn parent_id(&self) -> Option<String> {
         match &self.body {
             Body::PolicyEvaluated(_) | Body::ResultStored(_) | Body::ManifestUpdated(_) => {
@@ -328,25 +331,25 @@ impl Event {
         }
     }
 
-    /// The trace that its execution belongs to: the one that was given, or one made of the execution's id.
+    /// The trace id from the request, or the execution's own.
     pub fn trace_id(&self) -> Name {
         let given = self.trace_id.clone();
         given.unwrap_or_else(|| own_trace(self.execution_id))
     }
 
-    /// The id of the net's run: one per execution.
+    /// The id of the workflow run; each execution has one.
     pub fn workflow_run_id(&self) -> String {
         format!("workflow:{}", self.execution_id)
     }
 }
 
-/// The trace of an execution that was given none: its id, in the form of a W3C trace id.
+/// The trace id of an execution whose request has none: its id in the form of a W3C trace id.
 pub fn own_trace(execution: ExecutionId) -> Name {
     Name::from(format!("{:032x}", execution.0))
 }
 
 impl Action {
-    /// An action that says only where to go.
+    /// Creates an action without further values.
     pub fn plain(directive: crate::playbook::Directive) -> Self {
         Self {
             directive,

@@ -1,6 +1,6 @@
-//! The one table of event names: how each is stored, who may emit it, and what else it is called.
+//! The table of event names: stored name, allowed source and aliases of each kind.
 //!
-//! Two places use it: ingestion, which translates every accepted spelling to the stored one, and guards, where
+//! It has two users: ingestion, which translates every accepted name to the stored one, and conditions, where
 //! `event.name` equals each alias of its event.
 
 use std::fmt;
@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Who may emit an event.
+/// The emitter of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -18,10 +18,10 @@ pub enum Source {
     Worker,
 }
 
-/// What an event is about.
+/// The type of entity that an event is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "each variant is the word it stands for")]
+#[expect(missing_docs, reason = "the variants are self-explanatory")]
 pub enum EntityType {
     Playbook,
     Workflow,
@@ -39,14 +39,14 @@ pub enum EntityType {
     Batch,
 }
 
-/// Who emits a kind of event.
+/// The allowed emitters of a kind of event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Emitter {
     /// Only the control plane.
     Server,
     /// The data plane.
     Worker,
-    /// The data plane; the control plane for what only it can see.
+    /// The data plane, or the control plane for failures that only it detects.
     Both,
 }
 
@@ -54,7 +54,7 @@ macro_rules! kinds {
     ($($kind:ident $name:literal $entity:ident $emitter:ident [$($alias:literal),*];)*) => {
         /// The kind of an event.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[expect(missing_docs, reason = "the table gives each kind its name")]
+        #[expect(missing_docs, reason = "the table lists the name of each kind")]
         pub enum Kind { $($kind),* }
 
         impl Kind {
@@ -66,22 +66,22 @@ macro_rules! kinds {
                 match self { $(Kind::$kind => $name),* }
             }
 
-            /// The other names it answers to.
+            /// Other accepted names.
             pub fn aliases(self) -> &'static [&'static str] {
                 match self { $(Kind::$kind => &[$($alias),*]),* }
             }
 
-            /// What it is about.
+            /// The type of entity that it is about.
             pub fn entity(self) -> EntityType {
                 match self { $(Kind::$kind => EntityType::$entity),* }
             }
 
-            /// Who may emit it.
+            /// The allowed emitters.
             pub fn emitter(self) -> Emitter {
                 match self { $(Kind::$kind => Emitter::$emitter),* }
             }
 
-            /// The kind with exactly this stored name.
+            /// Finds the kind with exactly this stored name.
             pub fn stored(name: &str) -> Option<Kind> {
                 match name { $($name => Some(Kind::$kind),)* _ => None }
             }
@@ -140,7 +140,7 @@ kinds! {
 }
 
 impl Kind {
-    /// The kind a name stands for, stored or alias. A stored name always means its own kind.
+    /// Finds a kind by stored name or alias. A stored name always has precedence.
     pub fn named(name: &str) -> Option<Self> {
         Self::stored(name).or_else(|| {
             Self::ALL
@@ -150,12 +150,12 @@ impl Kind {
         })
     }
 
-    /// Whether `event.name` of this kind equals `name` in a guard.
+    /// Whether `event.name` of this kind equals `name` in a condition.
     pub fn answers_to(self, name: &str) -> bool {
         self.name() == name || self.aliases().contains(&name)
     }
 
-    /// The kind that an older name of a family stands for: `sink.*` is a task that stores, `case.*` a routing decision.
+    /// Finds the kind for an older name: `sink.*` is a task that stores, `case.*` an evaluation of arcs.
     pub fn of_family(name: &str) -> Option<Self> {
         let (family, verb) = name.split_once('.')?;
         let is_word = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase());
@@ -173,7 +173,7 @@ impl Kind {
         }
     }
 
-    /// The kind that an end of this kind is when its status is a failure.
+    /// Returns the failure kind that corresponds to this end.
     #[must_use]
     pub fn failed(self) -> Self {
         match self {
@@ -190,7 +190,7 @@ impl Kind {
         matches!(self, Self::StepDone | Self::StepFailed | Self::LoopDone)
     }
 
-    /// The display alias: `task.attempt.failed` is `TaskAttemptFailed`.
+    /// The display name: `TaskAttemptFailed` for `task.attempt.failed`.
     pub fn alias(self) -> String {
         self.name()
             .split('.')
@@ -208,9 +208,9 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A name no event has.
+/// The name of an event that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no event is called `{0}`")]
+#[error("unknown event type `{0}`")]
 pub struct UnknownKind(pub String);
 
 impl FromStr for Kind {

@@ -1,4 +1,4 @@
-//! What a run that does another one again takes over from it, by reference.
+//! What a rerun reuses from an earlier run, by reference.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,83 +11,83 @@ use crate::result_ref::ResultRef;
 use crate::template::LoopPointer;
 use crate::time::Time;
 
-/// The run that another one does again.
+/// The origin of a rerun.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rerun {
-    /// The run asked to be done again.
+    /// The run that is rerun.
     pub execution_id: ExecutionId,
-    /// The first step that runs again; all do if none.
+    /// The first step that runs again; `None` means all steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_step: Option<Name>,
     /// The first iteration of that step's loop that runs again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_iteration: Option<u64>,
-    /// The runs whose logs and bodies this one refers to: they are kept as long as it is.
+    /// The runs whose logs and bodies this one refers to; they are retained as long as this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<ExecutionId>,
 }
 
-/// Something that another run recorded, taken over. It always names the run that did the work.
+/// A reused record. It always names the run that did the work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reused {
-    /// The other run.
+    /// The run that recorded it.
     pub execution_id: ExecutionId,
-    /// The event there.
+    /// The event in that run's log.
     pub seq: Seq,
-    /// What it is.
+    /// What is reused.
     pub part: ReusedPart,
 }
 
-/// What is taken over.
+/// What is reused.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReusedPart {
-    /// The latest outcome of one of a step's tasks; the event is its `task.done` or `task.failed`.
+    /// The latest outcome of a task; the event is its `task.done` or `task.failed`.
     Task {
-        /// Whether it ended well.
+        /// Whether the task succeeded.
         ok: bool,
     },
-    /// A step's latest end, behind its tasks; the event is its boundary.
+    /// The latest end of a step, after its tasks; the event is the one that ended the step.
     Step(ReusedStep),
-    /// Iterations of a loop that will run again; the event is its `loop.started`.
+    /// Iterations of a loop whose other iterations run again; the event is its `loop.started`.
     Iterations(Box<ReusedIterations>),
 }
 
-/// How a step ended that is taken over.
+/// The end of a reused step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReusedStep {
-    /// Whether it ended well.
+    /// Whether the step succeeded.
     pub ok: bool,
-    /// The label that ended last.
+    /// The label that finished last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Name>,
-    /// For a loop: where its results are, in the other run's log.
+    /// For a loop: the location of its results in the other run's log.
     #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
     pub loop_: Option<LoopPointer>,
-    /// For a failure: what it was.
+    /// The error of a failed step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<TaskError>,
 }
 
-/// Iterations of a loop that are taken over, and the elements it ran over.
+/// The reused iterations of a loop, and the items of the loop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReusedIterations {
-    /// How many elements there are.
+    /// The number of items.
     pub total: u64,
-    /// The elements.
+    /// The items.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collection: Option<Raw>,
-    /// Where the elements live when they are too large for the log.
+    /// Location of the items, if they are too large for the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collection_ref: Option<Box<ResultRef>>,
-    /// The elements as a rule, where they are the numbers of a range.
+    /// The range, if the items are the numbers of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<NumberRange>,
-    /// The sha256 of the elements' JSON text; of a range, the sha256 of its rule's JSON text.
+    /// The sha256 of the items' JSON text; for a range, of the JSON text of the range.
     pub sha256: String,
-    /// Which iterations, and whose.
+    /// The reused iterations, by the run that recorded them.
     pub items: Vec<ReusedItems>,
-    /// What they write to `ctx` when the loop is done.
+    /// The writes to `ctx` that are applied when the loop is done, by index.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub set_ctx: Vec<(u64, Raw)>,
 }
@@ -105,12 +105,12 @@ pub struct ReusedItems {
     pub ranges: Vec<(u64, u64)>,
 }
 
-/// A token that a run begins with.
+/// A token that a rerun starts with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlacedToken {
-    /// Where it stands.
+    /// The step it is at.
     pub step: Name,
-    /// Its payload.
+    /// Its arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Raw>,
     /// The end of the step it came from.
@@ -118,21 +118,21 @@ pub struct PlacedToken {
     pub from: Option<CameFrom>,
 }
 
-/// The end of a step, as the token that came from it knows it.
+/// The end of a step that created a token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CameFrom {
     /// The step.
     pub step: Name,
-    /// Its boundary event in the other run's log.
+    /// The event that ended the step, in the other run's log.
     pub seq: Seq,
-    /// How it ended.
+    /// The kind of that event.
     pub event: Kind,
-    /// When.
+    /// The time of that event.
     pub timestamp: Time,
 }
 
 impl ReusedIterations {
-    /// Every index taken over, as ranges in order.
+    /// Returns all reused indexes as ordered ranges.
     pub fn ranges(&self) -> Vec<(u64, u64)> {
         let mut ranges: Vec<(u64, u64)> = self
             .items

@@ -1,4 +1,4 @@
-//! An event as API and CLI show it: every stored and derived field of the envelope, absent ones left out.
+//! The JSON form of an event for API and CLI: all stored and derived fields of the envelope that are set.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -9,17 +9,17 @@ use crate::outcome::TaskError;
 use crate::raw::Raw;
 
 impl Event {
-    /// The event as JSON; 64-bit ids are strings.
+    /// Returns the event as JSON; 64-bit ids are strings.
     pub fn to_json(&self) -> Value {
-        serde_json::to_value(Shown(self)).expect("plain data serialises to JSON")
+        serde_json::to_value(Shown(self)).expect("plain data serializes to JSON")
     }
 
-    /// The same as text.
+    /// Returns the event as JSON text.
     pub fn to_raw(&self) -> Raw {
         Raw::of(&Shown(self))
     }
 
-    /// The result of a run that failed, in the shape that readers of older logs look for.
+    /// Returns the result of a failed run in the form that clients of older logs expect.
     fn failed_result(&self) -> Option<Value> {
         let (Body::PlaybookFinished(finished) | Body::WorkflowFinished(finished)) = &self.body
         else {
@@ -30,7 +30,7 @@ impl Event {
         Some(failed_result(error))
     }
 
-    /// The payload; beside a stored body its extracted fields stand where readers look for them.
+    /// Returns the payload; for a stored body, its extracted fields are added where clients expect them.
     fn shown_payload(&self) -> Raw {
         let payload = self.body.payload();
         let (Body::ResultStored(stored) | Body::ManifestUpdated(stored)) = &self.body else {
@@ -48,12 +48,12 @@ impl Event {
     }
 }
 
-/// The result of a run that failed: its error where specification 002 puts it.
+/// Returns the result of a failed run, with its error at the location that specification 002 defines.
 pub fn failed_result(error: &TaskError) -> Value {
     json!({"status": "FAILED", "context": {"error": error}})
 }
 
-/// An event with the fields that readers see.
+/// An event that serializes to the JSON of API and CLI.
 struct Shown<'e>(&'e Event);
 
 impl Serialize for Shown<'_> {

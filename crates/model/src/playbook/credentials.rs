@@ -1,7 +1,8 @@
-//! Credentials by name: where a task may name one, which names a step declares, and names replaced by what they open.
+//! Credentials by name: where tasks refer to them, which names a step uses, and their substitution by values.
 //!
-//! A name stands under `auth` (or `credential`) of the task, of its `source`, `target` or `script`; as text, or inside a
-//! map as `{credential: name, …}` or `{alias: name}` for kinds that attach several. Any other map is the credential itself.
+//! A name is under `auth` (or `credential`) of the task, or of its `source`, `target` or `script`: as text, or inside a
+//! map as `{credential: name, …}` or, for kinds that attach several, as `{alias: name}`. Any other map is the
+//! credential itself.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::playbook::{Playbook, Step, Task};
 use crate::template::{Template, Tree};
 
-/// Keys of a task under which `auth` may stand.
+/// Keys of a task under which `auth` is allowed.
 const HOMES: &[&[&str]] = &[
     &[],
     &["source"],
@@ -19,16 +20,16 @@ const HOMES: &[&[&str]] = &[
     &["script", "source"],
 ];
 
-/// Spellings of the key that names a credential.
+/// Keys that refer to a credential.
 const KEYS: &[&str] = &["auth", "credential"];
 
 /// Kinds whose `auth` maps aliases to credentials.
 const ALIASING: &[&str] = &["duckdb", "ducklake"];
 
-/// The longest name of a credential.
+/// Maximum length of a credential's name.
 pub const NAME_BYTES_MAX: usize = 200;
 
-/// Fields of a credential whose values say where and who, not how to get in.
+/// Fields of a credential that are not secret: they identify a host, a database or a user.
 const OPEN_FIELDS: &[&str] = &[
     "type",
     "kind",
@@ -80,32 +81,32 @@ const OPEN_FIELDS: &[&str] = &[
     "universe_domain",
 ];
 
-/// Whether a field of a credential says where or who, such as `host`: its value is too common to be searched for.
+/// Whether a field of a credential, such as `host`, is not secret. Its value is too common to be masked in output.
 pub fn is_open_field(key: &str) -> bool {
     OPEN_FIELDS.contains(&key.to_ascii_lowercase().as_str())
 }
 
-/// Whether a text can be the name of a credential: names stand in URLs and in playbooks.
+/// Whether a text is a valid credential name: names appear in URLs and in playbooks.
 pub fn is_name(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.:@".contains(c);
     (1..=NAME_BYTES_MAX).contains(&text.len()) && text.chars().all(is_plain)
 }
 
-/// What a task or a step opens.
+/// The credentials that a task or a step uses.
 #[derive(Debug, Clone, Default)]
 pub struct Opens {
-    /// Names as written: credentials, and entries of the keychain.
+    /// Names as written: credentials and keychain entries.
     pub names: BTreeSet<String>,
-    /// Of those, the ones that templates read as `keychain.<name>`.
+    /// The subset of names that templates read as `keychain.<name>`.
     pub keychain: BTreeSet<String>,
-    /// Names that only a rendering tells.
+    /// Names that are templates.
     pub rendered: Vec<Tree>,
-    /// Whether a template reads the keychain under a name that only a rendering tells.
+    /// Whether a template reads a keychain entry whose name is only known after rendering.
     pub any_entry: bool,
 }
 
 impl Opens {
-    /// What one task of a step opens.
+    /// Returns the credentials that one task of a step uses.
     pub fn of_task(step: &Step, task: &Task) -> Self {
         let mut opens = Self::default();
         for home in HOMES {
@@ -123,7 +124,7 @@ impl Opens {
         opens
     }
 
-    /// What all tasks of a step open.
+    /// Returns the credentials that all tasks of a step use.
     pub fn of_step(step: &Step) -> Self {
         let mut all = Self::default();
         for task in step.all_tasks() {
@@ -136,13 +137,13 @@ impl Opens {
         all
     }
 
-    /// Every name that a playbook writes out, in its steps.
+    /// Returns all names that the steps of a playbook write literally.
     pub fn of_playbook(playbook: &Playbook) -> BTreeSet<String> {
         let steps = playbook.steps.iter();
         steps.flat_map(|step| Self::of_step(step).names).collect()
     }
 
-    /// Whether it opens nothing.
+    /// Whether no credential is used.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty() && self.rendered.is_empty() && !self.any_entry
     }
@@ -185,16 +186,16 @@ impl Opens {
     }
 }
 
-/// An entry of the keychain that a template reads.
+/// A keychain entry that a template reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryRead {
-    /// This one.
+    /// The entry with this name.
     Named(String),
-    /// One whose name only a rendering tells.
+    /// An entry whose name is only known after rendering.
     Any,
 }
 
-/// The entries of the keychain that a template reads.
+/// Returns the keychain entries that a template reads.
 pub fn entries_read(template: &Template) -> Vec<EntryRead> {
     let uses = template.path_uses();
     let places = uses
@@ -203,7 +204,7 @@ pub fn entries_read(template: &Template) -> Vec<EntryRead> {
     places.filter_map(entry_read).collect()
 }
 
-/// The entry of the keychain of which a template reads a field, if there is one.
+/// Returns the keychain entry of which a template reads a field, if there is one.
 pub(crate) fn field_read(template: &Template) -> Option<String> {
     let uses = template.path_uses();
     let mut places = uses
@@ -220,7 +221,7 @@ pub(crate) fn field_read(template: &Template) -> Option<String> {
     })
 }
 
-/// The entry that an expression reads, from its text.
+/// Parses the text of an expression for the keychain entry it reads.
 fn entry_read(text: &str) -> Option<EntryRead> {
     let rest = text.trim_start().strip_prefix("keychain")?;
     if rest.starts_with(|c: char| c.is_alphanumeric() || c == '_') {
@@ -250,7 +251,7 @@ fn entry_read(text: &str) -> Option<EntryRead> {
     })
 }
 
-/// What stands at a key of a task, however deep.
+/// Returns the value at a nested key of a task.
 fn at(task: &Task, home: &[&str], key: &str) -> Option<Tree> {
     let mut path = home.iter().copied().chain([key]);
     let mut tree = task.fields.get(path.next()?)?.clone();
@@ -264,7 +265,7 @@ fn at(task: &Task, home: &[&str], key: &str) -> Option<Tree> {
     Some(tree)
 }
 
-/// The names of credentials in a task's rendered keys.
+/// Returns the names of credentials in a task's rendered keys.
 pub fn named(kind: &str, fields: &Map<String, Value>) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut fields = auths_of(fields);
@@ -275,12 +276,12 @@ pub fn named(kind: &str, fields: &Map<String, Value>) -> BTreeSet<String> {
     names
 }
 
-/// The names of credentials in one rendered value of `auth`.
+/// Returns the names of credentials in one rendered value of `auth`.
 pub fn named_in(kind: &str, value: &Value) -> BTreeSet<String> {
     named(kind, &Map::from_iter([("auth".to_owned(), value.clone())]))
 }
 
-/// Puts what names open in their place.
+/// Replaces names by the values of their credentials.
 pub fn open(
     kind: &str,
     fields: &mut Map<String, Value>,
@@ -289,7 +290,7 @@ pub fn open(
     visit(kind, fields, find);
 }
 
-/// The keys under which names may stand, without the rest.
+/// Returns only the keys that may contain names.
 fn auths_of(fields: &Map<String, Value>) -> Map<String, Value> {
     let homes = HOMES.iter().filter_map(|home| home.first().copied());
     let mut kept = Map::new();
@@ -314,7 +315,7 @@ fn visit(kind: &str, fields: &mut Map<String, Value>, find: &mut dyn FnMut(&str)
                 each_name(value, aliases, find);
             }
         }
-        // Tools know one spelling.
+        // Tools accept only the key `auth`.
         if !map.contains_key("auth")
             && let Some(Value::Object(opened)) = map.get("credential")
         {
@@ -325,7 +326,7 @@ fn visit(kind: &str, fields: &mut Map<String, Value>, find: &mut dyn FnMut(&str)
     }
 }
 
-/// Shows each name in a value of `auth` to `find`, and puts what it answers in its place.
+/// Calls `find` for each name in a value of `auth`, and replaces the name by the result.
 fn each_name(value: &mut Value, aliases: bool, find: &mut dyn FnMut(&str) -> Option<Value>) {
     match value {
         Value::String(name) if !name.is_empty() => {
@@ -338,7 +339,7 @@ fn each_name(value: &mut Value, aliases: bool, find: &mut dyn FnMut(&str) -> Opt
                 let opened = find(name);
                 if let Some(Value::Object(mut opened)) = opened {
                     map.remove("credential");
-                    // What the author wrote beside the name stands over what it opens.
+                    // Keys that the author wrote beside the name override those of the credential.
                     for (key, own) in std::mem::take(map) {
                         opened.insert(key, own);
                     }

@@ -1,11 +1,12 @@
-//! Plain data in the playbook's own YAML: inputs given beside a playbook mean what they would mean inside it.
+//! Parses plain data with the YAML rules of playbooks, so that inputs have the same meaning inside and outside a
+//! playbook.
 
 use serde_json::Value;
 
 use crate::diagnostic::Diagnostic;
 use crate::yaml::{Node, documents};
 
-/// Reads the first document in `bytes` as data, or says what is wrong with it. JSON is YAML; no document is null.
+/// Parses the first document in `bytes`. JSON is valid YAML; an empty file is null.
 pub fn data(name: &str, bytes: &[u8]) -> Result<Value, Vec<Diagnostic>> {
     let read = documents(name, bytes);
     if read.diagnostics.iter().any(Diagnostic::is_error) {

@@ -1,7 +1,7 @@
-//! First values: what a run's `workload` and `ctx` hold when it begins.
+//! Initial values of a run's `workload` and `ctx`.
 //!
-//! Enters: the defaults as written, the templates among them in the order of their needs, and the request's payload.
-//! Leaves: [`FirstValues`], which the log records. What came with the request is data and is never rendered.
+//! Input: the defaults as written, their templates in order of dependency, and the request's payload. Output:
+//! [`FirstValues`], which the log records. Values of the request are data and are never rendered.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -14,17 +14,17 @@ use crate::template::{Data, RenderError, Scope, Template};
 /// A template among the defaults.
 #[derive(Debug, Clone)]
 pub struct DefaultTemplate {
-    /// The part of the playbook it stands in.
+    /// The section of the playbook.
     pub section: Section,
-    /// Its place there: keys, and positions in lists.
+    /// Its path in the section: keys and list indexes.
     pub path: Vec<String>,
-    /// What is rendered.
+    /// The template to render.
     pub template: Template,
-    /// How many other templates must be rendered before it, one after the other.
+    /// The length of the longest chain of other templates that must be rendered before it.
     pub level: usize,
 }
 
-/// A part of a playbook that has first values.
+/// A section of a playbook with initial values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Section {
     /// `workload`.
@@ -33,7 +33,7 @@ pub enum Section {
     Ctx,
 }
 
-/// What a run begins with.
+/// The initial values of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FirstValues {
     /// The inputs.
@@ -44,18 +44,18 @@ pub struct FirstValues {
 
 /// A default that could not be rendered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("`{name}` (line {}) cannot be rendered: {message}", span.line)]
+#[error("cannot render `{name}` (line {}): {message}", span.line)]
 pub struct DefaultError {
     /// The default: `workload.region`.
     pub name: String,
-    /// Why.
+    /// The cause.
     pub message: String,
-    /// Where it stands in the playbook.
+    /// Its position in the playbook.
     pub span: Span,
 }
 
 impl Section {
-    /// How playbooks and templates call it.
+    /// The name in playbooks and templates.
     pub fn name(self) -> &'static str {
         match self {
             Self::Workload => "workload",
@@ -65,14 +65,14 @@ impl Section {
 }
 
 impl DefaultTemplate {
-    /// The default as templates name it: `workload.db.host`.
+    /// The default as templates refer to it: `workload.db.host`.
     pub fn name(&self) -> String {
         format!("{}.{}", self.section.name(), self.path.join("."))
     }
 }
 
 impl Playbook {
-    /// The payload over the defaults, as written: maps merge deeply, lists and scalars replace.
+    /// Merges the payload into the defaults as written: maps merge deeply, lists and scalars replace.
     pub fn merged_workload(&self, payload: Option<&Map<String, Value>>) -> Map<String, Value> {
         let mut merged = self.workload.clone();
         if let Some(payload) = payload {
@@ -81,8 +81,8 @@ impl Playbook {
         merged
     }
 
-    /// What a run begins with: the payload over the defaults, and every default that the payload does not replace
-    /// rendered. `scope` has the names of the run and the environment.
+    /// Merges the payload into the defaults and renders every default that the payload does not replace. `scope`
+    /// provides the run and the environment.
     pub fn first_values(
         &self,
         payload: Option<&Map<String, Value>>,
@@ -153,7 +153,7 @@ fn failure(default: &DefaultTemplate, error: RenderError) -> DefaultError {
     let (message, span) = match error {
         RenderError::Failed { message, span, .. } => (message, span),
         RenderError::Needs(_) => (
-            "it reads what a run has only later".to_owned(),
+            "it reads a value that is not available before the run starts".to_owned(),
             default.template.span(),
         ),
     };
@@ -200,7 +200,7 @@ mod tests {
         let defaults = "workload: {url: 'http://{{ workload.db.host }}/{{ name }}', \
              db: {host: '{{ region }}.example', port: 5432}, name: 'run_{{ execution_id }}', region: eu, list: ['{{ db.port }}']}\n\
              ctx: {page: '{{ workload.db.port + 1 }}', next: '{{ ctx.page + 1 }}'}";
-        let values = first_values(defaults, &json!({})).expect("they can be rendered");
+        let values = first_values(defaults, &json!({})).expect("the defaults can be rendered");
         assert_eq!(values["workload"]["url"], "http://eu.example/run_7");
         assert_eq!(values["workload"]["list"], json!([5432]));
         assert_eq!(values["ctx"], json!({"page": 5433, "next": 5434}));
@@ -210,7 +210,7 @@ mod tests {
     fn what_comes_with_the_request_is_data() {
         let defaults = "workload: {a: '{{ b }}', b: 1, c: {d: '{{ b }}', e: '{{ b }}'}}";
         let payload = json!({"b": "{{ 1 + 1 }}", "c": {"d": "{{ x }}"}, "f": "{{ g }}"});
-        let values = first_values(defaults, &payload).expect("they can be rendered");
+        let values = first_values(defaults, &payload).expect("the defaults can be rendered");
         let expected = json!({"a": "{{ 1 + 1 }}", "b": "{{ 1 + 1 }}", "c": {"d": "{{ x }}", "e": "{{ 1 + 1 }}"}, "f": "{{ g }}"});
         assert_eq!(values["workload"], expected);
     }
@@ -218,12 +218,15 @@ mod tests {
     #[test]
     fn a_default_that_cannot_be_rendered_names_itself_and_its_line() {
         let error = first_values("workload: {a: '{{ nobody.x }}'}", &json!({}));
-        let error = error.expect_err("nothing defines the name");
+        let error = error.expect_err("the name is not defined");
         assert!(
-            error.starts_with("`workload.a` (line 4) cannot be rendered"),
+            error.starts_with("cannot render `workload.a` (line 4)"),
             "{error}"
         );
         let given = first_values("workload: {a: '{{ nobody.x }}'}", &json!({"a": 1}));
-        assert_eq!(given.expect("it is given")["workload"], json!({"a": 1}));
+        assert_eq!(
+            given.expect("the payload has the value")["workload"],
+            json!({"a": 1})
+        );
     }
 }

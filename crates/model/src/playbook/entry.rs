@@ -1,6 +1,6 @@
 //! The id of a catalog entry, `path@version`.
 
-/// The path that an id names, and the version if it names one.
+/// Splits an id into the path and, if present, the version.
 pub fn entry_named(id: &str) -> (&str, Option<u32>) {
     let parts = id.rsplit_once('@');
     let parts = parts.and_then(|(path, version)| Some((path, version.parse().ok()?)));

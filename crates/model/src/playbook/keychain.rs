@@ -1,4 +1,4 @@
-//! The `keychain` section: what a run must be able to open before it begins.
+//! The `keychain` section: secrets that must be available before a run starts.
 
 use std::collections::BTreeMap;
 
@@ -9,28 +9,28 @@ use crate::template::Tree;
 /// One entry of a playbook's keychain.
 #[derive(Debug, Clone)]
 pub struct KeychainEntry {
-    /// What templates and `auth` call it.
+    /// The name in templates and `auth`.
     pub name: Name,
-    /// Where its value comes from.
+    /// The source of its value.
     pub kind: KeychainKind,
-    /// Who shares what it came to.
+    /// The runs that share its resolved value.
     pub scope: KeychainScope,
     /// Its other keys.
     pub fields: BTreeMap<String, Tree>,
-    /// Where it stands.
+    /// Its position in the playbook.
     pub span: Span,
 }
 
-/// Where the value of an entry comes from.
+/// The source of an entry's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeychainKind {
-    /// A credential that an admin has set.
+    /// A stored credential.
     Credential,
-    /// The playbook itself, and entries before it.
+    /// Values in the playbook, which may use earlier entries.
     Static,
-    /// Variables that the operator gives out.
+    /// Environment variables that the operator allows.
     Env,
-    /// Files that the operator gives out.
+    /// Files that the operator allows.
     File,
     /// A token endpoint.
     Token,
@@ -38,20 +38,20 @@ pub enum KeychainKind {
     Vault,
 }
 
-/// Who shares what an entry came to.
+/// The runs that share the resolved value of an entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum KeychainScope {
     /// One execution.
     #[default]
     Local,
-    /// An execution and those it starts.
+    /// An execution and its child runs.
     Shared,
     /// Every run of the playbook.
     Global,
 }
 
 impl KeychainKind {
-    /// The kind that a word means, given the entry's keys. What is no word of its own is a credential's type.
+    /// Determines the kind from its name and the entry's keys. Any other name is the type of a credential.
     pub(crate) fn of(word: &str, fields: &BTreeMap<String, Tree>) -> Self {
         let has = |names: &[&str]| names.iter().any(|name| fields.contains_key(*name));
         match word {
@@ -67,7 +67,7 @@ impl KeychainKind {
 }
 
 impl KeychainScope {
-    /// The scope that a word means; none for a word that is something else.
+    /// Parses a scope; `None` for any other word.
     pub(crate) fn of(word: &str) -> Option<Self> {
         match word {
             "local" => Some(Self::Local),

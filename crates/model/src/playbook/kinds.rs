@@ -1,19 +1,19 @@
-//! The one table of built-in tool kinds: their names, their keys and how each key is rendered.
+//! The table of built-in tool kinds: their names, their keys and how each key is rendered.
 //!
-//! The parser checks playbooks against it, and workers render by it.
+//! The parser checks playbooks against it, and workers render tasks with it.
 
-/// A built-in kind.
+/// A built-in tool kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KindSpec {
-    /// How it is spelled.
+    /// The name.
     pub name: &'static str,
-    /// Its own keys, besides those every task takes.
+    /// Its own keys, besides those that all tasks accept.
     pub keys: &'static [KeySpec],
-    /// Keys of which exactly one must be given; empty where there is no such choice.
+    /// Keys of which exactly one is required; may be empty.
     pub one_of: &'static [&'static str],
-    /// Keys of which at most one may be given.
+    /// Keys of which at most one is allowed.
     pub at_most_one_of: &'static [&'static str],
-    /// Whether it touches nothing outside, so that it may run again freely.
+    /// Whether it has no side effects, so that it may run again.
     pub is_pure: bool,
 }
 
@@ -24,7 +24,7 @@ pub struct KeySpec {
     pub name: &'static str,
     /// Other spellings.
     pub aliases: &'static [&'static str],
-    /// Whether it must be given.
+    /// Whether the key is required.
     pub is_required: bool,
     /// How its value is rendered.
     pub mode: FieldMode,
@@ -35,13 +35,14 @@ pub struct KeySpec {
 pub enum FieldMode {
     /// To a value with its native type.
     Value,
-    /// To the author's text and the values between, which the worker quotes or binds by their place.
+    /// To the author's text and the values between, which the worker quotes or binds according to their position.
     Pieces,
-    /// As it is where it has neither `{{` nor `{%`; else as pieces, whose values become literals of that language.
+    /// Unchanged if it contains neither `{{` nor `{%`; otherwise as pieces whose values become literals of that
+    /// language.
     Code(CodeLanguage),
-    /// To a map whose `query` and `command` are kept in pieces, the rest as values.
+    /// To a map whose `query` and `command` are pieces and whose other keys are values.
     End,
-    /// To the reference of what it names where that is a body, which is not loaded; else to a value.
+    /// To a reference, without loading the body, if the value is a stored body; otherwise to a value.
     Reference,
 }
 
@@ -57,7 +58,7 @@ pub enum CodeLanguage {
 }
 
 impl CodeLanguage {
-    /// Its name in messages.
+    /// The name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Python => "Python",
@@ -77,12 +78,12 @@ impl CodeLanguage {
 }
 
 impl KindSpec {
-    /// The key with that canonical name.
+    /// Finds a key by canonical name.
     pub fn key(&self, name: &str) -> Option<&'static KeySpec> {
         self.keys.iter().find(|key| key.name == name)
     }
 
-    /// The key with that name or alias.
+    /// Finds a key by name or alias.
     pub fn key_spelled(&self, name: &str) -> Option<&'static KeySpec> {
         let mut keys = self.keys.iter();
         keys.find(|key| key.name == name || key.aliases.contains(&name))
@@ -92,18 +93,17 @@ impl KindSpec {
 /// Other names of kinds.
 const ALIASES: &[(&str, &str)] = &[("result", "artifact"), ("resolve", "artifact")];
 
-/// The kind with that name or alias.
+/// Finds a kind by name or alias.
 pub fn kind(name: &str) -> Option<&'static KindSpec> {
     let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
     let name = alias.map_or(name, |(_, name)| name);
     KINDS.iter().find(|kind| kind.name == name)
 }
 
-/// What the names of kinds begin with that a deployment adds by itself.
+/// The prefix of external tool kinds.
 pub const EXTERNAL_PREFIX: &str = "x-";
 
-/// Whether a kind is not of the language but of a deployment. Its keys are the deployment's affair, so a playbook
-/// means the same wherever it is read.
+/// Whether a kind is an external tool. Its manifest defines its keys, so the parser does not check them.
 pub fn is_external(name: &str) -> bool {
     let rest = name.strip_prefix(EXTERNAL_PREFIX).unwrap_or_default();
     let mut letters = rest.chars();
@@ -111,17 +111,17 @@ pub fn is_external(name: &str) -> bool {
         && letters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c))
 }
 
-/// Stands for every kind that a deployment adds.
+/// The specification of all external tool kinds.
 pub(crate) const EXTERNAL: KindSpec = spec("external", &[]);
 
-/// How a field of a kind is rendered.
+/// Returns how a field of a kind is rendered.
 pub fn field_mode(kind_name: &str, field: &str) -> FieldMode {
     kind(kind_name)
         .and_then(|kind| kind.key(field))
         .map_or(FieldMode::Value, |key| key.mode)
 }
 
-/// Kinds of the language that are not in [`KINDS`].
+/// Kinds of the language that this version does not include.
 pub const NOT_BUILT_IN: &[&str] = &["snowflake", "ducklake"];
 
 const fn key(name: &'static str) -> KeySpec {

@@ -1,4 +1,4 @@
-//! The playbook: what a document says once every accepted spelling is read into one shape.
+//! The playbook: a document after all accepted spellings are normalized.
 
 mod check;
 pub mod credentials;

@@ -1,4 +1,4 @@
-//! The door: bytes come in, a checked playbook or its diagnostics go out.
+//! Parses bytes into a checked playbook and its diagnostics.
 
 use crate::diagnostic::Diagnostic;
 use crate::playbook::check;
@@ -7,12 +7,12 @@ use crate::playbook::shape::Playbook;
 use crate::source::{Source, Span};
 use crate::yaml::{Documents, Node, documents};
 
-/// What reading a document came to.
+/// The result of parsing a document.
 #[derive(Debug, Clone)]
 pub struct Parsed {
     /// The playbook, if there are no errors.
     pub playbook: Option<Playbook>,
-    /// Errors and warnings, in the order of the text.
+    /// Errors and warnings, in document order.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -23,7 +23,7 @@ impl Parsed {
     }
 }
 
-/// Reads and checks the playbook in `bytes`; `name` is what people call the file.
+/// Parses and checks the playbook in `bytes`; `name` is the file name for messages.
 pub fn parse(name: &str, bytes: &[u8]) -> Parsed {
     let Documents {
         source,
@@ -45,7 +45,7 @@ pub fn parse(name: &str, bytes: &[u8]) -> Parsed {
     }
 }
 
-/// The document to use: the first of kind Playbook. Others of that kind are errors; tests and schedules may follow.
+/// Returns the first document of kind Playbook. Further playbooks are errors; documents of other kinds are allowed.
 fn choose<'n>(
     roots: &'n [Node],
     source: &Source,
@@ -57,7 +57,7 @@ fn choose<'n>(
     for other in playbooks {
         let error = Diagnostic::new(
             "E0012",
-            "the file has a second playbook",
+            "the file contains a second playbook",
             other.span,
             source,
         )
@@ -74,7 +74,7 @@ fn no_playbook(roots: &[Node], source: &Source) -> Diagnostic {
     let kind = roots.iter().find_map(|root| root.get("kind"));
     let message = match kind.and_then(Node::as_str) {
         Some(kind) => format!("the document is of kind `{kind}`, not `Playbook`"),
-        None => "the file has no playbook".to_owned(),
+        None => "the file contains no playbook".to_owned(),
     };
     let start = Span {
         line: 1,

@@ -1,4 +1,4 @@
-//! Task policy: which rule an outcome matches, and what the rule says.
+//! Task policies: rules that choose an action for an outcome.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,84 +6,84 @@ use crate::id::Name;
 use crate::source::Span;
 use crate::template::{Template, Tree};
 
-/// What follows a task's outcome. Without rules success continues and failure fails.
+/// What happens after a task's outcome. Without rules, success continues and failure fails.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
-    /// Looked at in order; the first that matches decides. Empty where none were given.
+    /// Evaluated in order; the first match decides. May be empty.
     pub rules: Vec<Rule>,
-    /// What follows when rules exist and none matches.
+    /// What happens when there are rules and none matches.
     pub unmatched: Unmatched,
 }
 
-/// What follows when no rule matches.
+/// What happens when no rule matches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Unmatched {
-    /// Go on, even after an error.
+    /// Continue, even after an error.
     #[default]
     Continue,
-    /// Fail the pipeline if the outcome is an error, else go on.
+    /// Fail the pipeline if the outcome is an error, otherwise continue.
     Fail,
 }
 
 /// One rule of a policy.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// The condition; none for `else`.
+    /// The condition; `None` for `else`.
     pub when: Option<Template>,
-    /// What to do.
+    /// The action.
     pub then: Then,
-    /// Where it stands.
+    /// Its position in the playbook.
     pub span: Span,
 }
 
-/// What a rule says.
+/// The action of a rule.
 #[derive(Debug, Clone)]
 pub struct Then {
-    /// Where the pipeline goes.
+    /// The kind of action (`do`).
     pub directive: Directive,
-    /// How to try again, for `do: retry`.
+    /// Settings for `do: retry`.
     pub retry: Retry,
-    /// Where to jump, for `do: jump`.
+    /// The target of `do: jump`.
     pub to: Option<Jump>,
-    /// What to write.
+    /// Values to write.
     pub writes: Vec<Write>,
 }
 
-/// Where `do: jump` goes.
+/// The target of `do: jump`.
 #[derive(Debug, Clone)]
 pub enum Jump {
-    /// To a label of the same pipeline.
+    /// A label of the same pipeline.
     Label(Name),
-    /// To the task just before this one.
+    /// The task before this one.
     Previous,
-    /// To whatever label the template gives.
+    /// The label that the template renders to.
     Template(Template),
 }
 
-/// How to try again. Each value may be a template.
+/// Retry settings. Each value may be a template.
 #[derive(Debug, Clone, Default)]
 pub struct Retry {
-    /// How many tries in all; 3 if not said.
+    /// The total number of attempts. Default: 3.
     pub attempts: Option<Tree>,
     /// How the delay grows.
     pub backoff: Backoff,
-    /// Seconds (or duration text) before the next try; 1 s if not said.
+    /// Seconds (or duration text) before the next attempt. Default: 1 s.
     pub delay: Option<Tree>,
 }
 
-/// Where a pipeline goes after an outcome.
+/// What a pipeline does after an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Directive {
-    /// To the next task.
+    /// Continues with the next task.
     Continue,
-    /// To the same task, one attempt further.
+    /// Runs the same task again.
     Retry,
-    /// To another task.
+    /// Continues with another task.
     Jump,
-    /// Out, successfully.
+    /// Ends the pipeline with success.
     Break,
-    /// Out, as a failure.
+    /// Ends the pipeline with a failure.
     Fail,
 }
 
@@ -91,29 +91,29 @@ pub enum Directive {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backoff {
-    /// Not at all.
+    /// The delay stays the same.
     #[default]
     None,
-    /// By the delay each time.
+    /// Grows by the delay each time.
     Linear,
-    /// Doubling each time.
+    /// Doubles each time.
     Exponential,
 }
 
 /// One write: `set_iter`, `set_ctx` or an entry of `set`.
 #[derive(Debug, Clone)]
 pub struct Write {
-    /// What is written.
+    /// The scope that is written.
     pub target: WriteTarget,
     /// The key.
     pub key: Name,
     /// The value.
     pub value: Tree,
-    /// Where it stands.
+    /// Its position in the playbook.
     pub span: Span,
 }
 
-/// Where a write goes.
+/// The scope that a write changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WriteTarget {
     /// The iteration.

@@ -1,4 +1,4 @@
-//! `select`: small values that are named and known without the result they are taken from.
+//! `select`: small named values of a result that are available without loading it.
 
 use serde_json::{Map, Value};
 use serde_json_path::JsonPath;
@@ -6,21 +6,21 @@ use serde_json_path::JsonPath;
 use crate::id::Name;
 use crate::playbook::ResultControl;
 
-/// One value taken from a result.
+/// One value selected from a result.
 #[derive(Debug, Clone)]
 pub struct Select {
     /// A `JSONPath`.
     pub path: String,
-    /// What to call it.
+    /// The name of the value.
     pub name: Name,
 }
 
 /// The values that a task selects from one result.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Selection {
-    /// By name; null where the path finds nothing.
+    /// By name; null if the path matches nothing.
     pub fields: Map<String, Value>,
-    /// The paths that find nothing.
+    /// Paths that match nothing.
     pub missing: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ pub struct InvalidPath {
 }
 
 impl ResultControl {
-    /// What the task selects from a result that is at hand.
+    /// Selects the task's fields from a loaded result.
     pub fn select_from(&self, result: &Value) -> Result<Selection, InvalidPath> {
         let mut selection = Selection::default();
         for wanted in &self.select {
@@ -49,8 +49,8 @@ impl ResultControl {
         Ok(selection)
     }
 
-    /// The page that a result kept inline says it is: what is selected as `page`, or its own `page` where nothing is
-    /// selected. So it would be extracted from a stored body.
+    /// Returns the page number of an inline result: the field selected as `page` or, without a selection, its own
+    /// `page`. The same value is extracted from a stored body.
     pub fn page_in(&self, result: &Value) -> Option<i64> {
         if self.select.is_empty() {
             return result.get("page")?.as_i64();

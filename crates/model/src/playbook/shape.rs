@@ -1,4 +1,4 @@
-//! The parts of a playbook: steps, tasks, loops, routers.
+//! The parts of a playbook: steps, tasks, loops, arcs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,44 +17,44 @@ use crate::result_ref::Scope;
 use crate::source::{Source, Span};
 use crate::template::{Template, Tree};
 
-/// A document, read and checked.
+/// A parsed and checked document.
 #[derive(Debug, Clone)]
 pub struct Playbook {
-    /// What people call it.
+    /// The name.
     pub name: Name,
-    /// Its place in the catalog; the name unless said.
+    /// The path in the catalog. Default: the name.
     pub path: Name,
     /// The version its author wrote.
     pub version: Option<String>,
-    /// Prose.
+    /// A description.
     pub description: Option<String>,
-    /// The rest of `metadata`, as data.
+    /// The other keys of `metadata`.
     pub metadata: Map<String, Value>,
     /// Run-wide settings.
     pub executor: Executor,
-    /// What a run must be able to open, in order.
+    /// Secrets that must be available before a run starts, in order.
     pub keychain: Vec<KeychainEntry>,
     /// Default inputs, as written.
     pub workload: Map<String, Value>,
-    /// First values of `ctx`, as written.
+    /// Initial values of `ctx`, as written.
     pub ctx: Map<String, Value>,
-    /// The templates among those, in the order in which they are rendered.
+    /// The templates of both, in rendering order.
     pub default_templates: Vec<DefaultTemplate>,
     /// The steps in YAML order.
     pub steps: Steps,
-    /// The text it was read from, for errors that point into it.
+    /// The text it was parsed from, for errors that point into it.
     pub source: Source,
     /// The sha256 of that text.
     pub hash: PlaybookHash,
 }
 
 impl Playbook {
-    /// The step of that name.
+    /// Finds a step by name.
     pub fn step(&self, name: &str) -> Option<&Step> {
         self.steps.find(name)
     }
 
-    /// Where the entry token stands.
+    /// The step where a run starts.
     pub fn entry(&self) -> &Step {
         let named = self
             .executor
@@ -68,55 +68,55 @@ impl Playbook {
 /// Run-wide settings.
 #[derive(Debug, Clone)]
 pub struct Executor {
-    /// Which workers take the work unless a task says otherwise.
+    /// The default pool of workers.
     pub pool: Name,
-    /// Where to begin; the first step unless said.
+    /// The step to start with. Default: the first step.
     pub entry_step: Option<Name>,
-    /// What runs last, once per generation.
+    /// The step that runs last, once per generation.
     pub final_step: Option<Name>,
-    /// Whether a step whose arcs all decline fails the run.
+    /// Whether the run fails if no arc of a step matches.
     pub no_next_is_error: bool,
-    /// What an unhandled failure means for the rest of the run.
+    /// Whether an unhandled failure stops the rest of the run.
     pub failure: FailureMode,
-    /// The largest inline payload a task may produce.
+    /// The maximum inline payload of a task.
     pub payload_bytes_max: Option<u64>,
-    /// How often one step may run; the server's limit unless said.
+    /// The maximum number of runs of one step. Default: the server's limit.
     pub step_runs_max: Option<u32>,
 }
 
-/// One transition of the net.
+/// A step of the workflow.
 #[derive(Debug, Clone)]
 pub struct Step {
     /// Unique in the playbook.
     pub name: Name,
-    /// Prose.
+    /// A description.
     pub desc: Option<String>,
-    /// Who may enter.
+    /// The admission rules.
     pub admission: Admission,
-    /// Whether tokens that meet run it once together.
+    /// Whether tokens that arrive together start a single run.
     pub joins: bool,
-    /// How long a run of it may take.
+    /// The maximum duration of a step run.
     pub timeout: Option<Duration>,
-    /// How long its commands may wait for a worker.
+    /// The maximum time that its commands wait for a worker.
     pub schedule_to_start: Option<Duration>,
-    /// What a failed iteration means for the loop.
+    /// Whether a failed iteration stops the loop.
     pub failure: FailureMode,
-    /// Run the pipeline for each element.
+    /// The loop that runs the pipeline for each item.
     pub loop_: Option<Loop>,
-    /// Values offered to every task as `input`.
+    /// Values that every task can read as `input`.
     pub input: Option<Tree>,
     /// The pipeline; empty for a routing step.
     pub tasks: Vec<Task>,
-    /// Written to `ctx` at the boundary.
+    /// Written to `ctx` at the end of the step.
     pub set: Vec<Write>,
-    /// Where tokens go next.
+    /// The arcs to the next steps.
     pub next: Router,
-    /// Where it stands.
+    /// Its position in the playbook.
     pub span: Span,
 }
 
 impl Step {
-    /// The pipeline that claims the rows of its loop, if that is a cursor loop.
+    /// Returns how a cursor loop claims its rows; `None` for other steps.
     pub fn claim(&self) -> Option<&Claim> {
         match &self.loop_.as_ref()?.over {
             Collection::Cursor(claim) => Some(claim),
@@ -124,13 +124,13 @@ impl Step {
         }
     }
 
-    /// Every task that runs for this step: that which claims its rows, and its pipeline.
+    /// Returns all tasks of this step: the task that claims rows, and the pipeline.
     pub fn all_tasks(&self) -> impl Iterator<Item = &Task> {
         let claim = self.claim().into_iter();
         claim.flat_map(|claim| &claim.step.tasks).chain(&self.tasks)
     }
 
-    /// The task with that label, and its place in the pipeline.
+    /// Finds a task by label, with its index in the pipeline.
     pub fn task(&self, label: &str) -> Option<(usize, &Task)> {
         self.tasks
             .iter()
@@ -139,7 +139,7 @@ impl Step {
     }
 }
 
-/// What an unhandled failure does to its siblings.
+/// What an unhandled failure does to the rest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureMode {
@@ -150,70 +150,70 @@ pub enum FailureMode {
     BestEffort,
 }
 
-/// Who may enter a step. Without rules, everyone.
+/// The admission rules of a step. Without rules, every token is admitted.
 #[derive(Debug, Clone, Default)]
 pub struct Admission {
-    /// Whether one rule decides or all that match.
+    /// Whether the first matching rule decides, or all matching rules.
     pub mode: AdmitMode,
-    /// In order.
+    /// The rules in order.
     pub rules: Vec<AdmitRule>,
 }
 
 /// How admission rules combine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AdmitMode {
-    /// The first that matches decides.
+    /// The first matching rule decides.
     #[default]
     Exclusive,
-    /// Every one that matches must allow.
+    /// All matching rules must allow.
     Inclusive,
 }
 
 /// One admission rule.
 #[derive(Debug, Clone)]
 pub struct AdmitRule {
-    /// The condition; none for `else`.
+    /// The condition; `None` for `else`.
     pub when: Option<Template>,
-    /// The answer.
+    /// Whether the token is admitted.
     pub allow: bool,
-    /// Where it stands.
+    /// Its position in the playbook.
     pub span: Span,
 }
 
 /// A step's loop.
 #[derive(Debug, Clone)]
 pub struct Loop {
-    /// What to run over.
+    /// The items.
     pub over: Collection,
-    /// What each element is called.
+    /// The name of an item in templates.
     pub iterator: Name,
-    /// One after the other, or several at once.
+    /// Sequential or parallel.
     pub mode: LoopMode,
-    /// How many at once; may be a template.
+    /// The maximum number of iterations at once; may be a template.
     pub max_in_flight: Option<Tree>,
-    /// Whether one worker takes the whole loop.
+    /// Whether one worker runs the whole loop.
     pub local: bool,
-    /// Where it stands.
+    /// Its position in the playbook.
     pub span: Span,
 }
 
-/// What a loop runs over.
+/// The items of a loop.
 #[derive(Debug, Clone)]
 pub enum Collection {
-    /// A list, given or rendered.
+    /// A literal or rendered list.
     In(Tree),
-    /// Rows, claimed frame by frame until there are no more.
+    /// Rows, claimed frame by frame until none are left.
     Cursor(Box<Claim>),
 }
 
-/// How a cursor loop comes by its rows.
+/// How a cursor loop claims its rows.
 #[derive(Debug, Clone)]
 pub struct Claim {
-    /// A pipeline of one task, which claims a frame each time it runs.
+    /// A step with one task, which claims a frame of rows each time it runs.
     pub step: Step,
-    /// The rows in that task's result.
+    /// A template for the rows in that task's result.
     pub rows: Tree,
-    /// How many rows it changed.
+    /// A template for the number of rows it changed.
     pub affected: Tree,
 }
 
@@ -228,7 +228,7 @@ pub enum LoopMode {
     Parallel,
 }
 
-/// One entry of a pipeline.
+/// A task: one entry of a pipeline.
 #[derive(Debug, Clone)]
 pub struct Task {
     /// Unique in its step.
@@ -239,65 +239,65 @@ pub struct Task {
     pub fields: BTreeMap<String, Tree>,
     /// `input` (or `args`): values for the tool.
     pub input: Option<Tree>,
-    /// Runtime knobs that tools read: `retry`, `pool`, `sandbox`, `resources`, `isolate` …
+    /// Settings that tools read: `retry`, `pool`, `sandbox`, `resources`, `isolate` …
     pub knobs: BTreeMap<String, Tree>,
-    /// How long one attempt may take; may be a template, or a map of `connect` and `read`.
+    /// The maximum duration of one attempt; may be a template, or a map of `connect` and `read`.
     pub timeout: Option<Tree>,
-    /// What follows its outcome.
+    /// The rules for its outcome.
     pub policy: Policy,
-    /// Written after the outcome, before the rules' own writes.
+    /// Values written after the outcome, before those of the rules.
     pub set: Vec<Write>,
-    /// What happens to its result.
+    /// How its result is stored.
     pub result: ResultControl,
-    /// How often its effect may happen.
+    /// How many times its side effect may happen.
     pub effect: Effect,
-    /// Which workers take it, if not the executor's pool.
+    /// The pool of workers, if not the executor's.
     pub pool: Option<Name>,
-    /// The line on which the first line of its `code` stands, for tracebacks.
+    /// The line of the playbook on which its `code` starts, for tracebacks.
     pub code_line: Option<u32>,
-    /// The line on which the first line of each text of its `command` stands.
+    /// The lines of the playbook on which the texts of its `command` start.
     pub command_lines: Vec<u32>,
-    /// Where it stands.
+    /// Its position in the playbook.
     pub span: Span,
 }
 
-/// How often a task's effect may happen.
+/// How many times a task's side effect may happen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Effect {
     /// At least once; the idempotency key is stable.
     #[default]
     AtLeastOnce,
-    /// At most once: an unknown outcome is a failure, never a second try.
+    /// At most once: an unknown outcome is a failure and is never retried.
     AtMostOnce,
     /// Exactly once, by a marker in the same database transaction.
     Transactional,
 }
 
-/// What happens to a task's result: `task.spec.result`.
+/// How a task's result is stored: `task.spec.result`.
 #[derive(Debug, Clone, Default)]
 pub struct ResultControl {
-    /// The largest body kept inline.
+    /// The maximum size of an inline body.
     pub inline_bytes_max: Option<u64>,
-    /// The largest preview.
+    /// The maximum size of the preview.
     pub preview_bytes_max: Option<u64>,
-    /// The store asked for, if any.
+    /// The requested store, if any.
     pub store: Option<Name>,
-    /// How long the body is kept.
+    /// How long the body is retained.
     pub scope: Option<Scope>,
-    /// A shorter life.
+    /// A shorter lifetime.
     pub ttl: Option<Duration>,
-    /// Values to lift out.
+    /// Values to extract.
     pub select: Vec<Select>,
-    /// Whether a path that finds nothing is tried inside the result's `data` too: so for HTTP responses.
+    /// Whether paths without a match are also tried inside the result's `data`; true for HTTP responses.
     pub selects_in_data: bool,
-    /// How the body is compressed, if its author cares.
+    /// The requested compression, if any.
     pub compression: Option<Name>,
-    /// Whether the parts of several visits are collected.
+    /// How the results of several visits are combined, if they are.
     pub accumulate: Option<Accumulate>,
 }
 
 impl ResultControl {
-    /// This over `base`: what this does not say is taken from there.
+    /// Merges this with `base`: keys that are not set here come from `base`.
     #[must_use]
     pub fn over(self, base: Self) -> Self {
         Self {
@@ -318,39 +318,39 @@ impl ResultControl {
     }
 }
 
-/// Where tokens go when a step ends.
+/// The arcs of a step.
 #[derive(Debug, Clone, Default)]
 pub struct Router {
-    /// How many arcs may fire.
+    /// Whether one or all matching arcs are followed.
     pub mode: RouteMode,
-    /// In order.
+    /// The arcs in order.
     pub arcs: Vec<Arc>,
-    /// Whether it fails the run that no arc fires; the executor's `no_next_is_error` unless said.
+    /// Whether the run fails if no arc matches. Default: the executor's `no_next_is_error`.
     pub no_match_is_error: Option<bool>,
 }
 
-/// How many arcs of a router may fire.
+/// How many matching arcs are followed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RouteMode {
-    /// The first whose guard holds.
+    /// The first arc whose condition is true.
     #[default]
     Exclusive,
-    /// Every one whose guard holds.
+    /// Every arc whose condition is true.
     Inclusive,
 }
 
-/// One arc of a router.
+/// An arc to another step.
 #[derive(Debug, Clone)]
 pub struct Arc {
-    /// Where it leads.
+    /// The target step.
     pub step: Name,
-    /// Whether it may fire; always, if none.
+    /// The condition; `None` always matches.
     pub when: Option<Template>,
-    /// The token's payload.
+    /// The arguments it passes on.
     pub args: Option<Tree>,
-    /// Written to `ctx` when it fires.
+    /// Written to `ctx` when the arc is followed.
     pub set: Vec<Write>,
-    /// Where it stands.
+    /// Its position in the playbook.
     pub span: Span,
 }

@@ -1,4 +1,4 @@
-//! The steps of a playbook: a list in YAML order that also finds a step by its name.
+//! The steps of a playbook in YAML order, with an index by name.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -6,7 +6,7 @@ use std::ops::Deref;
 use crate::id::Name;
 use crate::playbook::Step;
 
-/// Steps in YAML order. A lookup by name costs the same in a playbook of any size.
+/// Steps in YAML order. A lookup by name takes the same time in a playbook of any size.
 #[derive(Debug, Clone, Default)]
 pub struct Steps {
     list: Vec<Step>,
@@ -14,7 +14,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// The step of that name; the first one where a faulty document has several.
+    /// Finds a step by name; the first one if an invalid document has several.
     pub fn find(&self, name: &str) -> Option<&Step> {
         self.list.get(*self.positions.get(name)?)
     }
@@ -45,7 +45,7 @@ impl<'a> IntoIterator for &'a Steps {
     }
 }
 
-/// The name of a step must stay what it is.
+/// Callers must not change the names of steps: the index would be wrong.
 impl<'a> IntoIterator for &'a mut Steps {
     type Item = &'a mut Step;
     type IntoIter = std::slice::IterMut<'a, Step>;

@@ -1,4 +1,4 @@
-//! From text to a program: parsed, rewritten, checked; compiled when it first runs, then run as often as needed.
+//! Checks and compiles templates: parse, rewrite, check; compile on the first run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,18 +12,18 @@ use crate::template::budget::{ELIF_MAX, SOURCE_BYTES_MAX, TAG_TOKENS_MAX};
 use crate::template::rewrite::{PathUse, Rewriter, Taken, range, range_call};
 use crate::template::tree::SyntaxError;
 
-/// What a program comes to.
+/// The type of a program's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Plain text; there is nothing to run.
+    /// Plain text without a template; nothing runs.
     Plain,
-    /// One expression: its value, with its type.
+    /// The value of one expression, with its type.
     Value,
-    /// Text.
+    /// Rendered text.
     Text,
 }
 
-/// The code of one program, borrowing from its source.
+/// The instructions of one program, borrowed from its source.
 pub(crate) struct Code<'s> {
     pub(crate) instructions: Instructions<'s>,
     pub(crate) blocks: BTreeMap<&'s str, Instructions<'s>>,
@@ -37,7 +37,8 @@ self_cell::self_cell!(
     }
 );
 
-/// A checked template, compiled when it is first run: code is large, and most templates of a large document never run.
+/// A checked template. It is compiled when it first runs, because code is large and most templates of a large document
+/// never run.
 pub(crate) struct Program {
     source: Arc<str>,
     kind: Kind,
@@ -47,9 +48,9 @@ pub(crate) struct Program {
     pub(crate) paths: Vec<String>,
     pub(crate) uses: Vec<PathUse>,
     pub(crate) captures: bool,
-    /// Whether it has more than text and printed values.
+    /// Whether it contains more than text and printed values.
     pub(crate) has_statements: bool,
-    /// Where it is exactly `range(…)`: the program that gives its arguments as a list.
+    /// For exactly `range(…)`: the program that returns its arguments as a list.
     pub(crate) range_arguments: Option<Box<Program>>,
 }
 
@@ -62,16 +63,16 @@ impl fmt::Debug for Program {
     }
 }
 
-/// What a source is to be read as.
+/// How a source is parsed.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Scalar,
     Condition,
-    /// A scalar that is exactly `range(…)`, of which only the arguments are run.
+    /// A scalar that is exactly `range(…)`; only its arguments run.
     RangeArguments,
 }
 
-/// What the rewriter found, apart from the code.
+/// What the rewriter found, without the code.
 struct Findings {
     form: Form,
     roots: Vec<Arc<str>>,
@@ -97,7 +98,7 @@ impl Program {
         Self::check(source, Kind::Condition)
     }
 
-    /// Runs `f` with the code.
+    /// Calls `f` with the code.
     pub(crate) fn with_code<T>(&self, f: impl for<'s> FnOnce(&Code<'s>) -> T) -> Option<T> {
         if self.form == Form::Plain {
             return None;
@@ -107,7 +108,7 @@ impl Program {
             Cell::try_new(source, |source| {
                 self.kind.compile(source).map(|(code, _)| code)
             })
-            .expect("what compiled when it was checked compiles again")
+            .expect("a checked template compiles")
         });
         Some(cell.with_dependent(|_, code| f(code)))
     }
@@ -168,7 +169,7 @@ impl Kind {
     }
 }
 
-/// Whether a text can be parsed, whatever it names.
+/// Whether a text can be parsed; the names in it are not checked.
 pub(crate) fn is_syntax(source: &str) -> bool {
     let config = SyntaxConfig::default();
     check_tags(source, false).is_ok() && parse(source, "<template>", config).is_ok()
@@ -177,15 +178,15 @@ pub(crate) fn is_syntax(source: &str) -> bool {
 fn check_size(source: &str) -> Result<(), SyntaxError> {
     if source.len() > SOURCE_BYTES_MAX {
         return Err(SyntaxError {
-            message: "the template is longer than 64 KiB".to_owned(),
+            message: "the template exceeds 64 KiB".to_owned(),
             range: None,
         });
     }
     Ok(())
 }
 
-/// Refuses what would nest without end once parsed: the parser builds chains of operators in a loop, but a tree that
-/// deep can neither be walked nor dropped on a small stack.
+/// Rejects long chains of operators. The parser builds them in a loop, but the deep tree overflows a small stack when
+/// it is walked or dropped.
 fn check_tags(source: &str, in_expression: bool) -> Result<(), SyntaxError> {
     let mut tokens = Tokenizer::new(source, "<template>", in_expression, SyntaxConfig::default());
     let (mut nesting, mut branches) = (0, 0);
@@ -213,7 +214,7 @@ fn check_tags(source: &str, in_expression: bool) -> Result<(), SyntaxError> {
     Ok(())
 }
 
-/// Parses a scalar; the result is always a whole template.
+/// Parses a scalar as a whole template.
 fn parse_scalar(source: &str) -> Result<Stmt<'_>, SyntaxError> {
     let syntax_config = SyntaxConfig::builder()
         .keep_trailing_newline(true)
@@ -236,7 +237,7 @@ fn compile_scalar(source: &str, taken: Taken) -> Result<(Code<'_>, Findings), Sy
     if taken == Taken::Maybe && mixes_text(&template.children) {
         return Err(SyntaxError {
             message:
-                "a condition is one expression: put all of it between the braces, or leave them out"
+                "a condition must be one expression: put all of it inside the braces, or omit the braces"
                     .to_owned(),
             range: None,
         });
@@ -268,7 +269,7 @@ fn compile_expr<'s>(
     Ok((finish(generator), found(rewriter, Form::Value)))
 }
 
-/// The arguments of a scalar that is exactly `range(…)`, as a list.
+/// Compiles the arguments of a scalar that is exactly `range(…)`, as a list.
 fn compile_range_arguments(source: &str) -> Result<(Code<'_>, Findings), SyntaxError> {
     let tree = parse_scalar(source)?;
     let Stmt::Template(template) = &tree else {
@@ -290,7 +291,8 @@ fn not_a_template() -> SyntaxError {
     }
 }
 
-/// The expression of a scalar that is exactly one `{{ … }}`; a block scalar's line ends behind it do not count.
+/// Returns the expression of a scalar that is exactly one `{{ … }}`; line ends after it, as in a block scalar, are
+/// ignored.
 fn only_expression<'a, 's>(children: &'a [Stmt<'s>]) -> Option<&'a Expr<'s>> {
     let mut only = None;
     for child in children {
@@ -304,7 +306,7 @@ fn only_expression<'a, 's>(children: &'a [Stmt<'s>]) -> Option<&'a Expr<'s>> {
     only
 }
 
-/// Whether values stand between text, as in `{{ a }} == 'b'`: as a condition that is always true.
+/// Whether values are mixed with text, as in `{{ a }} == 'b'`; such a condition would always be true.
 fn mixes_text(children: &[Stmt<'_>]) -> bool {
     let has_value = children
         .iter()

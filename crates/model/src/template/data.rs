@@ -1,4 +1,4 @@
-//! A JSON value that templates read: parsed when first touched, shared when cloned.
+//! A JSON value that templates read: parsed on first use, shared when cloned.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -22,7 +22,7 @@ struct Inner {
     native: OnceLock<Native>,
 }
 
-/// Where the value comes from when it is first touched.
+/// The source of the value.
 enum Source {
     Given,
     Text(Raw),
@@ -30,12 +30,12 @@ enum Source {
 }
 
 impl Data {
-    /// A value at hand.
+    /// Creates a value in memory.
     pub fn new(value: Value) -> Self {
         Self::tainted(value, Taint::Clean)
     }
 
-    /// A value at hand of which some parts came of secrets: templates that read those are tainted.
+    /// Creates a value with its taint: templates that read tainted parts are tainted.
     pub fn tainted(value: Value, taint: Taint) -> Self {
         Self(Arc::new(Inner {
             source: Source::Given,
@@ -45,7 +45,7 @@ impl Data {
         }))
     }
 
-    /// JSON text, parsed when first touched.
+    /// Creates a value from JSON text, parsed on first use.
     pub fn lazy(raw: Raw) -> Self {
         Self(Arc::new(Inner {
             source: Source::Text(raw),
@@ -55,7 +55,7 @@ impl Data {
         }))
     }
 
-    /// A map that is someone else's, copied when first touched.
+    /// Creates a value from a shared map, copied on first use.
     pub fn shared(map: Arc<Map<String, Value>>) -> Self {
         Self(Arc::new(Inner {
             source: Source::Map(map),
@@ -74,17 +74,17 @@ impl Data {
         })
     }
 
-    /// What may be shown of the value: `***` stands in place of what came of a secret.
+    /// The value with `***` in place of tainted parts, for display.
     pub fn shown(&self) -> Value {
         self.0.taint.shown(self.json())
     }
 
-    /// Whether some part of the value came of a secret.
+    /// Whether any part of the value is derived from a secret.
     pub fn is_tainted(&self) -> bool {
         !self.0.taint.is_clean()
     }
 
-    /// The value as templates hold it, converted when first touched.
+    /// The value as a template value, converted on first use.
     pub(crate) fn native(&self) -> &Native {
         self.0
             .native

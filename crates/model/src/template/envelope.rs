@@ -1,4 +1,4 @@
-//! The envelope view: how templates see an outcome, and bodies that load when touched.
+//! Template objects for outcomes, and for bodies that load on first use.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::template::reference::{
 use crate::template::scope::{Content, Envelope, FileNeed, FileOf, LoopPointer, Need};
 use crate::template::session;
 
-/// A word that has other spellings: an event's name, a status. Equal to each, printed as the first.
+/// A word with aliases, such as an event name or a status. It equals each alias and prints the first.
 #[derive(Debug)]
 pub(crate) struct Word {
     pub(crate) name: &'static str,
@@ -25,12 +25,12 @@ pub(crate) struct Word {
 }
 
 impl Word {
-    /// Whether `text` is one of its spellings.
+    /// Whether `text` is one of its aliases.
     pub(crate) fn answers_to(&self, text: &str) -> bool {
         self.name == text || self.aliases.contains(&text)
     }
 
-    /// How an ending is called.
+    /// The status of an outcome.
     pub(crate) fn status(is_ok: bool) -> Native {
         Native::from_object(if is_ok {
             Self {
@@ -56,33 +56,33 @@ impl Object for Word {
     }
 }
 
-/// Which side answers where the result and the envelope both have a name.
+/// Which one is used if the result and the envelope have the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Precedence {
     /// The result's own key: `step.x`, `label.x`.
     Result,
-    /// The envelope's word: `outcome.x`, `output.x`.
+    /// The envelope's field: `outcome.x`, `output.x`.
     Envelope,
 }
 
-/// An outcome, seen as templates do.
+/// An outcome as a template object.
 #[derive(Debug)]
 pub(crate) struct View {
     envelope: Envelope,
     precedence: Precedence,
 }
 
-/// A step or a task by its name: the result's own keys come before the envelope's words.
+/// A step or a task by name: the result's own keys override the envelope's fields.
 pub(crate) fn view(envelope: &Envelope) -> Native {
     Native::from_object(View::of(envelope.clone(), Precedence::Result))
 }
 
-/// The outcome just reached: the envelope's words come before the result's own keys.
+/// The current outcome: the envelope's fields override the result's own keys.
 pub(crate) fn outcome_view(envelope: &Envelope) -> Native {
     Native::from_object(View::of(envelope.clone(), Precedence::Envelope))
 }
 
-/// The value that stands for `value` where it is used whole: an envelope is its result.
+/// Returns the value to use for `value` as a whole: for an envelope, its result.
 pub(crate) fn whole(value: &Native) -> Native {
     let Some(object) = value.as_object() else {
         return value.clone();
@@ -123,7 +123,7 @@ impl Object for View {
     }
 }
 
-/// An outcome, or what stands in its place.
+/// Outcome of a lookup: loaded, absent or not loaded yet.
 enum Found {
     Outcome(Arc<Outcome>),
     Nothing,
@@ -139,7 +139,7 @@ impl View {
     }
 
     fn attribute(&self, name: &str) -> Option<Native> {
-        // `data` reaches into the result's own `data` by itself.
+        // `data` handles the result's own `data` itself.
         if name == "data" {
             return Some(self.data());
         }
@@ -163,7 +163,7 @@ impl View {
         }
     }
 
-    /// The result's own key. A stored body is loaded only if it has the key.
+    /// Returns the result's own key. A stored body is loaded only if it may have the key.
     fn own(&self, name: &str) -> Option<Native> {
         if !self.envelope.is_ok {
             return None;
@@ -183,7 +183,7 @@ impl View {
         }
     }
 
-    /// `results` or `stats` of a loop. The counts are read without the results.
+    /// Returns `results` or `stats` of a loop. The counts are read without loading the results.
     fn loop_word(&self, name: &str) -> Option<Native> {
         match (&self.envelope.content, name) {
             (Content::Loop(pointer), "stats") => loop_stats(pointer),
@@ -192,7 +192,7 @@ impl View {
         }
     }
 
-    /// What the envelope itself says under one of its words.
+    /// Returns a field of the envelope itself.
     fn word(&self, name: &str) -> Option<Native> {
         match name {
             "status" => Some(Word::status(self.envelope.is_ok)),
@@ -221,7 +221,7 @@ impl View {
         }
     }
 
-    /// `x.<label>`: a task of a step.
+    /// Returns a task of a step: `x.<label>`.
     fn label(&self, name: &str) -> Option<Native> {
         let mut labels = self.envelope.labels.iter();
         let found = labels.find(|(label, _)| label.as_str() == name);
@@ -264,14 +264,14 @@ impl View {
         }
     }
 
-    /// What it is where it is used whole: the result, with its status beside it where that is wanted.
+    /// Returns the value as a whole: the result, with its status if `shows_status` is set.
     fn whole(&self) -> Native {
         if let (true, Content::Outcome(outcome)) =
             (self.envelope.shows_status, &self.envelope.content)
         {
             return match outcome.as_ref() {
                 Outcome::Ok(_) => with_key(self.result(), "status", || Some(Native::from("ok"))),
-                // A `set` that keeps the outcome of a task that failed keeps why.
+                // A `set` that stores the outcome of a failed task stores the error.
                 Outcome::Error(failure) => {
                     let error = serde_json::to_value(&failure.error).unwrap_or_default();
                     convert::to_native(&json!({"status": "error", "error": error}))
@@ -284,7 +284,7 @@ impl View {
         self.result()
     }
 
-    /// The raw result; of a loop, `{results, stats}`.
+    /// Returns the raw result; for a loop, `{results, stats}`.
     fn result(&self) -> Native {
         match &self.envelope.content {
             Content::Loop(pointer) => {
@@ -311,7 +311,7 @@ impl View {
         }
     }
 
-    /// What `data`, an index and names that are not the envelope's look into: the result; of a loop, its list.
+    /// Returns the value in which `data`, indexes and other names are looked up: the result; for a loop, its list.
     fn data_source(&self) -> Native {
         let result = self.result();
         match &self.envelope.content {
@@ -320,7 +320,7 @@ impl View {
         }
     }
 
-    /// `data`: the result's own `data` where it has one, else the result; its keys reach both.
+    /// Returns `data`: the result's own `data` if it has one, otherwise the result. Keys are looked up in both.
     fn data(&self) -> Native {
         Native::from_object(DataView(self.envelope.clone()))
     }
@@ -356,9 +356,9 @@ impl View {
         }
     }
 
-    /// A field that the task selects, or that its reference shows of a stored body.
+    /// Returns a selected field, or a field in the reference to a stored body.
     fn extracted(&self, name: &str) -> Option<Native> {
-        // A failure has no fields, so its outcome is not asked for.
+        // A failure has no fields, so its outcome is not loaded.
         if !self.envelope.is_ok || matches!(self.envelope.content, Content::Parts(_)) {
             return None;
         }
@@ -373,7 +373,7 @@ impl View {
     }
 }
 
-/// How the iterations of a loop ended: its boundary event says so, whatever its results are.
+/// Returns the counts of a loop's iterations from its final event, without the results.
 fn loop_stats(pointer: &LoopPointer) -> Option<Native> {
     let loaded = session::with(|session| session.loaded.clone());
     if let Some(stats) = loaded.loop_stats.get(&pointer.done) {
@@ -385,7 +385,7 @@ fn loop_stats(pointer: &LoopPointer) -> Option<Native> {
     }
 }
 
-/// An HTTP response with `body` beside `data`: both are one value, which is not copied.
+/// Adds `body` to an HTTP response as a second name of `data`, without copying the value.
 fn with_body(response: Native) -> Native {
     if reference::is_pending(&response) {
         session::with(|session| session.has_http_response = true);
@@ -395,7 +395,7 @@ fn with_body(response: Native) -> Native {
     with_key(response.clone(), "body", data)
 }
 
-/// A map with one more key, unless it has that key; any other value as it is. Nothing inside is copied.
+/// Adds a key to a map that does not have it; returns other values unchanged. Copies nothing inside.
 fn with_key(map: Native, key: &str, value: impl FnOnce() -> Option<Native>) -> Native {
     if map.kind() != ValueKind::Map || attribute(&map, key).is_some() {
         return map;
@@ -408,7 +408,7 @@ fn with_key(map: Native, key: &str, value: impl FnOnce() -> Option<Native>) -> N
     Native::from_pairs(entries.chain([added]))
 }
 
-/// The outcome that an event records, if it is loaded.
+/// Returns the outcome that an event records, if it is loaded.
 fn recorded(seq: Seq) -> Found {
     let loaded = session::with(|session| session.loaded.clone());
     match loaded.outcomes.get(&seq) {
@@ -417,7 +417,7 @@ fn recorded(seq: Seq) -> Found {
     }
 }
 
-/// A value at hand as a file.
+/// Returns a value in memory as a file.
 fn value_file(value: &Native) -> Option<Native> {
     if value.is_undefined() || value.is_none() {
         return None;
@@ -444,12 +444,12 @@ fn meta(outcome: &Outcome) -> Native {
     )
 }
 
-/// `x.data`: looks in the result first, then in the result's `data`.
+/// `x.data`: looks up keys in the result first, then in the result's `data`.
 #[derive(Debug)]
 pub(crate) struct DataView(Envelope);
 
 impl DataView {
-    /// The value where it is used whole.
+    /// Returns the value as a whole.
     pub(crate) fn whole(&self) -> Native {
         data_or_whole(&self.source())
     }
@@ -458,7 +458,7 @@ impl DataView {
         View::of(self.0.clone(), Precedence::Result)
     }
 
-    /// Read only when it is needed: what asks for a file does not.
+    /// Loaded only when needed; a file does not need it.
     fn source(&self) -> Native {
         self.view().data_source()
     }

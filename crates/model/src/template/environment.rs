@@ -1,4 +1,4 @@
-//! The one environment all templates run in: what filters, tests, functions and methods there are.
+//! The environment of all templates: filters, tests, functions and methods.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -16,7 +16,7 @@ pub(crate) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(bu
 /// The functions a template can call.
 const FUNCTIONS: &[&str] = &["range", "dict", "namespace", "now"];
 
-/// Functions of older runtimes, each with what to write instead.
+/// Functions of older runtimes, each with its replacement.
 const GONE_FUNCTIONS: &[(&str, &str)] = &[
     (
         "token",
@@ -34,21 +34,21 @@ const GONE_FUNCTIONS: &[(&str, &str)] = &[
         "credential",
         "`auth: <name>` on the task, or `keychain.<name>.<field>`",
     ),
-    ("env", "`env.NAME`, for names that `--allow-env` lets in"),
-    ("getenv", "`env.NAME`, for names that `--allow-env` lets in"),
+    ("env", "`env.NAME`, for names that `--allow-env` allows"),
+    ("getenv", "`env.NAME`, for names that `--allow-env` allows"),
     (
         "uuid",
-        "`execution_id` or `idempotency_key`, which stay the same when a task is tried again",
+        "`execution_id` or `idempotency_key`, which stay the same when a task is retried",
     ),
     (
         "uuid4",
-        "`execution_id` or `idempotency_key`, which stay the same when a task is tried again",
+        "`execution_id` or `idempotency_key`, which stay the same when a task is retried",
     ),
     ("utcnow", "`now()`"),
     ("today", "`now() | strftime('%Y-%m-%d')`"),
 ];
 
-/// The library's own filters that are kept as they are.
+/// Filters of the library that are used unchanged.
 const LIBRARY_FILTERS: &[&str] = &[
     "abs",
     "attr",
@@ -91,7 +91,7 @@ const LIBRARY_FILTERS: &[&str] = &[
     "zip",
 ];
 
-/// The tests there are.
+/// All tests.
 const TESTS: &[&str] = &[
     "undefined",
     "defined",
@@ -169,9 +169,9 @@ pub(crate) fn check_filter(name: &str, range: Range<usize>) -> Result<(), Syntax
         return Ok(());
     }
     if name == "jq" {
-        // A jq program may run without end, and nothing can stop it in the middle of a rendering.
+        // A jq program may run forever and cannot be stopped during a rendering.
         return Err(SyntaxError {
-            message: "`jq` runs as a task of its own: `kind: transform`".to_owned(),
+            message: "`jq` is not a filter; use a task with `kind: transform`".to_owned(),
             range: Some(range),
         });
     }
@@ -192,7 +192,7 @@ pub(crate) fn check_function(name: &str, range: Range<usize>) -> Result<(), Synt
     let gone = GONE_FUNCTIONS.iter().find(|(gone, _)| *gone == name);
     if let Some((_, instead)) = gone {
         return Err(SyntaxError {
-            message: format!("there is no function `{name}` any more; write {instead}"),
+            message: format!("the function `{name}` is not supported; write {instead}"),
             range: Some(range),
         });
     }
@@ -211,9 +211,9 @@ fn unknown(
         .min();
     let message = match near {
         Some((_, candidate)) => {
-            format!("no {what} is called `{name}`; did you mean `{candidate}`?")
+            format!("unknown {what} `{name}`; did you mean `{candidate}`?")
         }
-        None => format!("no {what} is called `{name}`"),
+        None => format!("unknown {what} `{name}`"),
     };
     SyntaxError {
         message,

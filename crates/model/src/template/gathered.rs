@@ -1,4 +1,4 @@
-//! What a task has collected while its pipeline runs: its parts by page, combined when they are first used.
+//! The parts that an accumulating task has collected so far, by page; combined on first use.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -14,7 +14,7 @@ use crate::template::reference::{pending, unavailable};
 use crate::template::scope::{Loaded, Need};
 use crate::template::session;
 
-/// The parts of a task that accumulates, as far as its pipeline has come.
+/// The parts of an accumulating task so far.
 #[derive(Debug)]
 pub struct Gathered {
     accumulate: Accumulate,
@@ -26,13 +26,13 @@ pub struct Gathered {
 /// One part.
 #[derive(Debug, Clone)]
 pub enum Part {
-    /// At hand.
+    /// In memory.
     Outcome(Arc<Outcome>),
     /// In the `task.done` event with this seq.
     Event(Seq),
 }
 
-/// What a part is, as far as it is loaded.
+/// The body of a part, if it is loaded.
 enum Body {
     Loaded(Value),
     Pending(Native),
@@ -51,7 +51,7 @@ impl Clone for Gathered {
 }
 
 impl Gathered {
-    /// Nothing yet.
+    /// Creates an empty collection.
     pub fn new(accumulate: Accumulate) -> Self {
         Self {
             accumulate,
@@ -61,24 +61,24 @@ impl Gathered {
         }
     }
 
-    /// Adds a part; a page that comes again takes the place of the one before.
+    /// Adds a part; a repeated page replaces the earlier one.
     pub fn add(&mut self, page: i64, part: Part) {
         self.latest = Some(part.clone());
         self.by_page.insert(page, part);
         self.all = OnceLock::new();
     }
 
-    /// The part that came last.
+    /// The part added last.
     pub(crate) fn latest(&self) -> Option<&Part> {
         self.latest.as_ref()
     }
 
-    /// Whether the parts come to a list, which can be told without them.
+    /// Whether the combined parts are a list; this is known without loading them.
     pub(crate) fn is_list(&self) -> bool {
         self.accumulate.strategy == Strategy::Append
     }
 
-    /// What the parts come to; everything that is not loaded yet is asked for in one go.
+    /// Combines the parts. Requests all parts that are not loaded at once.
     pub(crate) fn native(&self) -> Native {
         if let Some(all) = self.all.get() {
             return all.native().clone();

@@ -1,4 +1,4 @@
-//! Where the latest envelope of a step is found: pointers that state keeps and commands carry.
+//! Pointers to the latest result of a step, stored in state and sent with commands.
 
 use std::sync::Arc;
 
@@ -8,25 +8,25 @@ use crate::id::{Name, Seq};
 use crate::outcome::TaskError;
 use crate::template::scope::{Content, Envelope, LoopPointer};
 
-/// Where the latest envelope of a step is found.
+/// Location of the latest result of a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Latest {
-    /// The boundary event.
+    /// The event that ended the step.
     pub boundary: Seq,
-    /// Whether it ended well.
+    /// Whether the step succeeded.
     pub ok: bool,
-    /// The label that ended last.
+    /// The label that finished last.
     pub last: Option<Name>,
-    /// The latest outcome of each task: label, event, whether it ended well.
+    /// The latest outcome of each task: label, event, and whether it succeeded.
     pub tasks: Vec<(Name, Seq, bool)>,
-    /// For a loop: where its results are.
+    /// For a loop: the location of its results.
     pub loop_: Option<LoopPointer>,
-    /// For a failure: what it was.
+    /// The error of a failed step.
     pub error: Option<TaskError>,
 }
 
 impl Latest {
-    /// The step's latest end, as templates see it.
+    /// Returns the step's latest result as templates see it.
     pub fn envelope(&self) -> Envelope {
         let label =
             |(name, seq, ok): &(Name, Seq, bool)| (name.clone(), Envelope::recorded(*ok, *seq));
@@ -35,14 +35,15 @@ impl Latest {
         let last = self.tasks.iter().find(|(name, ..)| is_last(name));
         let content = match (&self.loop_, last, &self.error) {
             (Some(pointer), _, None) => Content::Loop(pointer.clone()),
-            // A failure whose last task ended well is the server's own: a timeout, a dead letter.
+            // If a step failed after its last task succeeded, the server reported the failure: a timeout or a dead
+            // letter.
             (_, Some((_, seq, ok)), error) if error.is_none() || !ok => Content::Event(*seq),
             (_, _, Some(error)) => {
                 Content::Error(Arc::new(serde_json::to_value(error).unwrap_or_default()))
             }
             _ => Content::Empty,
         };
-        // A rule may let a step end well after its last task failed; the envelope is that task's all the same.
+        // A rule may end a step with success after its last task failed; the envelope is still the one of that task.
         let is_ok = match (&content, last) {
             (Content::Event(_), Some((.., ok))) => *ok,
             _ => self.ok,

@@ -1,8 +1,8 @@
-//! Templates: Jinja2 with native values, chains through missing values, and budgets.
+//! Templates: Jinja2 with native values, access through missing values, and budgets.
 //!
-//! Enters: a scalar's text, once, and a [`Scope`] per rendering. Leaves: a value, a truth, or the author's text and
-//! the values between. `compile` turns text into a program whose operators are ours; `names` and `envelope` are what
-//! programs see; `session` holds what one rendering may touch and spend.
+//! Input: a scalar's text, parsed once, and a [`Scope`] per rendering. Output: a value, a boolean, or the author's text
+//! and the values between. `compile` turns text into a program with our own operators; `names` and `envelope` provide
+//! the values; `session` has the state and the budget of one rendering.
 
 mod budget;
 mod compare;

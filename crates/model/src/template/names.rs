@@ -1,4 +1,4 @@
-//! Names: what a template's root names stand for, in the order of the language reference.
+//! Resolves the root names of a template, in the order of the language reference.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::template::envelope::{Word, outcome_view, view};
 use crate::template::reference::attribute;
 use crate::template::scope::{EventView, Iter, RunView, Scope};
 
-/// The root names of one rendering, resolved: only those the template mentions.
+/// The resolved root names of one rendering; only those that the template uses.
 #[derive(Debug)]
 pub(crate) struct Roots(Vec<(Arc<str>, Native)>);
 
@@ -36,7 +36,7 @@ impl Object for Roots {
     }
 }
 
-/// What a root name stands for.
+/// Returns the value of a root name.
 fn lookup(scope: &Scope, name: &str) -> Option<Native> {
     if is_reserved(name) {
         return reserved(scope, name);
@@ -153,7 +153,7 @@ fn index(scope: &Scope) -> Option<Native> {
     scope.iter.as_ref()?.index.map(Native::from)
 }
 
-/// `event`: built field by field, since guards read one or two.
+/// `event`: fields are created on access, because conditions read only one or two.
 #[derive(Debug)]
 struct Event(EventView);
 
@@ -191,7 +191,7 @@ impl Object for Event {
     }
 }
 
-/// `iter` and `loop`: the iteration's values, then where it stands.
+/// `iter` and `loop`: the iteration's values, then its index and length.
 fn iteration(iter: &Iter) -> Native {
     let mut place = Vec::new();
     if let Some(index) = iter.index {
@@ -213,7 +213,7 @@ fn iteration(iter: &Iter) -> Native {
     ))
 }
 
-/// A map over another that answers for what it does not hold.
+/// A map with a fallback for keys that it does not have.
 #[derive(Debug)]
 struct Layers(Native, Native);
 

@@ -1,40 +1,40 @@
-//! Where the pieces of a rendered text come from: their lines and expressions in the template.
+//! The origin of the pieces of a rendered text: their lines and expressions in the template.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::template::tree::Piece;
 
-/// Where a piece comes from.
+/// The origin of a piece.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PieceOrigin {
-    /// The lines of the template that the piece comes from, by their first byte in the piece. A new line in the text of
-    /// a piece begins the next line of the template, unless another entry says otherwise.
+    /// The lines of the template that the piece comes from, by byte offset in the piece. A line break in the text of a
+    /// piece starts the next line of the template, unless another entry follows.
     pub lines: Vec<LineStart>,
-    /// The expression whose value it is, as written.
+    /// The expression of the value, as written.
     pub expression: Option<Arc<str>>,
-    /// Whether it is JSON that `tojson` or `to_json` wrote: a language with literals of its own may write the value.
+    /// Whether it is JSON from `tojson` or `to_json`; another language may write it as its own literal.
     pub is_json: bool,
 }
 
-/// From a byte of a piece on, a line of the template.
+/// The line of the template that starts at a byte of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LineStart {
-    /// The byte of the piece.
+    /// The byte offset in the piece.
     pub offset: usize,
     /// The line of the template's own text, from 0.
     pub line: u32,
 }
 
-/// A piece as it is written, with the bytes of the template it comes from.
+/// A piece with its byte range in the template.
 pub(crate) struct WrittenPiece {
     pub(crate) piece: Piece,
     pub(crate) range: Range<usize>,
-    /// Whether it is JSON that a filter wrote.
+    /// Whether it is JSON from a filter.
     pub(crate) is_json: bool,
 }
 
-/// Joins texts that stand side by side, and finds the lines and expressions of all pieces.
+/// Joins adjacent texts and determines the lines and expressions of all pieces.
 pub(crate) fn join(written: Vec<WrittenPiece>, source: &str) -> (Vec<Piece>, Vec<PieceOrigin>) {
     let newlines: Vec<usize> = source.match_indices('\n').map(|(at, _)| at).collect();
     let mut pieces: Vec<Piece> = Vec::with_capacity(written.len());

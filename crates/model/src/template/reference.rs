@@ -1,4 +1,4 @@
-//! Bodies behind references: what is known of them without loading, and the rest when touched.
+//! Bodies behind references: fields that are available without loading, and the body on first use.
 
 use std::sync::Arc;
 
@@ -10,27 +10,27 @@ use crate::template::convert;
 use crate::template::scope::{FileNeed, FileOf, Loaded, Need};
 use crate::template::session;
 
-/// A value inside a body, named and not read.
+/// Path to a value inside a body that is not loaded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bound {
     /// The body.
     pub reference: ResultRef,
-    /// Where the value is: the first of these that exists. An empty path is the whole body.
+    /// The candidate paths; the first that exists is used. An empty path is the whole body.
     pub paths: Vec<Vec<Segment>>,
 }
 
-/// One step down into a value.
+/// One segment of a path.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(untagged)]
 pub enum Segment {
-    /// Into a list.
+    /// An index of a list.
     Index(u64),
-    /// Into a map.
+    /// A key of a map.
     Key(String),
 }
 
 impl Bound {
-    /// A whole body.
+    /// The whole body.
     pub fn whole(reference: ResultRef) -> Self {
         Self {
             reference,
@@ -38,12 +38,12 @@ impl Bound {
         }
     }
 
-    /// The body's `data` where it has one, else all of it.
+    /// The body's `data` if it has one, otherwise the whole body.
     pub(crate) fn data(reference: ResultRef) -> Self {
         Self::whole(reference).either(&[&["data"], &[]])
     }
 
-    /// The value under each of these, in order.
+    /// Returns the paths with each of these suffixes, in order.
     fn either(&self, suffixes: &[&[&str]]) -> Self {
         let under = |suffix: &&[&str]| {
             let suffix: Vec<Segment> = suffix
@@ -69,7 +69,7 @@ impl Bound {
     }
 }
 
-/// The value at the first of these paths that leads anywhere.
+/// Returns the value at the first path that exists.
 pub fn find<'v>(value: &'v Value, paths: &[Vec<Segment>]) -> Option<&'v Value> {
     paths.iter().find_map(|path| {
         path.iter().try_fold(value, |value, segment| match segment {
@@ -79,13 +79,13 @@ pub fn find<'v>(value: &'v Value, paths: &[Vec<Segment>]) -> Option<&'v Value> {
     })
 }
 
-/// Stands for what is not loaded yet: everything may be asked of it, and the rendering ends in `Needs`, or where bodies
-/// are only named in the name of what was asked for.
+/// Placeholder for a value that is not loaded. It accepts all operations; the rendering then ends in `Needs` or, if
+/// bodies are not to be loaded, in the path of the value.
 #[derive(Debug, Default)]
 pub(crate) struct Pending(Option<Bound>);
 
 impl Pending {
-    /// What it names.
+    /// The path of the value.
     pub(crate) fn bound(&self) -> Option<&Bound> {
         self.0.as_ref()
     }
@@ -103,7 +103,7 @@ impl Object for Pending {
         let segment = match (key.as_str(), u64::try_from(key.clone())) {
             (Some(name), _) => Segment::Key(name.to_owned()),
             (None, Ok(index)) => Segment::Index(index),
-            // From the end, or no place at all: nothing is named by it.
+            // A negative index or any other key has no path.
             (None, Err(_)) => return Some(Native::from_object(Self(None))),
         };
         Some(Native::from_object(Self(Some(bound.down(&segment)))))
@@ -124,7 +124,7 @@ pub(crate) fn pending(need: Need) -> Native {
     Native::from_object(Pending::default())
 }
 
-/// An attribute of a value, or of its `data`: so the envelope's view looks for it.
+/// Returns an attribute of a value or of its `data`, as the envelope does.
 pub(crate) fn either(value: &Native, name: &str) -> Option<Native> {
     if let Some(bound) = bound(value) {
         let named = bound.either(&[&[name], &["data", name]]);
@@ -133,7 +133,7 @@ pub(crate) fn either(value: &Native, name: &str) -> Option<Native> {
     attribute(value, name).or_else(|| attribute(&attribute(value, "data")?, name))
 }
 
-/// A value's `data`, or the value: so `x.data` is taken whole.
+/// Returns a value's `data`, or the value itself: the whole value of `x.data`.
 pub(crate) fn data_or_whole(value: &Native) -> Native {
     if let Some(bound) = bound(value) {
         let named = bound.either(&[&["data"], &[]]);
@@ -142,7 +142,7 @@ pub(crate) fn data_or_whole(value: &Native) -> Native {
     attribute(value, "data").unwrap_or_else(|| value.clone())
 }
 
-/// What a value names, if it is named and not read.
+/// Returns the path of a value that is not loaded.
 pub(crate) fn bound(value: &Native) -> Option<Bound> {
     value
         .as_object()?
@@ -151,13 +151,13 @@ pub(crate) fn bound(value: &Native) -> Option<Bound> {
         .cloned()
 }
 
-/// Whether a value stands for what is not loaded yet.
+/// Whether a value is a placeholder for one that is not loaded.
 pub(crate) fn is_pending(value: &Native) -> bool {
     let object = value.as_object();
     object.is_some_and(|object| object.downcast_ref::<Pending>().is_some())
 }
 
-/// A file that holds a value, if it is there.
+/// Returns the path of a file, or requests the file if it does not exist yet.
 pub(crate) fn file(need: FileNeed) -> Native {
     let found = session::with(|session| session.loaded.files.get(&need.key).cloned());
     match found {
@@ -166,7 +166,7 @@ pub(crate) fn file(need: FileNeed) -> Native {
     }
 }
 
-/// A body, or a part of it, as a file.
+/// Returns a body, or a part of it, as a file.
 pub(crate) fn body_file(of: Bound) -> Native {
     let paths = serde_json::to_string(&of.paths).unwrap_or_default();
     let key = format!("{} {paths}", of.reference.uri);
@@ -176,7 +176,7 @@ pub(crate) fn body_file(of: Bound) -> Native {
     })
 }
 
-/// A body behind a reference.
+/// A body behind a reference, as a template object.
 #[derive(Debug)]
 pub(crate) struct Reference(ResultRef);
 
@@ -185,13 +185,13 @@ impl Reference {
         Self(reference)
     }
 
-    /// The body, if it is loaded.
+    /// Returns the body, if it is loaded.
     pub(crate) fn body(&self) -> Native {
         body(&self.0)
     }
 }
 
-/// A reference's body, if it is loaded.
+/// Returns the body of a reference, if it is loaded.
 pub(crate) fn body(reference: &ResultRef) -> Native {
     let (loaded, is_binding) =
         session::with(|session| (session.loaded.clone(), session.is_binding));
@@ -206,7 +206,7 @@ pub(crate) fn body(reference: &ResultRef) -> Native {
     }
 }
 
-/// Whether a body cannot be had; the rendering then says why.
+/// Whether a body is unavailable; the rendering then fails with the reason.
 pub(crate) fn unavailable(reference: &ResultRef, loaded: &Loaded) -> bool {
     let why = loaded.unavailable.get(&reference.uri).cloned();
     let is_gone = why.is_some();
@@ -249,7 +249,7 @@ impl Object for Reference {
     }
 }
 
-/// What a reference says of itself, without its body. As a value it is plain data, so that it can be kept in state.
+/// Returns a field of the reference itself, without loading the body. It is plain data, so it can be stored in state.
 pub(crate) fn known(reference: &ResultRef, name: &str) -> Option<Native> {
     Some(match name {
         "ref" | "reference" | "_ref" => Native::from(Serde(reference)),
@@ -261,12 +261,12 @@ pub(crate) fn known(reference: &ResultRef, name: &str) -> Option<Native> {
     })
 }
 
-/// An attribute that is there.
+/// Returns an attribute that is defined.
 pub(crate) fn attribute(value: &Native, name: &str) -> Option<Native> {
     value.as_object()?.get_value_by_str(name)
 }
 
-/// An item that is there.
+/// Returns an item that is defined.
 pub(crate) fn item(value: &Native, key: &Native) -> Option<Native> {
     value
         .get_item(key)

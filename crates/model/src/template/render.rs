@@ -1,4 +1,4 @@
-//! Running a program in a scope, and telling what came of it.
+//! Runs a program in a scope and returns its value or error.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -20,10 +20,10 @@ use crate::template::taint::{self, Origin, is_plain_path};
 use crate::template::tree::{Piece, RenderError, Rendered, RenderedPieces, Template};
 use crate::template::{convert, operators};
 
-/// A longer expression is not repeated in a message.
+/// Longer expressions are not quoted in messages.
 const QUOTED_BYTES_MAX: usize = 120;
 
-/// A body larger than this is handed on by plain paths without being rendered.
+/// Larger bodies are returned by plain paths without being rendered.
 const TAKEN_BYTES_MIN: u64 = 4 * 1024 * 1024;
 
 /// Renders a template to a value.
@@ -46,15 +46,15 @@ pub(crate) fn value(template: &Template, scope: &Scope) -> Result<Rendered, Rend
     })
 }
 
-/// The value inside a body that a template names by one plain path, if it does no more than that.
+/// Returns the path into a body, if a template is one plain path into it.
 pub(crate) fn bound(template: &Template, scope: &Scope) -> Result<Option<Bound>, RenderError> {
     Ok(named(template, scope)?.map(|named| named.bound))
 }
 
-/// A value inside a body that a template names.
+/// The value inside a body that a template refers to.
 struct Named {
     bound: Bound,
-    /// Whether it is an HTTP response whose `data` is also called `body`.
+    /// Whether it is an HTTP response with `body` as a second name of `data`.
     names_http_body: bool,
 }
 
@@ -72,12 +72,13 @@ fn named(template: &Template, scope: &Scope) -> Result<Option<Named>, RenderErro
             bound,
             names_http_body: session.has_http_response,
         })),
-        // The rendering says what is wrong with it.
+        // The later rendering reports the error.
         Err(_) => Ok(None),
     }
 }
 
-/// The value of a plain path into a large body that is loaded: it is handed on as it is, so its size costs no budget.
+/// Returns the value of a plain path into a large loaded body. It is not rendered, so its size does not count against
+/// the budget.
 fn taken(template: &Template, scope: &Scope) -> Option<Value> {
     if scope.loaded.bodies.is_empty() {
         return None;
@@ -100,7 +101,7 @@ fn taken(template: &Template, scope: &Scope) -> Option<Value> {
     Some(value)
 }
 
-/// The range that a template is, if it is exactly `range(…)`.
+/// Returns the range, if a template is exactly `range(…)`.
 pub(crate) fn number_range(
     template: &Template,
     scope: &Scope,
@@ -116,7 +117,7 @@ pub(crate) fn number_range(
         return Err(RenderError::Failed {
             code: "LIMIT_LOOP_ITEMS",
             message: format!(
-                "the range has {items} items; a loop runs over at most {RANGE_ITEMS_MAX}"
+                "the range has {items} items; the limit for a loop is {RANGE_ITEMS_MAX}"
             ),
             span: template.span(),
         });
@@ -124,7 +125,7 @@ pub(crate) fn number_range(
     Ok(Some(range))
 }
 
-/// The range that evaluated arguments describe.
+/// Creates the range from its evaluated arguments.
 fn range_of(arguments: &Native) -> Result<NumberRange, Error> {
     let invalid = |message: String| Error::new(ErrorKind::InvalidOperation, message);
     let mut numbers: [Option<i64>; 3] = [None; 3];
@@ -177,7 +178,8 @@ pub(crate) fn pieces(template: &Template, scope: &Scope) -> Result<RenderedPiece
     if program.captures {
         return Err(RenderError::Failed {
             code: "TEMPLATE_ERROR",
-            message: "a captured block mixes text and values; write it in place instead".to_owned(),
+            message: "a captured block mixes text and values; write its content inline instead"
+                .to_owned(),
             span: template.span(),
         });
     }
@@ -203,7 +205,7 @@ pub(crate) fn pieces(template: &Template, scope: &Scope) -> Result<RenderedPiece
     })
 }
 
-/// Texts side by side are one text.
+/// Joins adjacent texts.
 fn merge(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut merged: Vec<Piece> = Vec::with_capacity(pieces.len());
     for piece in pieces {
@@ -215,7 +217,7 @@ fn merge(pieces: Vec<Piece>) -> Vec<Piece> {
     merged
 }
 
-/// Jinja's truth, with the texts `true` and `false` as booleans.
+/// The truth of a value in Jinja, with the texts `true` and `false` as booleans.
 fn is_true(value: &Native) -> bool {
     match value.as_str().map(str::trim) {
         Some(text) if text.eq_ignore_ascii_case("false") => false,
@@ -224,7 +226,7 @@ fn is_true(value: &Native) -> bool {
     }
 }
 
-/// Runs a program. A panic in the library is the template's failure, not the process's.
+/// Runs a program. A panic in the library fails the template, not the process.
 fn run(program: &Program, scope: &Scope) -> Result<Native, Error> {
     catch_unwind(AssertUnwindSafe(|| evaluate(program, scope))).unwrap_or_else(|_| {
         Err(Error::new(
@@ -256,7 +258,7 @@ fn evaluate(program: &Program, scope: &Scope) -> Result<Native, Error> {
     ran.unwrap_or_else(|| Ok(Native::from("")))
 }
 
-/// What a rendering came to: what it still needs goes before anything else.
+/// Ends a rendering and returns its result. If values must be loaded first, returns `Needs` before any other error.
 fn settle<T>(
     template: &Template,
     guard: Guard,
@@ -290,12 +292,12 @@ fn failure(template: &Template, error: &Error, origin: Origin) -> RenderError {
         .map_or_else(|| error.kind().to_string(), ToOwned::to_owned);
     // The library's messages quote operands, and one of them may be a secret.
     let detail = if origin != Origin::Plain && code == "TEMPLATE_ERROR" {
-        "the expression failed; it reads a secret, so no more is said".to_owned()
+        "the expression failed; details are hidden because it reads a secret".to_owned()
     } else {
         detail
     };
     let message = match code {
-        "TEMPLATE_LIMIT" => format!("the template is over its budget: {detail}"),
+        "TEMPLATE_LIMIT" => format!("the template exceeds its budget: {detail}"),
         "TEMPLATE_UNDEFINED" => detail,
         _ => match error.range().and_then(|range| template.source().get(range)) {
             Some(expression) if expression.len() <= QUOTED_BYTES_MAX => {
@@ -314,8 +316,8 @@ fn failure(template: &Template, error: &Error, origin: Origin) -> RenderError {
     }
 }
 
-/// Where a range of the template's text stands in the playbook. The lines of a block scalar share the column of the
-/// first, and map one to one.
+/// Converts a range of the template's text to a span of the playbook. The lines of a block scalar have the column of
+/// the first line and correspond one to one.
 fn place(template: &Template, range: std::ops::Range<usize>) -> Span {
     let whole = template.span();
     let small = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);

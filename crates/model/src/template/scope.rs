@@ -1,4 +1,4 @@
-//! What a template can see. The names, their order and the envelope view are those of the language reference.
+//! The values that a template can read. Names, their order and the envelope view follow the language reference.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::template::gathered::Gathered;
 use crate::template::reference::Bound;
 use crate::time::Time;
 
-/// Everything a template can see, by layer. Cheap to clone.
+/// All values that a template can read, by layer. Cheap to clone.
 ///
-/// Bare names look up, in this order: locals and `input`, `args`, `ctx`, `iter`, `workload`, step results.
+/// Plain names are looked up in this order: locals and `input`, `args`, `ctx`, `iter`, `workload`, step results.
 #[derive(Debug, Clone, Default)]
 pub struct Scope {
     /// Inputs of the execution.
     pub workload: Data,
-    /// State of the execution; reads fall through to `workload`.
+    /// State of the execution; missing keys are read from `workload`.
     pub ctx: Data,
-    /// The token's payload.
+    /// The token's arguments.
     pub args: Data,
     /// The task's input.
     pub input: Data,
@@ -31,15 +31,15 @@ pub struct Scope {
     pub locals: Data,
     /// The loop iteration, or the pipeline-local `iter` of a plain step.
     pub iter: Option<Iter>,
-    /// The tasks of this pipeline that have ended, by label.
+    /// The finished tasks of this pipeline, by label.
     pub labels: BTreeMap<Name, Envelope>,
-    /// The task that ended last: `_prev`.
+    /// The task that finished last: `_prev`.
     pub previous: Option<Envelope>,
-    /// The latest envelope of every step that has run.
+    /// The latest result of every step that has run.
     pub steps: Arc<BTreeMap<Name, Envelope>>,
-    /// The outcome just reached: `outcome`, `output`.
+    /// The current outcome: `outcome`, `output`.
     pub outcome: Option<Envelope>,
-    /// The boundary event, in guards; the arriving token's, in admission.
+    /// In conditions, the event that ended the step; in admission rules, the event of the arriving token.
     pub event: Option<EventView>,
     /// `_task`.
     pub task: Option<Name>,
@@ -49,26 +49,26 @@ pub struct Scope {
     pub run: Arc<RunView>,
     /// `idempotency_key`.
     pub idempotency_key: Option<Arc<str>>,
-    /// `now()`, fixed per attempt; absent on the server.
+    /// `now()`, fixed per attempt; `None` on the server.
     pub now: Option<Time>,
-    /// `env`, allow-listed; absent on the server.
+    /// `env`, restricted to an allowlist; `None` on the server.
     pub env: Option<Data>,
-    /// `keychain`: values that are tainted. Present only for a tool's call.
+    /// `keychain`: tainted values. Set only for a tool's call.
     pub keychain: Option<Data>,
-    /// Whether a tainted value may be rendered as it is, rather than as `***`.
+    /// Whether tainted values are rendered, rather than replaced by `***`.
     pub reveals_secrets: bool,
-    /// Whether an HTTP response used whole has `body` beside `data`: so the input of a program names it.
+    /// Whether an HTTP response used as a whole has `body` beside `data`; set for the input of a program.
     pub names_http_body: bool,
-    /// What has been loaded so far.
+    /// The values loaded so far.
     pub loaded: Arc<Loaded>,
 }
 
-/// One iteration as templates see it.
+/// An iteration as templates see it.
 #[derive(Debug, Clone, Default)]
 pub struct Iter {
     /// The iterator's name and everything written by `set_iter`.
     pub values: Data,
-    /// `iter.index`, and `_index`, `loop_index`, `loop.index`; none for the pipeline-local `iter` of a plain step.
+    /// `iter.index`, `_index`, `loop_index` and `loop.index`; `None` for the pipeline-local `iter` of a plain step.
     pub index: Option<u64>,
     /// `iter.length`.
     pub length: u64,
@@ -89,7 +89,7 @@ pub struct RunView {
     pub parent_execution_id: Option<ExecutionId>,
 }
 
-/// An event as guards see it. `event.name` equals every alias of its kind.
+/// An event as conditions see it. `event.name` equals every alias of its kind.
 #[derive(Debug, Clone)]
 pub struct EventView {
     /// `event.name`.
@@ -104,48 +104,48 @@ pub struct EventView {
     pub timestamp: Time,
 }
 
-/// How a task or step ended, as templates see it: a pointer until something in it is used.
+/// The result of a task or step as templates see it: a pointer until its content is used.
 #[derive(Debug, Clone)]
 pub struct Envelope {
-    /// Whether it ended well.
+    /// Whether the task or step succeeded.
     pub is_ok: bool,
-    /// Where its content is.
+    /// Location of the content.
     pub content: Content,
     /// The tasks of a step, by label.
     pub labels: Arc<Vec<(Name, Envelope)>>,
-    /// Whether a mapping used whole has its status beside it: so a task's `set` sees `output`.
+    /// Whether a map used as a whole includes its status; set for `output` in a task's `set`.
     pub shows_status: bool,
 }
 
-/// Where an envelope's content is.
+/// Location of an envelope's content.
 #[derive(Debug, Clone)]
 pub enum Content {
-    /// At hand.
+    /// In memory.
     Outcome(Arc<Outcome>),
     /// In the `task.done` or `task.failed` event with this seq.
     Event(Seq),
-    /// A failure that no task reported: the error alone.
+    /// The error of a failure that no task reported.
     Error(Arc<Value>),
-    /// A loop's results: in its `loop.done` event where they are inline, else found through the log.
+    /// A loop's results: in its `loop.done` event if they are inline, otherwise found through the log.
     Loop(LoopPointer),
-    /// The parts of a task that accumulates, while its pipeline runs.
+    /// The parts of an accumulating task, while its pipeline runs.
     Parts(Arc<Gathered>),
-    /// Nothing: a routing step.
+    /// None: a routing step.
     Empty,
 }
 
-/// Where a loop's results are found.
+/// Location of a loop's results.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 pub struct LoopPointer {
     /// Its `loop.started` event.
     pub started: Seq,
-    /// Its boundary event.
+    /// The event that ended it.
     pub done: Seq,
 }
 
-/// Something a template touched that has to be loaded first.
+/// A value that a template uses and that must be loaded first.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Need {
     /// The outcome recorded in this event.
@@ -154,58 +154,58 @@ pub enum Need {
     Body(Box<ResultRef>),
     /// A loop's results: `{results: […], stats: {…}}`.
     Loop(LoopPointer),
-    /// How a loop's iterations ended, without their results.
+    /// The counts of a loop's iterations, without their results.
     LoopStats(LoopPointer),
-    /// A file on the worker that renders.
+    /// A file on the worker that renders the template.
     File(Box<FileNeed>),
 }
 
-/// A value that a template wants as a file.
+/// A value that a template uses as a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FileNeed {
-    /// What the file is found by among those that are there.
+    /// The key of the file in `Loaded::files`.
     pub key: String,
-    /// What is in it.
+    /// The content of the file.
     pub of: FileOf,
 }
 
-/// What is in a file.
+/// The content of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FileOf {
     /// A body, or a part of it.
     Body(Box<Bound>),
-    /// A value at hand: text as it is, anything else as JSON.
+    /// A value in memory: text is written unchanged, anything else as JSON.
     Value(Value),
 }
 
-/// Why a body cannot be had.
+/// Why a body is unavailable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable {
     /// `REFERENCE_NOT_AVAILABLE` or `REFERENCE_CORRUPT`.
     pub code: &'static str,
-    /// In words.
+    /// The message.
     pub message: String,
 }
 
-/// What has been loaded for templates so far.
+/// The values loaded for templates so far.
 #[derive(Debug, Clone, Default)]
 pub struct Loaded {
     /// Outcomes by the event that records them.
     pub outcomes: BTreeMap<Seq, Arc<Outcome>>,
     /// Bodies by the uri of their reference.
     pub bodies: BTreeMap<String, Data>,
-    /// Bodies that cannot be had, by the uri of their reference, and why.
+    /// Unavailable bodies by the uri of their reference, with the reason.
     pub unavailable: BTreeMap<String, Unavailable>,
     /// Files on this machine, by the key of their need.
     pub files: BTreeMap<String, String>,
-    /// Loop results, `{results: […], stats: {…}}`, by the loop's boundary event.
+    /// Loop results, `{results: […], stats: {…}}`, by the event that ended the loop.
     pub loops: BTreeMap<Seq, Data>,
-    /// How the iterations of loops ended, by the loop's boundary event, where their results are not loaded.
+    /// Counts of iterations by the event that ended the loop, if the results are not loaded.
     pub loop_stats: BTreeMap<Seq, LoopStats>,
 }
 
 impl Envelope {
-    /// An envelope around an outcome at hand.
+    /// Creates an envelope for an outcome in memory.
     pub fn of(outcome: Arc<Outcome>) -> Self {
         Self {
             is_ok: outcome.is_ok(),
@@ -215,7 +215,7 @@ impl Envelope {
         }
     }
 
-    /// The outcome just reached, as its task's own `set` sees it.
+    /// Returns the envelope as the task's own `set` sees it, with its status.
     #[must_use]
     pub fn with_status(self) -> Self {
         Self {
@@ -224,7 +224,7 @@ impl Envelope {
         }
     }
 
-    /// An envelope around what a task has collected.
+    /// Creates an envelope for the parts of an accumulating task.
     pub fn gathered(parts: Arc<Gathered>) -> Self {
         Self {
             is_ok: true,
@@ -234,7 +234,7 @@ impl Envelope {
         }
     }
 
-    /// An envelope whose outcome is in the log.
+    /// Creates an envelope whose outcome is in the log.
     pub fn recorded(is_ok: bool, seq: Seq) -> Self {
         Self {
             is_ok,
@@ -245,7 +245,7 @@ impl Envelope {
     }
 }
 
-/// A scope's JSON maps are objects; anything else is read as empty.
+/// The maps of a scope are JSON objects; any other value is treated as empty.
 pub(crate) fn empty_map() -> Value {
     Value::Object(Map::new())
 }

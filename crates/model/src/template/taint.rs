@@ -1,7 +1,7 @@
-//! Which parts of a rendered value came of a secret: what is shown in their place, and which texts they hold.
+//! Tracks which parts of a rendered value are derived from secrets, their masked form, and their texts.
 //!
-//! Enters: a value with the session that rendered it. Leaves: its taint. A secret is marked by its origin: whatever an
-//! expression makes of it is tainted, because the expression read it, not because of the text that it comes to.
+//! Input: a value and the session that rendered it. Output: its taint. Taint follows the origin: the result of an
+//! expression that reads a secret is tainted, whatever its text is.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,43 +13,43 @@ use crate::template::origin::WrittenPiece;
 use crate::template::session::Session;
 use crate::template::tree::{Piece, Template};
 
-/// What stands in place of a secret.
+/// Shown in place of a secret.
 pub const MASK: &str = "***";
 
-/// How far a value depends on secrets.
+/// How a value depends on secrets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// Not at all.
+    /// It does not.
     #[default]
     Plain,
-    /// On fields of credentials that say where and who, such as `host`: hidden where it is recorded, but too common to be
-    /// searched for in what programs print.
+    /// On fields of credentials that are not secret, such as `host`: masked in records, but too common to be masked in
+    /// the output of programs.
     Field,
-    /// On what opens a door.
+    /// On secret fields of credentials.
     Secret,
 }
 
-/// Which parts of a rendered value came of a secret.
+/// The parts of a rendered value that are derived from secrets.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Taint {
     /// None.
     #[default]
     Clean,
-    /// The whole of it.
+    /// The whole value.
     Whole {
-        /// What may be shown of it.
+        /// The masked value, for display.
         shown: Value,
-        /// What it came of.
+        /// The kind of secret that it is derived from.
         origin: Origin,
     },
-    /// Items of a list, each with its own.
+    /// The items of a list, each with its taint.
     List(Vec<Taint>),
-    /// Entries of a map; those that are not named are clean.
+    /// The tainted entries of a map; all others are clean.
     Map(BTreeMap<String, Taint>),
 }
 
 impl Taint {
-    /// Whether no part came of a secret.
+    /// Whether no part is derived from a secret.
     pub fn is_clean(&self) -> bool {
         match self {
             Self::Clean => true,
@@ -59,7 +59,7 @@ impl Taint {
         }
     }
 
-    /// What may be shown of the value: the same, with `***` in place of what came of a secret.
+    /// Returns the value with `***` in place of tainted parts, for display.
     pub fn shown(&self, value: &Value) -> Value {
         match (self, value) {
             (Self::Whole { shown, .. }, _) => shown.clone(),
@@ -80,13 +80,13 @@ impl Taint {
     }
 }
 
-/// What a rendering makes of a template's value.
+/// The taint of a rendered value.
 pub(super) struct Found {
     pub(super) taint: Taint,
     pub(super) secrets: Vec<String>,
 }
 
-/// The taint of a value, and the texts in it that came of a secret.
+/// Determines the taint of a value and the secret texts in it.
 pub(super) fn of_value(template: &Template, value: &Value, session: &Session) -> Found {
     let origin = session.origin;
     if origin == Origin::Plain {
@@ -98,7 +98,7 @@ pub(super) fn of_value(template: &Template, value: &Value, session: &Session) ->
     let program = template.program();
     let mut secrets = Vec::new();
     let shown = match value {
-        // Without statements a printed value depends on nothing but its own expression, and the text between is the author's.
+        // Without statements, a printed value depends only on its own expression, and the text between is the author's.
         Value::String(text) if program.form == Form::Text && !program.has_statements => {
             for (range, origin) in &session.printed_secrets {
                 if *origin == Origin::Secret {
@@ -122,8 +122,7 @@ pub(super) fn of_value(template: &Template, value: &Value, session: &Session) ->
     }
 }
 
-/// The same for pieces: what may be shown of them, none where they may be shown as they are, and the texts that came of a
-/// secret.
+/// Determines the masked pieces (`None` if they need no masking) and the secret texts in them.
 pub(super) fn of_pieces(
     template: &Template,
     pieces: &[WrittenPiece],
@@ -155,7 +154,7 @@ pub(super) fn of_pieces(
         });
     }
     if template.program().has_statements {
-        // Which of the author's texts are there may tell about a secret too.
+        // With statements, even the choice of the author's texts may reveal a secret.
         shown = vec![Piece::Text(MASK.to_owned())];
     }
     forget_literals(template, &mut secrets);
@@ -179,7 +178,7 @@ fn piece_texts(piece: &Piece, into: &mut Vec<String>) {
     }
 }
 
-/// The texts and numbers of a value; its keys too, unless they are the names of a credential's fields.
+/// Collects the texts and numbers of a value, and its keys unless they are the field names of a credential.
 fn texts(value: &Value, is_path: bool, into: &mut Vec<String>) {
     match value {
         Value::String(text) => into.push(text.clone()),
@@ -197,12 +196,12 @@ fn texts(value: &Value, is_path: bool, into: &mut Vec<String>) {
     }
 }
 
-/// What stands in the template itself is no secret, whatever the expression chose it by.
+/// Removes literals of the template: they are not secret, even if an expression chose them by a secret.
 fn forget_literals(template: &Template, secrets: &mut Vec<String>) {
     secrets.retain(|text| !template.source().contains(text.as_str()));
 }
 
-/// The same map or list with every scalar masked.
+/// Returns a map or list with every scalar masked.
 fn starred(value: &Value) -> Value {
     match value {
         Value::Null => Value::Null,
@@ -227,7 +226,7 @@ fn with_masks(text: &str, ranges: &[(Range<usize>, Origin)]) -> String {
     shown
 }
 
-/// Whether a scalar is `{{ a.b['c'][0] }}` and nothing else.
+/// Whether a scalar is exactly a path such as `{{ a.b['c'][0] }}`.
 pub(super) fn is_plain_path(source: &str) -> bool {
     let inner = source.trim().strip_prefix("{{");
     let inner = inner.and_then(|inner| inner.strip_suffix("}}"));

@@ -1,4 +1,4 @@
-//! Templates in their places: single scalars and the trees of lists and maps that hold them.
+//! Templates in scalars, and trees of lists and maps that contain them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,19 +37,19 @@ pub enum Tree {
     Map(Vec<(String, Tree)>),
 }
 
-/// What a template came to.
+/// The result of rendering a template.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rendered {
     /// The value, with its native type.
     pub value: Value,
-    /// Which parts of it came of a secret: those may go into a tool's call and nowhere else.
+    /// The parts that are derived from secrets; these may only be used in a tool's call.
     pub taint: Taint,
-    /// The texts and numbers in it that came of a secret, as far as they do not stand in the template itself.
+    /// The secret texts and numbers in it that are not literals of the template.
     pub secrets: Vec<String>,
 }
 
 impl Rendered {
-    /// A value that came of no secret.
+    /// Creates a value without secrets.
     pub fn clean(value: Value) -> Self {
         Self {
             value,
@@ -58,32 +58,32 @@ impl Rendered {
         }
     }
 
-    /// Whether a secret took part in it.
+    /// Whether any part is derived from a secret.
     pub fn is_tainted(&self) -> bool {
         !self.taint.is_clean()
     }
 
-    /// What may be shown of it.
+    /// Returns the masked value, for display.
     pub fn shown(&self) -> Value {
         self.taint.shown(&self.value)
     }
 }
 
-/// A template as the author's text and the values between.
+/// A template rendered to the author's text and the values between.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RenderedPieces {
     /// The pieces.
     pub pieces: Vec<Piece>,
-    /// Where each of them comes from.
+    /// The origin of each piece.
     pub origins: Vec<PieceOrigin>,
-    /// What may be shown of them; none where they may be shown as they are.
+    /// The masked pieces, for display; `None` if they need no masking.
     pub shown: Option<Vec<Piece>>,
-    /// The texts and numbers in them that came of a secret, as far as they do not stand in the template itself.
+    /// The secret texts and numbers in them that are not literals of the template.
     pub secrets: Vec<String>,
 }
 
 impl RenderedPieces {
-    /// The pieces of a program, with which of the values are JSON that a filter wrote.
+    /// Returns the pieces of a program, each with whether it is JSON from a filter.
     pub fn code(&self) -> Vec<CodePiece> {
         let pieces = self.pieces.iter().zip(&self.origins);
         let marked = pieces.map(|(piece, origin)| CodePiece {
@@ -93,7 +93,7 @@ impl RenderedPieces {
         marked.collect()
     }
 
-    /// What may be shown of them; none where they may be shown as they are.
+    /// Returns the masked pieces; `None` if they need no masking.
     pub fn shown_code(&self) -> Option<Vec<CodePiece>> {
         let pieces = self.shown.as_ref()?.iter().cloned();
         let marked = pieces.map(|piece| CodePiece {
@@ -104,16 +104,16 @@ impl RenderedPieces {
     }
 }
 
-/// A part of a rendered text: what the author wrote, or what a template put in.
+/// A part of a rendered text: the author's text, or the value of a template.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Piece {
     /// The author's text.
     Text(String),
-    /// A value, to be quoted or bound by its place.
+    /// A value, which is quoted or bound according to its position.
     Value(Value),
-    /// A value the author marked as an identifier, `| ident`.
+    /// A value that the author marked as an identifier, `| ident`.
     Ident(Value),
-    /// A value the author marked as text of the language itself, `| raw_sql`, `| raw_sh`, `| raw_py`, `| raw_rhai` or `| raw_jq`.
+    /// A value that the author marked as code, `| raw_sql`, `| raw_sh`, `| raw_py`, `| raw_rhai` or `| raw_jq`.
     Raw(String),
 }
 
@@ -122,40 +122,40 @@ pub enum Piece {
 pub struct CodePiece {
     /// The part.
     pub piece: Piece,
-    /// Whether it is JSON that `tojson` or `to_json` wrote: a language with literals of its own may write the value.
+    /// Whether it is JSON from `tojson` or `to_json`; another language may write it as its own literal.
     pub is_json: bool,
 }
 
-/// A template that does not parse.
+/// A syntax error of a template.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct SyntaxError {
     /// What is wrong.
     pub message: String,
-    /// Where, in bytes of the template's own text.
+    /// The byte range in the template's own text.
     pub range: Option<std::ops::Range<usize>>,
 }
 
 /// A template that could not be rendered.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RenderError {
-    /// Something has to be loaded first; load it and render again.
-    #[error("a body must be loaded first")]
+    /// Values must be loaded first; the caller loads them and renders again.
+    #[error("a stored value must be loaded first")]
     Needs(Vec<Need>),
-    /// It cannot be rendered, now or ever.
+    /// The template failed; rendering it again does not help.
     #[error("{message}")]
     Failed {
         /// `TEMPLATE_UNDEFINED`, `TEMPLATE_ERROR`, `TEMPLATE_LIMIT`, `LIMIT_LOOP_ITEMS` or `BODY_TOO_LARGE`.
         code: &'static str,
-        /// What is wrong, naming the expression.
+        /// What is wrong, with the expression.
         message: String,
-        /// Where it stands in the playbook.
+        /// The position in the playbook.
         span: Span,
     },
 }
 
 impl Template {
-    /// Reads a template scalar that stands at `span`.
+    /// Parses a template scalar at `span`.
     pub fn parse(source: &str, span: Span) -> Result<Self, SyntaxError> {
         let source: Arc<str> = source.into();
         let program = Arc::new(Program::scalar(&source)?);
@@ -166,7 +166,7 @@ impl Template {
         })
     }
 
-    /// Reads a condition: an expression, with or without braces around it.
+    /// Parses a condition: an expression, with or without braces around it.
     pub fn condition(source: &str, span: Span) -> Result<Self, SyntaxError> {
         let source: Arc<str> = source.into();
         let program = Arc::new(Program::condition(&source)?);
@@ -182,28 +182,28 @@ impl Template {
         &self.source
     }
 
-    /// Where it stands in the playbook.
+    /// The position in the playbook.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// The dotted paths it reads: `iter.page`, `outcome.http.status`.
+    /// The dotted paths that it reads: `iter.page`, `outcome.http.status`.
     pub fn paths(&self) -> &[String] {
         &self.program.paths
     }
 
-    /// Every place where it reads a path.
+    /// All positions at which it reads a path.
     pub fn path_uses(&self) -> Vec<PathUse> {
         self.program.uses.clone()
     }
 
-    /// Whether it names the keychain, so that what it comes to may hold a secret.
+    /// Whether it uses the keychain, so that its value may contain a secret.
     pub fn reads_secrets(&self) -> bool {
         let root = |path: &String| path.split(['.', '[']).next() == Some("keychain");
         self.program.paths.iter().any(root)
     }
 
-    /// Whether it is one expression and nothing else, and is not marked as text of the language itself.
+    /// Whether it is a single expression that is not marked as code.
     pub fn is_one_value(&self) -> bool {
         let marks = ["raw_sql", "raw_py", "raw_rhai", "raw_jq"];
         self.program.form == Form::Value && !marks.iter().any(|mark| self.source.contains(mark))
@@ -214,13 +214,13 @@ impl Template {
         render::value(self, scope)
     }
 
-    /// The value inside a body that it names by one plain path, if it does no more than that: whoever asks can then get
-    /// to it without the template.
+    /// Returns the path into a body, if the template is one plain path into it: the caller can then read the value
+    /// without rendering.
     pub fn bound(&self, scope: &Scope) -> Result<Option<Bound>, RenderError> {
         render::bound(self, scope)
     }
 
-    /// The range that it is, if it is exactly `range(…)` or `range(…) | list`: its items are never listed.
+    /// Returns the range, if it is exactly `range(…)` or `range(…) | list`, without listing the items.
     pub fn number_range(&self, scope: &Scope) -> Result<Option<NumberRange>, RenderError> {
         render::number_range(self, scope)
     }
@@ -230,8 +230,8 @@ impl Template {
         render::truth(self, scope)
     }
 
-    /// Renders it to the author's text and the values between, for languages that quote or bind by place, with where each
-    /// comes from and what may be shown of it.
+    /// Renders it to the author's text and the values between, for languages that quote or bind values by position,
+    /// with the origin and the masked form of each.
     pub fn rendered_pieces(&self, scope: &Scope) -> Result<RenderedPieces, RenderError> {
         render::pieces(self, scope)
     }
@@ -242,7 +242,7 @@ impl Template {
 }
 
 impl Tree {
-    /// Renders every template inside; tainted if any was.
+    /// Renders all templates in it; the result is tainted if any of them is.
     pub fn render(&self, scope: &Scope) -> Result<Rendered, RenderError> {
         let mut found = Findings::default();
         let (value, taint) = self.render_into(scope, &mut found)?;
@@ -257,7 +257,7 @@ impl Tree {
         }
     }
 
-    /// The value inside a body that it is, if it is one template that names it by one plain path.
+    /// Returns the path into a body, if it is one template that is a plain path into it.
     pub fn bound(&self, scope: &Scope) -> Result<Option<Bound>, RenderError> {
         match self {
             Self::Template(template) => template.bound(scope),
@@ -265,7 +265,7 @@ impl Tree {
         }
     }
 
-    /// The range that it is, if it is one template that is exactly `range(…)`.
+    /// Returns the range, if it is one template that is exactly `range(…)`.
     pub fn number_range(&self, scope: &Scope) -> Result<Option<NumberRange>, RenderError> {
         match self {
             Self::Template(template) => template.number_range(scope),
@@ -273,7 +273,7 @@ impl Tree {
         }
     }
 
-    /// Whether no template is inside.
+    /// Whether it contains no template.
     pub fn is_literal(&self) -> bool {
         match self {
             Self::Literal(_) => true,
@@ -283,7 +283,7 @@ impl Tree {
         }
     }
 
-    /// Shows every template inside to `f`.
+    /// Calls `f` for every template in it.
     pub fn walk(&self, f: &mut dyn FnMut(&Template)) {
         match self {
             Self::Literal(_) => {}
@@ -293,7 +293,7 @@ impl Tree {
         }
     }
 
-    /// Goes on past what is missing, so that one round of loading serves the whole tree.
+    /// Continues after missing values, so that one round of loading is enough for the whole tree.
     fn render_into(
         &self,
         scope: &Scope,
@@ -349,7 +349,7 @@ impl Tree {
     }
 }
 
-/// What the templates of a tree need and came to, beside their values.
+/// The needs, taints and secrets of the templates of a tree.
 #[derive(Default)]
 struct Findings {
     needs: Vec<Need>,
@@ -367,7 +367,7 @@ impl Findings {
 }
 
 impl Piece {
-    /// Its size, for the budget.
+    /// The size for the budget.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Text(text)

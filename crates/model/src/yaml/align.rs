@@ -1,7 +1,7 @@
-//! From a place inside a scalar's value back to the document.
+//! Maps a byte range of a scalar's value to its span in the document.
 //!
-//! Folding, indentation and escapes change white space and spell characters differently, but keep the order of all
-//! others: the n-th visible character of the value is the n-th visible character written.
+//! Folding, indentation and escapes change white space and the spelling of characters, but not the order of visible
+//! characters: the n-th visible character of the value is the n-th visible character of the document text.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::source::Span;
 use crate::yaml::node::{Node, Style};
 
 impl Node {
-    /// Where the bytes `range` of this scalar's value stand in the document `text`.
+    /// Returns the span in the document `text` of the bytes `range` of this scalar's value.
     pub(crate) fn locate(&self, text: &str, range: &Range<usize>) -> Span {
         let Some(scalar) = self.as_text() else {
             return self.span;
@@ -34,7 +34,7 @@ impl Node {
         span_at(text, start, end)
     }
 
-    /// The byte at which the visible character number `wanted` begins, or ends.
+    /// Returns the byte offset at which the visible character number `wanted` starts or ends.
     fn written(&self, text: &str, style: Style, wanted: usize, end: bool) -> Option<usize> {
         let bounds = self.span.start as usize..self.span.end as usize;
         let body = text.get(bounds)?;
@@ -61,7 +61,7 @@ impl Node {
     }
 }
 
-/// How long an escape is, and whether it stands for a visible character.
+/// Returns the length of an escape and whether it encodes a visible character.
 fn escape(rest: &str) -> (usize, bool) {
     match rest.as_bytes().get(1) {
         Some(b'x') => (4, true),
@@ -74,7 +74,7 @@ fn escape(rest: &str) -> (usize, bool) {
     }
 }
 
-/// Where a scalar's own text begins, behind its anchor, its tag and the header of a block.
+/// Returns the span of a scalar's own text, after its anchor, its tag and the header of a block.
 pub(crate) fn without_properties(text: &str, span: Span, style: Style) -> Span {
     let written = text.get(span.start as usize..span.end as usize);
     let written = written.unwrap_or_default();
@@ -100,7 +100,7 @@ pub(crate) fn without_properties(text: &str, span: Span, style: Style) -> Span {
     }
 }
 
-/// The place of the bytes `start..end`.
+/// Returns the span of the bytes `start..end`.
 pub(crate) fn span_at(text: &str, start: usize, end: usize) -> Span {
     let before = text.get(..start).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -112,7 +112,7 @@ pub(crate) fn span_at(text: &str, start: usize, end: usize) -> Span {
     }
 }
 
-/// Documents are at most a mebibyte, so every place fits.
+/// Converts an offset; documents have at most 1 MiB, so every offset fits.
 pub(crate) fn narrow(place: usize) -> u32 {
     u32::try_from(place).unwrap_or(u32::MAX)
 }
@@ -122,7 +122,7 @@ mod tests {
     use crate::source::Span;
     use crate::yaml::documents;
 
-    /// Where `word`, found in the value of the first key, stands in the text.
+    /// Returns the position in the text of `word`, found in the value of the first key.
     fn find(text: &str, word: &str) -> (u32, u32, String) {
         let read = documents("test.yaml", text.as_bytes());
         let node = &read.roots[0].as_map().unwrap()[0].value;

@@ -1,4 +1,4 @@
-//! From parser events to nodes, with a stack of our own: depth is a number here, not a call.
+//! Builds nodes from parser events with an explicit stack instead of recursion.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use crate::yaml::align::without_properties;
 use crate::yaml::node::{Entry, Node, Scalar, Style, Value};
 use crate::yaml::scalar::resolve;
 
-/// Collections nested deeper than this are refused.
+/// Maximum nesting depth of collections.
 const DEPTH_MAX: usize = 64;
-/// A file with more values than this is refused.
+/// Maximum number of values in a file.
 const NODES_MAX: usize = 100_000;
-/// What anchors and aliases may add to a document, in units of [`Node::weight`].
+/// Maximum size that anchors and aliases may add to a document, in units of [`Node::weight`].
 const EXPANSION_MAX: usize = 8 * 1024 * 1024;
 
-/// An error that ends the reading.
+/// An error that ends parsing.
 type Refusal = Box<Diagnostic>;
 
-/// Documents in the making.
+/// Builds documents.
 pub(crate) struct Builder {
     pub(crate) roots: Vec<Node>,
     pub(crate) diagnostics: Vec<Diagnostic>,
@@ -79,7 +79,7 @@ impl Builder {
         }
     }
 
-    /// Takes one event; an error ends the reading.
+    /// Processes one event; an error ends parsing.
     pub(crate) fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Refusal> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
@@ -139,11 +139,11 @@ impl Builder {
             let error = self
                 .error(
                     "E0007",
-                    format!("the tag `{}` is not accepted", shown(tag)),
+                    format!("the tag `{}` is not supported", shown(tag)),
                     span,
                 )
                 .label("remove the tag")
-                .help("`!raw` is the only tag: it marks text that is never a template");
+                .help("only `!raw` is supported: it marks text that is not a template");
             self.diagnostics.push(error);
         }
     }
@@ -181,14 +181,14 @@ impl Builder {
         self.place(node, None, span)
     }
 
-    /// What stands in the file is almost surely a template whose quotes were forgotten; reading goes on as if it had
-    /// them, so that nothing else is reported because of it.
+    /// Reports a template whose quotes were probably forgotten. Parsing continues as if it were quoted, so that it
+    /// causes no further errors.
     fn bare_template(&mut self, span: Span) -> Value {
         let slice = &self.source.text[span.start as usize..span.end as usize];
         let text = slice.trim_end().to_owned();
         let error = self
-            .error("E0010", "a template needs quotes around it", span)
-            .label(format!("quote the template: `\"{text}\"`"));
+            .error("E0010", "unquoted template", span)
+            .label(format!("quote it: `\"{text}\"`"));
         self.diagnostics.push(error);
         Value::Text(Scalar {
             text: text.into(),
@@ -197,7 +197,7 @@ impl Builder {
         })
     }
 
-    /// Puts a finished node where it belongs; `plain` is its text if it is a plain scalar.
+    /// Adds a finished node to its parent; `plain` is its text if it is a plain scalar.
     fn place(&mut self, node: Node, plain: Option<&str>, span: Span) -> Result<(), Refusal> {
         self.count(span)?;
         let Some(frame) = self.stack.last_mut() else {
@@ -227,7 +227,7 @@ impl Builder {
     fn map_at_top(&mut self) -> &mut OpenMap {
         match self.stack.last_mut().map(|frame| &mut frame.open) {
             Some(Open::Map(map)) => map,
-            _ => unreachable!("a key is placed only in an open map"),
+            _ => unreachable!("keys are only added to an open map"),
         }
     }
 
@@ -257,10 +257,10 @@ impl Builder {
     fn insert(&mut self, key: Arc<str>, span: Span, value: Node) {
         let map = self.map_at_top();
         if let Some(first) = map.known.get(&key).copied() {
-            let message = format!("the key `{key}` is given twice");
+            let message = format!("the key `{key}` appears twice");
             let error = self
                 .error("E0006", message, span)
-                .label(format!("first given on line {}", first.line));
+                .label(format!("first on line {}", first.line));
             self.diagnostics.push(error);
             return;
         }
@@ -274,7 +274,7 @@ impl Builder {
             Value::List(items) if items.iter().all(|item| item.as_map().is_some()) => items,
             _ => {
                 let message = format!(
-                    "`<<` takes a map or a list of maps, not {}",
+                    "`<<` needs a map or a list of maps, not {}",
                     node.describe()
                 );
                 let error = self
@@ -304,7 +304,7 @@ impl Builder {
 
     fn expand(&mut self, anchor: usize, span: Span) -> Result<Node, Refusal> {
         let Some(anchored) = self.anchors.get(&anchor) else {
-            let message = "an alias stands inside the value it names";
+            let message = "an alias is used inside the value it refers to";
             return Err(self
                 .error("E0008", message, span)
                 .label("this alias")
@@ -321,15 +321,15 @@ impl Builder {
     fn charge(&mut self, weight: usize, span: Span) -> Result<(), Refusal> {
         self.expanded += weight;
         if self.expanded > EXPANSION_MAX {
-            let message = "anchors and aliases expand to more than a playbook may hold";
+            let message = "the document is too large after its aliases are expanded";
             let error = self.error("E0005", message, span);
-            return Err(error.label("this one is too much").into());
+            return Err(error.label("this one exceeds the limit").into());
         }
         Ok(())
     }
 }
 
-/// Keys written in the map win over merged ones, and an earlier merge over a later one.
+/// Keys of the map override merged ones, and an earlier merge overrides a later one.
 fn close(map: OpenMap) -> Vec<Entry> {
     let OpenMap {
         mut entries,
@@ -350,7 +350,7 @@ fn close(map: OpenMap) -> Vec<Entry> {
     entries
 }
 
-/// A tag as it is written: the library spells `!!` out.
+/// Returns a tag as written; the library expands `!!`.
 fn shown(tag: &Tag) -> String {
     if tag.is_yaml_core_schema() {
         format!("!!{}", tag.suffix)
@@ -368,8 +368,8 @@ fn written(style: ScalarStyle) -> Style {
     }
 }
 
-/// The refusal of text that is nested too deep.
+/// The error for text that is nested too deeply.
 pub(crate) fn too_deep(span: Span, source: &Source) -> Diagnostic {
-    let message = format!("collections are nested more than {DEPTH_MAX} deep");
-    Diagnostic::new("E0004", message, span, source).label("one level too many")
+    let message = format!("collections are nested more than {DEPTH_MAX} levels deep");
+    Diagnostic::new("E0004", message, span, source).label("this level is too deep")
 }

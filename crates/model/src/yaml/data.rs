@@ -1,9 +1,9 @@
-//! Plain data from YAML, for documents that are no playbooks.
+//! Parses plain data from YAML, for documents other than playbooks.
 
 use crate::diagnostic::Diagnostic;
 use crate::yaml::{Node, documents};
 
-/// The first document in `bytes` as data; null where there is none.
+/// Returns the first document in `bytes` as data; null if there is none.
 pub fn data(name: &str, bytes: &[u8]) -> Result<serde_json::Value, Vec<Diagnostic>> {
     let read = documents(name, bytes);
     if read.diagnostics.iter().any(Diagnostic::is_error) {

@@ -1,4 +1,4 @@
-//! From bytes to documents: what is checked before any of it is read.
+//! Parses bytes into documents, after checks of size, encoding and number of marks.
 
 use saphyr_parser::{Marker, Parser, ScanError};
 
@@ -8,23 +8,24 @@ use crate::yaml::align::{narrow, span_at};
 use crate::yaml::build::{Builder, too_deep};
 use crate::yaml::node::Node;
 
-/// A file larger than this is refused unread.
+/// Larger files are rejected before parsing.
 pub(crate) const SOURCE_BYTES_MAX: usize = 1024 * 1024;
 
-/// The scanner keeps a whole flow collection in memory before it gives anything away, so marks are counted first.
+/// Maximum number of commas, colons and brackets. They are counted first, because the scanner buffers a whole flow
+/// collection.
 const MARKS_MAX: usize = 120_000;
 
-/// What a file holds.
+/// The content of a file.
 pub(crate) struct Documents {
     /// Its text, without a byte order mark.
     pub(crate) source: Source,
-    /// The documents, in order; those before the first syntax error.
+    /// The documents before the first syntax error, in order.
     pub(crate) roots: Vec<Node>,
-    /// What is wrong with it as YAML.
+    /// YAML errors.
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// Reads every document of a file.
+/// Parses all documents of a file.
 pub(crate) fn documents(name: &str, bytes: &[u8]) -> Documents {
     match decode(bytes) {
         Ok(text) => read(Source {
@@ -38,7 +39,7 @@ pub(crate) fn documents(name: &str, bytes: &[u8]) -> Documents {
 fn decode(bytes: &[u8]) -> Result<&str, (&'static str, String)> {
     if bytes.len() > SOURCE_BYTES_MAX {
         let message = format!(
-            "the file has {} bytes; a playbook has at most {SOURCE_BYTES_MAX}",
+            "the file has {} bytes; the limit for a playbook is {SOURCE_BYTES_MAX}",
             bytes.len()
         );
         return Err(("E0001", message));
@@ -96,9 +97,9 @@ fn read(source: Source) -> Documents {
     }
 }
 
-/// The library counts characters; places are kept in bytes.
+/// Converts the library's character offsets to byte offsets.
 struct Places {
-    /// The byte at which each character begins; empty where all are one byte long.
+    /// The byte offset of each character; empty if all characters have one byte.
     bytes: Vec<u32>,
     length: usize,
 }
@@ -139,12 +140,17 @@ impl Places {
 fn syntax(error: &ScanError, places: &Places, source: &Source) -> Diagnostic {
     let at = places.byte(error.marker().index()) as usize;
     let span = span_at(&source.text, at, at + 1);
-    // The scanner reads ahead of the events, and has a limit of its own on brackets.
+    // The scanner reads ahead of the events and has its own limit on nested brackets.
     if error.info().contains("recursion limit") {
         return too_deep(span, source);
     }
-    let diagnostic =
-        Diagnostic::new("E0003", format!("not YAML: {}", error.info()), span, source).label("here");
+    let diagnostic = Diagnostic::new(
+        "E0003",
+        format!("invalid YAML: {}", error.info()),
+        span,
+        source,
+    )
+    .label("here");
     match unquoted_template(&source.text, at) {
         Some(line) => diagnostic.help(format!(
             "line {line} has a value that begins with `{{{{`: quote the template, `\"{{{{ … }}}}\"`"
@@ -153,7 +159,7 @@ fn syntax(error: &ScanError, places: &Places, source: &Source) -> Diagnostic {
     }
 }
 
-/// The line at or just before `at` whose value begins with braces that no quote protects.
+/// Returns the line at or just before `at` whose value starts with unquoted braces.
 fn unquoted_template(text: &str, at: usize) -> Option<usize> {
     let last = text.get(..at)?.matches('\n').count();
     let lines = text
@@ -175,6 +181,6 @@ fn advice(info: &str) -> &'static str {
     } else if info.contains("anchor") {
         "define the anchor with `&name` before `*name` uses it"
     } else {
-        "look at the indentation and the quotes of this line and the one before; text that holds `: `, ` #` or begins with `@`, `` ` ``, `%`, `*`, `&` or `!` needs quotes"
+        "check the indentation and the quotes of this line and the one before; text that contains `: ` or ` #`, or begins with `@`, `` ` ``, `%`, `*`, `&` or `!` needs quotes"
     }
 }

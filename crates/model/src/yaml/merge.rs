@@ -1,8 +1,8 @@
-//! One map over another, the way layers of `spec` combine.
+//! Merges maps, as layers of `spec` are combined.
 
 use crate::yaml::node::{Entry, Node, Value};
 
-/// `over` on top of `base`: maps merge deeply, scalars and lists replace. Each value keeps its own place.
+/// Merges `over` into `base`: maps merge deeply, scalars and lists replace. Each value keeps its span.
 pub(crate) fn overlay(base: &Node, over: &Node) -> Node {
     let (Value::Map(below), Value::Map(above)) = (&base.value, &over.value) else {
         return over.clone();

@@ -1,7 +1,7 @@
-//! YAML 1.2 core, read into a tree of our own in which every node knows its place.
+//! Parses YAML 1.2 (core schema) into a tree whose nodes have their position in the text.
 //!
-//! Enters: bytes from anywhere. Leaves: the documents, or coded errors. Size, depth and alias expansion are bounded
-//! before anything recurses, so hostile text costs no more than honest text.
+//! Input: untrusted bytes. Output: documents or diagnostics. Size, depth and alias expansion are limited before
+//! anything recurses, so malicious text costs no more than valid text.
 
 mod align;
 mod build;

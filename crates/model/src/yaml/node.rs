@@ -1,4 +1,4 @@
-//! Nodes of the tree.
+//! Nodes of a YAML tree.
 
 use std::sync::Arc;
 
@@ -6,17 +6,17 @@ use serde_json::{Map, Number};
 
 use crate::source::Span;
 
-/// What a node weighs besides its text.
+/// The weight of a node without its text.
 const NODE_WEIGHT: usize = 64;
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) span: Span,
     pub(crate) value: Value,
 }
 
-/// What a node holds, by the core schema.
+/// The value of a node, by the core schema.
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
     Null,
@@ -27,7 +27,7 @@ pub(crate) enum Value {
     Map(Vec<Entry>),
 }
 
-/// One key of a map and its value.
+/// A key of a map and its value.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) key: Arc<str>,
@@ -40,11 +40,11 @@ pub(crate) struct Entry {
 pub(crate) struct Scalar {
     pub(crate) text: Arc<str>,
     pub(crate) style: Style,
-    /// Tagged `!raw`: never a template.
+    /// Tagged `!raw`: not a template.
     pub(crate) raw: bool,
 }
 
-/// How a scalar is written.
+/// The quoting style of a scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Plain,
@@ -54,7 +54,7 @@ pub(crate) enum Style {
 }
 
 impl Node {
-    /// An empty map that stands at `span`.
+    /// Creates an empty map at `span`.
     pub(crate) fn empty_map(span: Span) -> Self {
         Self {
             span,
@@ -84,14 +84,14 @@ impl Node {
         }
     }
 
-    /// The value of a key, if this is a map that has it.
+    /// Returns the value of a key, if this is a map with the key.
     pub(crate) fn get(&self, key: &str) -> Option<&Node> {
         let entries = self.as_map()?;
         let entry = entries.iter().find(|entry| &*entry.key == key)?;
         Some(&entry.value)
     }
 
-    /// What it is, with its article, for messages.
+    /// The type with its article, for messages.
     pub(crate) fn describe(&self) -> &'static str {
         match self.value {
             Value::Null => "nothing",
@@ -103,7 +103,7 @@ impl Node {
         }
     }
 
-    /// What a copy of it costs, roughly in bytes.
+    /// The approximate cost of a copy, in bytes.
     pub(crate) fn weight(&self) -> usize {
         NODE_WEIGHT
             + match &self.value {
@@ -117,7 +117,7 @@ impl Node {
             }
     }
 
-    /// How many collections are nested in it, itself included.
+    /// The depth of nested collections, including itself.
     pub(crate) fn height(&self) -> usize {
         let deepest = match &self.value {
             Value::List(items) => items.iter().map(Node::height).max(),
@@ -127,7 +127,7 @@ impl Node {
         1 + deepest.unwrap_or(0)
     }
 
-    /// The same value without places.
+    /// Converts to JSON, without spans.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match &self.value {

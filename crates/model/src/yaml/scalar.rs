@@ -1,12 +1,12 @@
-//! The core schema: what a plain scalar means.
+//! Resolves plain scalars by the core schema.
 //!
-//! Only what YAML 1.2 says: `NO`, `on`, `12:30` and `1_000` are text, and integers of 64 bits stay exact.
+//! Follows YAML 1.2 strictly: `NO`, `on`, `12:30` and `1_000` are text, and 64-bit integers stay exact.
 
 use serde_json::Number;
 
 use crate::yaml::node::{Scalar, Style, Value};
 
-/// Reads a plain scalar.
+/// Resolves a plain scalar.
 pub(crate) fn resolve(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
@@ -48,14 +48,14 @@ fn unsigned(digits: &str, radix: u32) -> Option<Number> {
     u64::from_str_radix(digits, radix).ok().map(Number::from)
 }
 
-/// An integer beyond 64 bits stays text: as a float it would silently lose digits.
+/// Integers beyond 64 bits stay text, because a float would silently lose digits.
 fn integer(text: &str) -> Option<Number> {
     let text = text.strip_prefix('+').unwrap_or(text);
     let signed = text.parse::<i64>().ok().map(Number::from);
     signed.or_else(|| text.parse::<u64>().ok().map(Number::from))
 }
 
-/// `[0-9]*.[0-9]*` with an exponent or not, and at least one digit before the exponent.
+/// `[0-9]*.[0-9]*` with or without an exponent, and at least one digit before the exponent.
 fn is_float(text: &str) -> bool {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),

@@ -1,4 +1,4 @@
-//! A store behind the cache: written through, read from what is at hand.
+//! A store with a write-through cache.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use crate::space::WhenFull;
 use crate::stage::{Staged, stage};
 use crate::{Bodies, Error, Reading, Source, Stored};
 
-/// The store that keeps bodies for good.
+/// The permanent store.
 pub(crate) enum Tier {
-    /// A bucket, which takes and gives bodies that are staged.
+    /// A bucket, which stores and returns staged bodies.
     Bucket(Objects),
-    /// Any other.
+    /// Any other store.
     Store(Arc<dyn Bodies>),
 }
 
-/// A store behind the cache.
+/// A store with a cache.
 pub(crate) struct Cached {
     pub(crate) tier: Tier,
     pub(crate) cache: Cache,
@@ -48,7 +48,7 @@ impl Tier {
 }
 
 impl Cached {
-    /// Brings a body here and checks it.
+    /// Downloads a body and checks it.
     async fn fetch(&self, reference: &ResultRef) -> Result<Staged, Error> {
         if let Tier::Bucket(objects) = &self.tier {
             return objects.fetch(reference).await;
@@ -57,7 +57,7 @@ impl Cached {
         let mut reader = StreamReader::new(reading.pieces);
         let staged = stage(&self.cache.fresh(), &mut reader, WhenFull::Refuse).await;
         let staged = staged.map_err(|error| match error {
-            // A store tells its own trouble through the pieces.
+            // Errors of the store arrive as I/O errors of its chunks.
             Error::Interrupted(error) => match error.downcast() {
                 Ok(told) => told,
                 Err(error) => Error::Interrupted(error),

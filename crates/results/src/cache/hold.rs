@@ -1,4 +1,4 @@
-//! What is at hand, and where.
+//! The cache in memory and on disk.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -18,16 +18,16 @@ use crate::files::{CHUNK_BYTES, in_turn, name, sweep};
 use crate::private::make_private_dir;
 use crate::stage::{Held, Staged};
 
-/// A body up to this size is a small one: it has the pool `meta`, and a place in memory.
+/// Bodies up to this size are small: they use the pool `meta` and are also cached in memory.
 const SMALL_BYTES_MAX: u64 = 64 * 1024;
-/// What is held in memory.
+/// Maximum size of the cache in memory.
 const MEMORY_BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// The share of the disk that small bodies have.
+/// Fraction of the disk cache for small bodies: one part in this many.
 const META_SHARE: u64 = 16;
-/// What the disk takes in per second.
+/// Maximum number of bytes written to the disk cache per second.
 const ADMITTED_PER_SECOND: u64 = 256 * 1024 * 1024;
 
-/// Bodies at hand.
+/// Cache of bodies.
 #[derive(Clone)]
 pub(crate) struct Cache {
     dir: Arc<PathBuf>,
@@ -41,7 +41,7 @@ struct Pools {
     rate: Rate,
 }
 
-/// A body that is in the cache.
+/// A cache hit.
 pub(super) enum Found {
     Memory(Bytes),
     /// A file whose content was checked, and its size.
@@ -59,7 +59,7 @@ impl Pools {
 }
 
 impl Cache {
-    /// Takes up what an earlier life of this process left. What is strange is removed without a word.
+    /// Indexes the files that an earlier process left. Deletes files that are not cache entries.
     pub(crate) fn open(config: &CacheConfig) -> Result<Self, Error> {
         let dir = &config.dir;
         let meta_max = config.bytes_max / META_SHARE;
@@ -83,18 +83,18 @@ impl Cache {
         })
     }
 
-    /// Where bodies wait that are not checked yet.
+    /// Directory for bodies that are not checked yet.
     pub(super) fn fresh(&self) -> PathBuf {
         self.dir.join("new")
     }
 
-    /// Whether a body of this size has a place here.
+    /// Whether a body of this size fits into the cache.
     pub(super) fn fits(&self, bytes: u64) -> bool {
         let mut pools = self.pools();
         pools.of(bytes).1.fits(bytes)
     }
 
-    /// A body of this name and size, checked.
+    /// Returns the body with this hash and size, checked.
     pub(super) async fn find(&self, sha256: &str, bytes: u64) -> Option<Found> {
         let path = {
             let mut pools = self.pools();
@@ -114,7 +114,7 @@ impl Cache {
         found.map(|(file, bytes)| Found::File(file, bytes))
     }
 
-    /// Keeps a body at hand.
+    /// Adds a body.
     pub(super) async fn admit(&self, name: &str, body: Bytes) {
         let bytes = body.len() as u64;
         if bytes <= SMALL_BYTES_MAX {
@@ -131,11 +131,11 @@ impl Cache {
             draft.write(&body)?;
             here.adopt_draft(&name, &draft)
         });
-        // A cache that cannot be written misses.
+        // If the cache cannot be written, later lookups miss.
         let _ = written.await;
     }
 
-    /// Keeps a staged body at hand, by its file where it has one.
+    /// Adds a staged body; moves its file if it has one.
     pub(super) async fn adopt(&self, staged: Staged) {
         let draft = match staged.held {
             Held::Memory(body) => return self.admit(&staged.sha256, body).await,
@@ -164,7 +164,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Lets go of a body.
+    /// Removes a body.
     pub(super) fn remove(&self, sha256: &str, bytes: u64) {
         let mut pools = self.pools();
         pools.memory.remove(sha256);
@@ -174,11 +174,11 @@ impl Cache {
     }
 
     fn pools(&self) -> MutexGuard<'_, Pools> {
-        self.pools.lock().expect("keeping a cache does not panic")
+        self.pools.lock().expect("the lock is not poisoned")
     }
 }
 
-/// What is in a pool's directory, oldest first; each is checked when it is asked for.
+/// Indexes the files in a pool's directory, oldest first; each file is checked when it is read.
 fn recover(dir: &Path, pool: &mut BoundedCache<String, ()>) {
     let mut found: Vec<(SystemTime, String, u64)> = Vec::new();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -193,7 +193,7 @@ fn recover(dir: &Path, pool: &mut BoundedCache<String, ()>) {
     }
     found.sort();
     for (_, name, bytes) in found {
-        // The cache may have been larger in an earlier life.
+        // The cache may have been larger before.
         if !pool.fits(bytes) {
             let _ = fs::remove_file(dir.join(name));
             continue;
@@ -261,7 +261,7 @@ mod tests {
         assert!(cache.find(&small, bytes).await.is_some());
         assert_eq!(files(&dir, "meta"), 1);
         assert!((8..=10).contains(&files(&dir, "data")));
-        assert!(!cache.fits(4 * MIB), "one body does not take all the room");
+        assert!(!cache.fits(4 * MIB), "one body must not fill the cache");
     }
 
     #[tokio::test]
@@ -271,7 +271,7 @@ mod tests {
         let (small, few) = admit(&cache(&dir, 64), 10).await;
         fs::write(dir.path().join("data/strange"), "x").unwrap();
         let cache = cache(&dir, 64);
-        assert_eq!(files(&dir, "data"), 1, "what is strange is gone");
+        assert_eq!(files(&dir, "data"), 1, "foreign files are deleted");
         assert!(matches!(cache.find(&large, bytes).await, Some(Found::File(_, n)) if n == bytes));
         assert!(cache.find(&small, few).await.is_some());
         fs::write(dir.path().join("data").join(&large), "damaged").unwrap();
@@ -298,7 +298,7 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let cache = cache(&dir, 64);
         fs::remove_dir_all(dir.path()).unwrap();
-        // A file in its place keeps anyone from making it again, whoever runs the test.
+        // A file at the path prevents the directory from being created again, even for root.
         fs::write(dir.path(), "").unwrap();
         let (large, bytes) = admit(&cache, 100_000).await;
         assert!(cache.find(&large, bytes).await.is_none());

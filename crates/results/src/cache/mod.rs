@@ -1,9 +1,8 @@
-//! Bodies at hand: what this process stored or read lately, in memory and on its disk, before the store that keeps them
-//! for good.
+//! Cache of bodies that this process recently stored or read, in memory and on disk, in front of a permanent store.
 //!
-//! Two pools on disk, so that a few large bodies do not drive out the many small ones that say what there is; what is
-//! taken in is bounded per second, so that a flood passes by. Nothing here is needed: a cache that cannot be written or
-//! holds something damaged is a cache that misses.
+//! The disk has two pools, so that a few large bodies do not evict many small ones. The bytes admitted per second are
+//! limited, so that a burst does not replace the cache. The cache is optional: if it cannot be written or contains a
+//! damaged file, lookups miss.
 
 mod cached;
 mod hold;

@@ -1,8 +1,8 @@
-//! How much is taken in per second.
+//! Rate limit for admissions to the cache.
 
 use tokio::time::Instant;
 
-/// A bound on what passes per second; a second's worth may pass at once.
+/// A rate limit in bytes per second; the burst is one second's worth.
 #[derive(Debug)]
 pub(super) struct Rate {
     per_second: u64,
@@ -19,7 +19,7 @@ impl Rate {
         }
     }
 
-    /// Whether so much may pass now.
+    /// Whether this many bytes are admitted now.
     pub(super) fn admits(&mut self, bytes: u64) -> bool {
         let now = Instant::now();
         let passed = u64::try_from((now - self.since).as_millis()).unwrap_or(u64::MAX);

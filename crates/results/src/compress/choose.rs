@@ -1,16 +1,16 @@
-//! Whether compression pays, judged by the beginning of a body.
+//! Decides by the beginning of a body whether compression pays off.
 
 use tokio::io::AsyncReadExt as _;
 
 use super::pack::encoder;
 use crate::wish::{Codec, Packing};
 
-/// A smaller body is not worth it.
+/// Smaller bodies are not compressed.
 const BODY_BYTES_MIN: usize = 4 * 1024;
-/// So much of the body is tried.
+/// Number of bytes that are compressed as a test.
 const BLOCK_BYTES: usize = 64 * 1024;
 
-/// What to compress a body with that begins so.
+/// Returns the codec for a body with this beginning.
 pub(crate) async fn choose(wish: Packing, head: &[u8]) -> Option<Codec> {
     match wish {
         Packing::Plain => None,
@@ -19,7 +19,7 @@ pub(crate) async fn choose(wish: Packing, head: &[u8]) -> Option<Codec> {
     }
 }
 
-/// At least a tenth must go.
+/// Whether compression saves at least 10 percent.
 async fn pays(head: &[u8]) -> bool {
     if head.len() < BODY_BYTES_MIN {
         return false;

@@ -1,7 +1,7 @@
-//! Compression before any store: what is stored is a body of its own, under its own hash.
+//! Compression in front of any store: the compressed bytes are stored as a body with their own hash.
 //!
-//! A reference's `sha256` and `bytes` are the task's; `stored_sha256` and `stored_bytes` beside them are what the store
-//! holds. So every store checks what it holds as it always does, and none knows of compression.
+//! `sha256` and `bytes` of a reference describe the original body; `stored_sha256` and `stored_bytes` in its location
+//! describe the compressed one. Each store checks the bytes that it stores and needs no support for compression.
 
 mod choose;
 mod pack;

@@ -1,4 +1,4 @@
-//! Compressing a body on its way in.
+//! Compresses a body while it is stored.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -15,13 +15,13 @@ use super::unpack::STORED_BYTES;
 use crate::wish::Codec;
 use crate::{Bodies, Error, Source, Stored, sha256};
 
-/// What is compressed at a time.
+/// Number of bytes to compress at once.
 const BLOCK_BYTES: usize = 64 * 1024;
 
-/// What reads compressed.
+/// Reader of compressed bytes.
 pub(super) type Encoder<'a> = Box<dyn AsyncRead + Send + Unpin + 'a>;
 
-/// Compresses what is read.
+/// Compresses the bytes of a reader.
 pub(super) fn encoder<'a>(
     codec: Codec,
     reader: impl AsyncBufRead + Send + Unpin + 'a,
@@ -57,7 +57,7 @@ async fn whole(codec: Codec, bytes: &[u8]) -> Result<Bytes, Error> {
         if read.map_err(Error::Interrupted)? == 0 {
             return Ok(packed.into());
         }
-        // A large body must not keep its thread from other work.
+        // Yields, so that a large body does not block other tasks of the thread.
         tokio::task::yield_now().await;
     }
 }
@@ -80,7 +80,7 @@ async fn stream(
     Ok(wrapped(stored, codec, sha256, hashing.bytes))
 }
 
-/// The task's body, of which the store holds another.
+/// Describes the original body and adds hash and size of the compressed one.
 fn wrapped(mut stored: Stored, codec: Codec, sha256: String, bytes: u64) -> Stored {
     let held = std::mem::replace(&mut stored.sha256, sha256);
     stored
@@ -92,7 +92,7 @@ fn wrapped(mut stored: Stored, codec: Codec, sha256: String, bytes: u64) -> Stor
     stored
 }
 
-/// A body that is hashed as it passes.
+/// Hashes a body while it is read.
 struct Hashing<'a> {
     reader: &'a mut (dyn AsyncRead + Send + Unpin),
     hash: Sha256,

@@ -1,4 +1,4 @@
-//! Reading a compressed body: what the store holds is found and checked first, then opened.
+//! Reads a compressed body: the store returns the checked compressed bytes, which are then decompressed.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -15,18 +15,18 @@ use crate::files::CHUNK_BYTES;
 use crate::wish::Codec;
 use crate::{Bodies, Error, Reading, sha256};
 
-/// Its size.
+/// Key of the compressed size in the location of a reference.
 pub(super) const STORED_BYTES: &str = "stored_bytes";
 
-/// A body that is compressed.
+/// A compressed body.
 pub(crate) struct Packed {
     codec: Codec,
-    /// The reference to what the store holds.
+    /// Reference to the compressed bytes.
     pub(crate) held: ResultRef,
 }
 
 impl Packed {
-    /// What a reference says of compression, if anything.
+    /// Returns the compression of a reference, if it has one.
     pub(crate) fn of(reference: &ResultRef) -> Result<Option<Self>, Error> {
         let Some(name) = reference.meta.compression.as_deref() else {
             return Ok(None);
@@ -68,7 +68,7 @@ fn decoder(
     }
 }
 
-/// Reads all of a body. No more is opened than its reference says there is.
+/// Reads a whole body. Decompresses at most as many bytes as its reference states.
 pub(crate) async fn get(
     store: &dyn Bodies,
     packed: &Packed,
@@ -87,7 +87,7 @@ pub(crate) async fn get(
     Ok(body.into())
 }
 
-/// Reads a body, or some of it, piece by piece. The store has checked what it holds before the first piece.
+/// Reads a body or a range in chunks. The store checks the compressed bytes before the first chunk.
 pub(crate) async fn read(
     store: &dyn Bodies,
     packed: &Packed,
@@ -102,7 +102,7 @@ pub(crate) async fn read(
     let mut before = (&mut opened).take(range.start);
     let skipped = tokio::io::copy(&mut before, &mut tokio::io::sink()).await;
     if let Err(error) = skipped {
-        // A store tells its own trouble; what else is wrong is wrong with the body.
+        // Errors of the store keep their type; any other error means that the body is corrupt.
         return Err(error.downcast().unwrap_or_else(|_| packed.corrupt()));
     }
     let wanted = opened.take(range.end - range.start);

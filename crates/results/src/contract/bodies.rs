@@ -1,6 +1,6 @@
-//! What every store of bodies promises, as one suite: `results::contract_suite!(site)` runs it against a backend.
+//! Contract tests of body stores: `results::contract_suite!(site)` runs them against a backend.
 //!
-//! A [`Site`] is a fresh store that processes can join, and whose bodies can be damaged behind its back.
+//! A [`Site`] is a new store that several processes can open and whose bodies can be damaged from outside.
 
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -18,35 +18,35 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{Bodies, Error, Reading, Source, Stored, sha256};
 
-/// Larger than any piece a store cuts.
+/// Larger than the chunks of any store.
 const LARGE: usize = 5 * 1024 * 1024 + 17;
 
-/// A fresh store of bodies.
+/// A new body store.
 #[async_trait]
 pub trait Site: Send + Sync {
-    /// Another process on the store.
+    /// Opens the store as another process.
     async fn join(&self) -> Arc<dyn Bodies>;
 
-    /// Changes a byte of a body that is not its first, where the store keeps it.
+    /// Changes a byte of a stored body, but not its first.
     async fn damage(&self, stored: &Stored);
 
-    /// The largest body, where that is smaller than those of the suite.
+    /// Maximum size of a body, if it is smaller than the bodies of the suite.
     fn bytes_max(&self) -> usize {
         LARGE
     }
 
-    /// Whether whoever joins may remove bodies.
+    /// Whether processes may delete bodies.
     fn removes(&self) -> bool {
         true
     }
 
-    /// Whether the store tells which of its bodies are old, each under the hash of its own bytes.
+    /// Whether the store lists its old bodies by the hash of their bytes.
     fn tells_the_old(&self) -> bool {
         self.removes()
     }
 }
 
-/// Runs the suite; the expression makes a fresh [`Site`] for each fact.
+/// Runs the suite; the expression creates a new [`Site`] for each test.
 #[macro_export]
 macro_rules! contract_suite {
     ($site:expr) => {
@@ -77,7 +77,7 @@ macro_rules! contract_suite {
     };
 }
 
-/// A reference to a body.
+/// Builds a reference to a body.
 pub fn reference(stored: &Stored) -> ResultRef {
     ResultRef {
         kind: RefKind::Result,
@@ -98,7 +98,7 @@ pub fn reference(stored: &Stored) -> ResultRef {
     }
 }
 
-/// Lets a reference mean another body, whether or not it is compressed.
+/// Changes the hash of a reference, whether or not the body is compressed.
 fn rename(reference: &mut ResultRef, hash: String) {
     if let Some(held) = reference.meta.location.get_mut("stored_sha256") {
         *held = hash.clone().into();
@@ -106,7 +106,7 @@ fn rename(reference: &mut ResultRef, hash: String) {
     reference.meta.sha256 = hash;
 }
 
-/// Bytes that no two places of a body share by accident.
+/// Returns pseudorandom bytes, so that no two parts of a body are equal.
 pub fn noise(count: usize) -> Bytes {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let next = || {
@@ -119,7 +119,7 @@ pub fn noise(count: usize) -> Bytes {
 }
 
 fn ok<T>(result: Result<T, Error>) -> T {
-    result.unwrap_or_else(|error| panic!("the store refused: {error:?}"))
+    result.unwrap_or_else(|error| panic!("the store returned an error: {error:?}"))
 }
 
 fn code<T>(result: Result<T, Error>) -> &'static str {
@@ -130,9 +130,9 @@ async fn put(bodies: &dyn Bodies, bytes: &Bytes) -> ResultRef {
     reference(&ok(bodies.put(Source::Bytes(bytes.clone())).await))
 }
 
-/// All that a reading gives, and how many pieces it came in.
+/// Returns all bytes of a reading and the number of chunks.
 async fn all(reading: Reading) -> (Vec<u8>, usize) {
-    let pieces: Vec<Bytes> = reading.pieces.try_collect().await.expect("it is all there");
+    let pieces: Vec<Bytes> = reading.pieces.try_collect().await.expect("no chunk fails");
     (pieces.concat(), pieces.len())
 }
 
@@ -145,7 +145,7 @@ async fn read(
     (reading.range.clone(), all(reading).await.0)
 }
 
-/// What was stored is read by whoever comes.
+/// A stored body can be read by any process.
 pub async fn a_body_comes_back_by_its_content(site: &dyn Site) {
     let body = Bytes::from_static(b"hello");
     let stored = ok(site.join().await.put(Source::Bytes(body.clone())).await);
@@ -157,7 +157,7 @@ pub async fn a_body_comes_back_by_its_content(site: &dyn Site) {
     assert_eq!(ok(read), body);
 }
 
-/// Nothing is something.
+/// An empty body is stored like any other.
 pub async fn an_empty_body_is_a_body(site: &dyn Site) {
     let bodies = site.join().await;
     let reference = put(&*bodies, &Bytes::new()).await;
@@ -166,7 +166,7 @@ pub async fn an_empty_body_is_a_body(site: &dyn Site) {
     assert_eq!((reading.bytes, all(reading).await.0), (0, Vec::new()));
 }
 
-/// A body is never one piece because nobody may have to hold it whole.
+/// A large body is read in several chunks, so that no caller must hold it in memory.
 pub async fn a_large_body_passes_in_and_out_in_pieces(site: &dyn Site) {
     let bodies = site.join().await;
     let large = site.bytes_max();
@@ -179,11 +179,11 @@ pub async fn a_large_body_passes_in_and_out_in_pieces(site: &dyn Site) {
         (large as u64, 0..large as u64)
     );
     let (read, pieces) = all(reading).await;
-    assert!(read == body, "the pieces are not the body");
-    assert!(large < LARGE || pieces > 4, "{pieces} pieces");
+    assert!(read == body, "the chunks differ from the body");
+    assert!(large < LARGE || pieces > 4, "{pieces} chunks");
 }
 
-/// How a body comes in makes no difference.
+/// Bytes and streams are stored alike.
 pub async fn a_stream_is_stored_like_its_bytes(site: &dyn Site) {
     let bodies = site.join().await;
     for count in [1, site.bytes_max()] {
@@ -195,7 +195,7 @@ pub async fn a_stream_is_stored_like_its_bytes(site: &dyn Site) {
     }
 }
 
-/// The end of a body may be the end of a piece.
+/// A body may end at a chunk boundary.
 pub async fn a_body_that_fills_its_pieces_ends_with_the_last(site: &dyn Site) {
     let bodies = site.join().await;
     for mebibytes in 1..=2 {
@@ -206,7 +206,7 @@ pub async fn a_body_that_fills_its_pieces_ends_with_the_last(site: &dyn Site) {
     }
 }
 
-/// A range may begin and end anywhere, even outside.
+/// A range may start and end anywhere, even outside the body.
 pub async fn a_range_is_what_lies_in_it(site: &dyn Site) {
     let bodies = site.join().await;
     let large = site.bytes_max();
@@ -233,7 +233,7 @@ pub async fn a_range_is_what_lies_in_it(site: &dyn Site) {
     assert_eq!(outside, (end..end, Vec::new()));
 }
 
-/// Two processes that store the same body do not get into each other's way.
+/// Two processes can store the same body at once.
 pub async fn storing_twice_at_once_stores_once(site: &dyn Site) {
     let (one, two) = (site.join().await, site.join().await);
     for count in [100, site.bytes_max()] {
@@ -249,7 +249,7 @@ pub async fn storing_twice_at_once_stores_once(site: &dyn Site) {
     }
 }
 
-/// What is not there is said to be not there, whatever the reference says.
+/// A missing body is reported as missing, whatever its reference contains.
 pub async fn a_missing_body_is_not_available(site: &dyn Site) {
     let bodies = site.join().await;
     let mut reference = put(&*bodies, &noise(10)).await;
@@ -268,7 +268,7 @@ pub async fn a_missing_body_is_not_available(site: &dyn Site) {
     }
 }
 
-/// Removing is final until someone stores it again.
+/// A deleted body stays deleted until it is stored again.
 pub async fn a_removed_body_is_gone_and_can_come_back(site: &dyn Site) {
     if !site.removes() {
         return;
@@ -287,15 +287,18 @@ pub async fn a_removed_body_is_gone_and_can_come_back(site: &dyn Site) {
     }
 }
 
-/// Damage is noticed before the first byte is handed out.
+/// Damage is detected before the first byte is returned.
 pub async fn a_damaged_body_is_corrupt_and_never_served(site: &dyn Site) {
     let bodies = site.join().await;
     for count in [10, site.bytes_max()] {
         let stored = ok(bodies.put(Source::Bytes(noise(count))).await);
         let reference = reference(&stored);
-        assert!(bodies.get(&reference).await.is_ok(), "it is sound before");
+        assert!(
+            bodies.get(&reference).await.is_ok(),
+            "the body is intact before"
+        );
         site.damage(&stored).await;
-        // Another process has no sound copy at hand.
+        // Another process has no cached copy.
         let other = site.join().await;
         assert_eq!(code(other.get(&reference).await), "REFERENCE_CORRUPT");
         let read = other.read(&reference, None).await;
@@ -303,7 +306,7 @@ pub async fn a_damaged_body_is_corrupt_and_never_served(site: &dyn Site) {
     }
 }
 
-/// A task that runs again brings its result back.
+/// A task that runs again restores its result.
 pub async fn storing_a_damaged_body_again_mends_it(site: &dyn Site) {
     let bodies = site.join().await;
     for count in [10, site.bytes_max()] {
@@ -315,7 +318,7 @@ pub async fn storing_a_damaged_body_again_mends_it(site: &dyn Site) {
     }
 }
 
-/// Gives some bytes and then fails.
+/// Returns some bytes and then fails.
 struct Broken {
     left: Bytes,
 }
@@ -336,7 +339,7 @@ impl AsyncRead for Broken {
     }
 }
 
-/// Half a body is no body, and the task that gave it may try again.
+/// A partial body is not stored, and the task may try again.
 pub async fn a_stream_that_breaks_off_leaves_nothing(site: &dyn Site) {
     let bodies = site.join().await;
     for count in [4, site.bytes_max()] {
@@ -352,7 +355,7 @@ pub async fn a_stream_that_breaks_off_leaves_nothing(site: &dyn Site) {
     }
 }
 
-/// A body is old from a time on, is found by paging in the order of hashes, and is removed unless it was stored again.
+/// A body is old from a given time on, is listed in the order of hashes, and is deleted unless it was stored again.
 pub async fn only_a_body_that_was_not_stored_again_is_removed_as_old(site: &dyn Site) {
     if !site.tells_the_old() {
         return;

@@ -1,4 +1,4 @@
-//! What every store of task logs promises: `results::logs_contract_suite!(logs)` runs it against a backend.
+//! Contract tests of task log stores: `results::logs_contract_suite!(logs)` runs them against a backend.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use model::time::Time;
 
 use crate::{Error, LogAsk, LogPage, TaskLogs};
 
-/// Runs the suite; the expression makes a fresh store, and what must outlive it.
+/// Runs the suite; the expression creates a new store, and values that must outlive it.
 #[macro_export]
 macro_rules! logs_contract_suite {
     ($logs:expr) => {
@@ -30,7 +30,7 @@ macro_rules! logs_contract_suite {
     };
 }
 
-/// A line of execution 7.
+/// Builds a line of execution 7.
 pub fn line(text: &str) -> LogLine {
     LogLine {
         time: Time(1),
@@ -47,7 +47,7 @@ pub fn line(text: &str) -> LogLine {
 }
 
 fn ok<T>(result: Result<T, Error>) -> T {
-    result.unwrap_or_else(|error| panic!("the store refused: {error:?}"))
+    result.unwrap_or_else(|error| panic!("the store returned an error: {error:?}"))
 }
 
 async fn page(logs: &dyn TaskLogs, after: u64, limit: usize) -> LogPage {
@@ -59,7 +59,7 @@ async fn page(logs: &dyn TaskLogs, after: u64, limit: usize) -> LogPage {
     ok(logs.read(ExecutionId(7), &ask).await)
 }
 
-/// Whoever goes on where a page ended sees each line once, and new ones when they come.
+/// A reader that continues after a page sees each line once, and new lines when they arrive.
 pub async fn lines_come_back_in_order_and_once(logs: Arc<dyn TaskLogs>) {
     assert_eq!(page(&*logs, 0, 10).await.lines, []);
     let lines = ["one", "two\u{0}\u{1b}[31m", "three"].map(line);
@@ -80,7 +80,7 @@ pub async fn lines_come_back_in_order_and_once(logs: Arc<dyn TaskLogs>) {
     );
 }
 
-/// A batch may hold lines of several executions.
+/// A batch may contain lines of several executions.
 pub async fn an_execution_sees_only_its_own_lines(logs: Arc<dyn TaskLogs>) {
     let other = LogLine {
         execution: ExecutionId(8),
@@ -97,7 +97,7 @@ pub async fn an_execution_sees_only_its_own_lines(logs: Arc<dyn TaskLogs>) {
     assert_eq!(ok(logs.read(ExecutionId(8), &ask).await).lines, [other]);
 }
 
-/// A reader may want one task's lines only.
+/// A reader may request the lines of one task only.
 pub async fn lines_are_narrowed_to_a_step_and_a_task(logs: Arc<dyn TaskLogs>) {
     let at = |step: &str, task: &str| LogLine {
         step: step.into(),
@@ -124,7 +124,7 @@ pub async fn lines_are_narrowed_to_a_step_and_a_task(logs: Arc<dyn TaskLogs>) {
     assert_eq!(texts(Some("b"), Some("y")).await.len(), 0);
 }
 
-/// Several servers may take lines of one execution at the same time.
+/// Several servers may append lines of one execution at the same time.
 pub async fn batches_taken_at_once_lose_no_line(logs: Arc<dyn TaskLogs>) {
     let mut taking = tokio::task::JoinSet::new();
     for batch in 0..8 {
@@ -140,7 +140,7 @@ pub async fn batches_taken_at_once_lose_no_line(logs: Arc<dyn TaskLogs>) {
         });
     }
     while let Some(taken) = taking.join_next().await {
-        taken.expect("a batch is taken");
+        taken.expect("the batch is appended");
     }
     let mut texts = Vec::new();
     let mut after = 0;
@@ -155,5 +155,5 @@ pub async fn batches_taken_at_once_lose_no_line(logs: Arc<dyn TaskLogs>) {
     assert_eq!(texts.len(), 80);
     texts.sort();
     texts.dedup();
-    assert_eq!(texts.len(), 80, "a line came twice");
+    assert_eq!(texts.len(), 80, "a line is missing or duplicated");
 }

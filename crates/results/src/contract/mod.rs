@@ -1,4 +1,4 @@
-//! What every store of bodies and every store of task logs promises, as two suites.
+//! Contract tests that every body store and every task log store must pass, as two suites.
 
 mod bodies;
 mod logs;

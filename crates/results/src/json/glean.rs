@@ -1,4 +1,4 @@
-//! Gleans from JSON text as it passes what a reference shows of it: its small fields, what was selected, its beginning.
+//! Extracts from streamed JSON what a reference contains: small top-level fields, selected values, and the beginning.
 
 use model::result_ref::{ENVELOPE_WORDS, KEYS_MAX};
 use model::template::Segment;
@@ -6,19 +6,19 @@ use serde_json::{Map, Value};
 
 use super::scan::{Begin, NotJson, Scanner};
 
-/// A key longer than this is nobody's; it is passed over.
+/// Longer keys cannot be selected, so the extractor skips them.
 const KEY_BYTES_MAX: usize = 1024;
 
-/// Text of a top-level scalar beyond this is not small, however it is escaped.
+/// Maximum size of the JSON text of a top-level scalar; longer ones are not small, whatever the escapes.
 const SCALAR_BYTES_MAX: usize = 8 * 1024;
 
-/// Top-level scalars beyond these are not lifted out anyway.
+/// Maximum number of collected top-level scalars.
 const SCALARS_MAX: usize = 64;
 
-/// A selected value larger than this does not belong into an event.
+/// Maximum size of a selected value; larger ones do not belong into an event.
 pub(crate) const SELECTED_BYTES_MAX: usize = 64 * 1024;
 
-/// Sees all of the text, keeps little of it.
+/// Streaming extractor.
 pub(crate) struct Glean {
     scanner: Scanner,
     wanted: Vec<Vec<Segment>>,
@@ -30,34 +30,34 @@ pub(crate) struct Glean {
     bytes: u64,
 }
 
-/// What was gleaned.
+/// Extracted values.
 #[derive(Debug, Default)]
 pub(crate) struct Gleaned {
     /// Top-level fields that may be small.
     pub(crate) scalars: Map<String, Value>,
     /// Top-level keys: the envelope's words, and the first of the others.
     pub(crate) keys: Vec<String>,
-    /// For each path wanted what was found there last.
+    /// For each path the last value found there.
     pub(crate) selected: Vec<Option<Selected>>,
-    /// The beginning of the value, all of it if it is short.
+    /// Beginning of the value; the whole value if it is short.
     pub(crate) sample: Value,
 }
 
-/// What was found at a path.
+/// Value at a path.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Selected {
     Value(Value),
     TooLarge,
 }
 
-/// An open container and where in it we are.
+/// An open container and the current position in it.
 struct Frame {
     is_object: bool,
     next: u64,
     at: Option<Segment>,
 }
 
-/// A value being kept while it passes.
+/// A value that is being captured.
 struct Catch {
     to: To,
     depth: usize,
@@ -71,7 +71,7 @@ enum To {
     Selected(usize),
 }
 
-/// The beginning of the text, and how to close it where it is cut.
+/// Beginning of the text, and the brackets that close it.
 struct Head {
     bytes: Vec<u8>,
     bytes_max: usize,
@@ -80,7 +80,7 @@ struct Head {
 }
 
 impl Glean {
-    /// Looks for values at `wanted` and keeps the beginning, `head_bytes_max` long.
+    /// Creates an extractor for values at `wanted` and for the first `head_bytes_max` bytes.
     pub(crate) fn new(wanted: Vec<Vec<Segment>>, head_bytes_max: usize) -> Self {
         let found = Gleaned {
             selected: vec![None; wanted.len()],
@@ -103,17 +103,17 @@ impl Glean {
         }
     }
 
-    /// The bytes seen so far.
+    /// Number of bytes so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether the text could end here.
+    /// Whether the text is complete here.
     pub(crate) fn is_whole(&self) -> bool {
         self.scanner.is_whole()
     }
 
-    /// Takes the next part of the text.
+    /// Scans the next part of the text.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(), NotJson> {
         self.bytes += bytes.len() as u64;
         let mut rest = bytes;
@@ -132,11 +132,11 @@ impl Glean {
         Ok(())
     }
 
-    /// What was gleaned of the whole text.
+    /// Returns the extracted values of the whole text.
     pub(crate) fn finish(mut self) -> Result<Gleaned, NotJson> {
         self.scanner.finish()?;
         if !self.catches.is_empty() {
-            // Only a number ends with the text itself.
+            // Only a number ends together with the text.
             self.end_value(0);
         }
         self.found.sample = self.head.sample(self.bytes);
@@ -227,7 +227,7 @@ impl Glean {
         });
     }
 
-    /// Keeps what is wanted of these bytes; whether their beginning is part of the head.
+    /// Captures these bytes where needed; returns whether they start within the head.
     fn keep(&mut self, bytes: &[u8]) -> bool {
         for catch in &mut self.catches {
             catch.is_over |= catch.bytes.len() + bytes.len() > catch.bytes_max;
@@ -270,7 +270,7 @@ impl Glean {
         }
     }
 
-    /// Remembers that the head could be closed here.
+    /// Marks the current position as one where the head can be cut and closed.
     fn mark(&mut self) {
         self.head.whole = self.head.bytes.len();
         self.head.closers = self.scanner.closers();
@@ -279,7 +279,7 @@ impl Glean {
         }
     }
 
-    /// The same before the byte just seen, which may have closed a container.
+    /// Marks the position before the last byte, unless that byte closed a container.
     fn mark_before(&mut self, depth: usize) {
         let has_room = self.head.bytes.len() < self.head.bytes_max;
         if has_room && self.scanner.depth() == depth {
@@ -290,7 +290,7 @@ impl Glean {
 }
 
 impl Gleaned {
-    /// Room is left for scalars, which are extracted rather than listed.
+    /// Keeps up to `2 * KEYS_MAX` keys, because scalars are later extracted and not listed.
     fn note_key(&mut self, name: &str) {
         let has_room = self.keys.len() < 2 * KEYS_MAX || ENVELOPE_WORDS.contains(&name);
         if has_room && !self.keys.iter().any(|key| key == name) {

@@ -1,4 +1,4 @@
-//! Finds a value inside JSON text as it passes, and, where it is a list, where its elements stand.
+//! Locates a value in streamed JSON, and the offsets of its elements if it is a list.
 
 use std::ops::Range;
 
@@ -7,38 +7,38 @@ use serde::{Deserialize, Serialize};
 
 use super::scan::{Begin, NotJson, Scanner};
 
-/// So many places of elements are kept; of a longer list only every second, fourth … element's.
+/// Maximum number of recorded offsets; for longer lists only those of every second, fourth … element are kept.
 const PLACES_MAX: usize = 1024;
 
-/// A key longer than this is nobody's; it is passed over.
+/// Longer keys cannot be part of a path, so the locator skips them.
 const KEY_BYTES_MAX: usize = 1024;
 
 /// A value inside a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located {
-    /// Its bytes.
+    /// Byte range of the value.
     pub range: Range<u64>,
-    /// Its elements, if it is a list.
+    /// Offsets of its elements, if it is a list.
     pub list: Option<Places>,
     /// Whether it is a string.
     pub is_text: bool,
 }
 
-/// Where the elements of a list stand in a text: every `stride`-th of them.
+/// Offsets of every `stride`-th element of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Places {
-    /// How many elements there are.
+    /// Number of elements.
     pub total: u64,
-    /// How many elements lie from one place to the next.
+    /// Number of elements between two offsets.
     pub stride: u64,
-    /// The byte at which each `stride`-th element begins.
+    /// Offset of each `stride`-th element.
     pub offsets: Vec<u64>,
-    /// The byte after the list.
+    /// Offset after the list.
     pub end: u64,
 }
 
 impl Places {
-    /// The bytes in which these elements lie, and the index of the first element in them.
+    /// Returns a byte range that contains these elements, and the index of the first element in it.
     pub(crate) fn around(&self, indices: &Range<u64>) -> (Range<u64>, u64) {
         let offset = |n: u64| usize::try_from(n).ok().and_then(|n| self.offsets.get(n));
         let first = indices.start / self.stride;
@@ -49,7 +49,7 @@ impl Places {
     }
 }
 
-/// Looks for values at several paths while the text passes.
+/// Looks for values at several paths while the text is streamed.
 pub(crate) struct Locator<'p> {
     scanner: Scanner,
     paths: &'p [Vec<Segment>],
@@ -59,7 +59,7 @@ pub(crate) struct Locator<'p> {
     at: u64,
 }
 
-/// An open container and where in it we are.
+/// An open container and the current position in it.
 struct Frame {
     is_object: bool,
     next: u64,
@@ -120,7 +120,7 @@ impl<'p> Locator<'p> {
         }
     }
 
-    /// Takes the next part of the text.
+    /// Scans the next part of the text.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(), NotJson> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -136,10 +136,10 @@ impl<'p> Locator<'p> {
         Ok(())
     }
 
-    /// The value at the first path that leads anywhere.
+    /// Returns the value at the first path that exists.
     pub(crate) fn finish(mut self) -> Result<Option<Located>, NotJson> {
         self.scanner.finish()?;
-        // Only a number ends with the text itself.
+        // Only a number ends together with the text.
         self.end_value(0, self.at);
         let found = self.found.into_iter().flatten().next();
         Ok(found.map(|found| Located {
@@ -208,7 +208,7 @@ impl<'p> Locator<'p> {
                     .zip(path)
                     .all(|(frame, segment)| frame.at.as_ref() == Some(segment));
             if is_there {
-                // Of a key that stands twice the last value counts, as it does when the text is parsed.
+                // For a duplicate key the last value counts, as in the parser.
                 *found = Some(Candidate::new(begin, at, is_text));
             }
         }
@@ -234,24 +234,24 @@ impl<'p> Locator<'p> {
     }
 }
 
-/// Cuts the elements of a list out of a part of its text that begins with one of them.
+/// Splits a part of a list's text, which starts with an element, into elements.
 pub(crate) struct Splitter {
     scanner: Scanner,
     index: u64,
     wanted: Range<u64>,
     element: Option<Vec<u8>>,
-    /// The elements so far, as JSON text.
+    /// Elements so far, as JSON text.
     pub(crate) elements: Vec<Vec<u8>>,
     bytes: usize,
     bytes_max: usize,
 }
 
 impl Splitter {
-    /// For text that begins with the element at `first`.
+    /// Creates a splitter for text that starts with the element at index `first`.
     pub(crate) fn new(first: u64, wanted: Range<u64>, bytes_max: usize) -> Self {
         let mut scanner = Scanner::default();
-        // The list was opened before the part that is read.
-        scanner.feed(b"[").expect("a list may begin a text");
+        // The opening bracket is before the part that is read.
+        scanner.feed(b"[").expect("`[` is a valid start of JSON");
         Self {
             scanner,
             index: first,
@@ -263,12 +263,12 @@ impl Splitter {
         }
     }
 
-    /// Whether all that is wanted, or all that fits, was cut out.
+    /// Whether all wanted elements, or as many as fit, are complete.
     pub(crate) fn is_done(&self) -> bool {
         self.index >= self.wanted.end || (self.bytes >= self.bytes_max && !self.elements.is_empty())
     }
 
-    /// Takes the next part of the text.
+    /// Scans the next part of the text.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(), NotJson> {
         let mut rest = bytes;
         while !rest.is_empty() && !self.is_done() {

@@ -1,4 +1,4 @@
-//! JSON text that is never held whole: checked as it passes, and gleaned for what a reference shows of it.
+//! Streaming JSON: checks text in constant memory, and extracts the fields that a reference contains.
 
 mod glean;
 mod locate;

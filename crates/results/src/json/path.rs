@@ -1,8 +1,8 @@
-//! Paths that can be followed while the text passes: names and positions, nothing to search for.
+//! Paths that can be evaluated in one pass: keys and indices only, no search.
 
 use model::template::Segment;
 
-/// The steps of a `JSONPath` such as `$.a['b'][0]`; none if it is of another sort.
+/// Parses a `JSONPath` such as `$.a['b'][0]`; returns `None` for other forms.
 pub fn plain(path: &str) -> Option<Vec<Segment>> {
     let mut rest = path.trim().strip_prefix('$')?;
     let mut segments = Vec::new();

@@ -1,24 +1,24 @@
-//! Checks JSON text as it passes, in memory that does not grow with it.
+//! Checks JSON text while it is streamed, in constant memory.
 //!
-//! What passes here is what `serde_json` reads later: the same depth, the same strings, no number without a value.
+//! It accepts exactly what `serde_json` parses: the same depth, the same strings, no number out of range.
 
 use super::text::{Inside, Text};
 
-/// The deepest nesting that the parser of bodies reads.
+/// Maximum nesting depth of the parser of bodies.
 const DEPTH_MAX: usize = 127;
 
-/// A number written longer than this is not one anybody computes with.
+/// Maximum length of a number.
 const NUMBER_BYTES_MAX: usize = 1024;
 
 /// The text is not JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the text is not JSON at byte {at}")]
+#[error("invalid JSON at byte {at}")]
 pub struct NotJson {
-    /// The byte that does not fit, from 0.
+    /// Offset of the invalid byte, from 0.
     pub at: u64,
 }
 
-/// Checks JSON text as it passes.
+/// Checks JSON text while it is streamed.
 #[derive(Debug, Clone)]
 pub struct Scanner {
     /// Open containers; true for objects.
@@ -29,18 +29,18 @@ pub struct Scanner {
     at: u64,
 }
 
-/// What a byte means for the values around it.
+/// Effect of one byte.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Step {
     /// A number ended before this byte.
     pub(super) ended_before: bool,
-    /// A value or key begins with it.
+    /// A value or key starts with this byte.
     pub(super) begins: Option<Begin>,
-    /// A value or key ends with it.
+    /// A value or key ends with this byte.
     pub(super) ends: bool,
 }
 
-/// What begins.
+/// What starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Begin {
     Object,
@@ -51,11 +51,11 @@ pub(super) enum Begin {
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    /// A value is due; in a list that was just opened it may be closed instead.
+    /// A value is expected; a list that was just opened may also be closed.
     Value {
         may_close: bool,
     },
-    /// A key is due; in an object that was just opened it may be closed instead.
+    /// A key is expected; an object that was just opened may also be closed.
     Key {
         may_close: bool,
     },
@@ -79,7 +79,7 @@ impl Default for Scanner {
 }
 
 impl Scanner {
-    /// A scanner of text that will stand so many levels deep in another.
+    /// Creates a scanner for text that will be nested this many levels deep in other JSON.
     pub fn nested(levels: usize) -> Self {
         Self {
             open: Vec::new(),
@@ -90,7 +90,7 @@ impl Scanner {
         }
     }
 
-    /// Takes the next part of the text.
+    /// Scans the next part of the text.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), NotJson> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -104,13 +104,13 @@ impl Scanner {
         Ok(())
     }
 
-    /// The end of the text.
+    /// Checks that the text is complete.
     pub fn finish(&self) -> Result<(), NotJson> {
         let at = self.at;
         self.is_whole().then_some(()).ok_or(NotJson { at })
     }
 
-    /// Whether the text could end here.
+    /// Whether the text is complete here.
     pub(super) fn is_whole(&self) -> bool {
         let is_ended = match self.state {
             State::After => true,
@@ -120,7 +120,7 @@ impl Scanner {
         is_ended && self.open.is_empty()
     }
 
-    /// Passes over the plain characters of a string at once, and says how many they were.
+    /// Skips plain characters of a string and returns their number.
     pub(super) fn plain_run(&mut self, bytes: &[u8]) -> usize {
         let State::Text { text, .. } = self.state else {
             return 0;
@@ -134,17 +134,17 @@ impl Scanner {
         run
     }
 
-    /// How many containers are open.
+    /// Number of open containers.
     pub(super) fn depth(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether a string that is a value could be cut here.
+    /// Whether a string value can be cut here.
     pub(super) fn is_in_text(&self) -> bool {
         matches!(self.state, State::Text { text, is_key: false } if text.is_between())
     }
 
-    /// The brackets that would close what is open.
+    /// Returns the brackets that close all open containers.
     pub(super) fn closers(&self) -> Vec<u8> {
         let close = |is_object: &bool| if *is_object { b'}' } else { b']' };
         self.open.iter().rev().map(close).collect()
@@ -281,7 +281,7 @@ fn begins(begin: Begin) -> Step {
     }
 }
 
-/// Asks the parser itself, which knows best what is in range.
+/// Uses the parser itself, so that both accept the same numbers.
 fn is_number(text: &[u8]) -> bool {
     serde_json::from_slice::<serde_json::Number>(text).is_ok()
 }

@@ -1,4 +1,4 @@
-//! Text in pieces is judged and gleaned like text as a whole.
+//! Text in chunks gives the same result as the whole text.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

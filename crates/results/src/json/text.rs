@@ -1,21 +1,21 @@
-//! The inside of a string, byte by byte: UTF-8 and escapes are as strict as where the text is parsed later.
+//! Scans a JSON string byte by byte; as strict about UTF-8 and escapes as the parser.
 
-/// What a byte inside a string came to.
+/// Result of one byte inside a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Inside {
-    /// The string goes on.
+    /// The string continues.
     More,
-    /// This was the closing quote.
+    /// The closing quote.
     Closed,
-    /// No string goes on like this.
+    /// The byte is invalid here.
     Wrong,
 }
 
-/// A string being read.
+/// A string being scanned.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Text {
     at: At,
-    /// The first half of a surrogate pair was read, the second must follow.
+    /// The first half of a surrogate pair was read; the second must follow.
     owes_low: bool,
 }
 
@@ -24,7 +24,7 @@ enum At {
     /// Between characters.
     #[default]
     Between,
-    /// Continuation bytes of a character are due; the next one lies within these.
+    /// `due` continuation bytes of a character are missing; the next one must be in `low..=high`.
     Within { due: u8, low: u8, high: u8 },
     /// After a backslash.
     Escape,
@@ -33,7 +33,7 @@ enum At {
 }
 
 impl Text {
-    /// Whether the text could be cut here.
+    /// Whether the text can be cut here.
     pub(super) fn is_between(self) -> bool {
         self.at == At::Between && !self.owes_low
     }

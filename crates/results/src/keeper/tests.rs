@@ -1,4 +1,4 @@
-//! A text that passes is kept like a value that is held.
+//! A streamed text yields the same reference as a value in memory.
 
 use model::event::At;
 use model::id::ExecutionId;

@@ -1,4 +1,5 @@
-//! Which files were hashed and have not changed since: a large body of which one part after another is read is hashed once.
+//! Remembers files that were hashed and have not changed since, so that a large body that is read in ranges is hashed
+//! once.
 
 use std::collections::VecDeque;
 use std::fs::Metadata;
@@ -6,20 +7,20 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
-/// So many files are remembered.
+/// Maximum number of remembered files.
 const REMEMBERED_MAX: usize = 64;
 
-/// A smaller file is hashed each time.
+/// Smaller files are hashed each time.
 const BYTES_MIN: u64 = 1024 * 1024;
 
-/// A file changed so lately may change again without its times telling.
+/// A file that changed this recently may change again without a new timestamp.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
-/// Files whose content was found to be what their names say.
+/// Files whose content matches their hash.
 #[derive(Debug, Default)]
 pub(super) struct Checked(Mutex<VecDeque<Seen>>);
 
-/// A file as it was when it was hashed. Whoever writes to it changes its times.
+/// Identity and timestamps of a file when it was hashed. A write changes the timestamps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Seen {
     sha256: String,
@@ -47,12 +48,12 @@ impl Seen {
 }
 
 impl Checked {
-    /// Whether the file was hashed and is as it was then.
+    /// Whether the file was hashed and has not changed since.
     pub(super) fn holds(&self, seen: &Seen) -> bool {
         self.seen().contains(seen)
     }
 
-    /// Remembers a file that was hashed between these two looks at it.
+    /// Remembers a file that was hashed between two stamps, if both are equal.
     pub(super) fn note(&self, before: &Seen, after: Seen) {
         if *before != after || !after.is_settled() {
             return;
@@ -65,7 +66,7 @@ impl Checked {
     }
 
     fn seen(&self) -> std::sync::MutexGuard<'_, VecDeque<Seen>> {
-        self.0.lock().expect("no holder of what was hashed panics")
+        self.0.lock().expect("the lock is not poisoned")
     }
 }
 
@@ -97,9 +98,9 @@ mod tests {
         let checked = Checked::default();
         let now = SystemTime::UNIX_EPOCH
             .elapsed()
-            .expect("it is past")
+            .expect("the clock is after 1970")
             .as_secs();
-        let now = i64::try_from(now).expect("it is not so late");
+        let now = i64::try_from(now).expect("the seconds fit into `i64`");
         for (before, after) in [
             (seen(1, 5), seen(1, 5)),
             (seen(BYTES_MIN, 5), seen(BYTES_MIN, 6)),

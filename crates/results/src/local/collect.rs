@@ -1,7 +1,7 @@
-//! Old bodies in a directory: which there are, and how one is removed without losing one that is just being stored.
+//! Old bodies in a directory: lists them and deletes them without losing a body that is being stored.
 //!
-//! Whoever stores holds a shared lock on `bodies.lock` beside the directory while the body takes its place; whoever removes holds it
-//! alone while it looks at the age and removes. So what is removed is what was looked at.
+//! Storing holds a shared lock on `bodies.lock`, next to the directory, while a body gets its name. Deleting holds an
+//! exclusive lock while it checks the age and deletes. So the deleted file is the checked one.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -16,11 +16,11 @@ use crate::bodies::Old;
 use crate::error::Error;
 use crate::wish::Kind;
 
-/// What the file that is locked ends with; it stands beside the bodies.
+/// Extension of the lock file, which is next to the directory.
 const LOCK: &str = "lock";
 
 impl Local {
-    /// Holds while a body takes its place.
+    /// Takes the shared lock, for storing.
     pub(super) fn lock_shared(&self) -> Result<File, Error> {
         self.locked(File::lock_shared)
     }
@@ -37,7 +37,7 @@ impl Local {
         locked.map_err(|error| name(&path, error))
     }
 
-    /// Bodies older than `before` behind `after`, rack by rack.
+    /// Lists bodies older than `before` whose hashes follow `after`, one shard directory after another.
     pub(super) fn old(
         &self,
         before: Time,
@@ -62,7 +62,7 @@ impl Local {
         Ok(found)
     }
 
-    /// Removes a body that is older than `before`; whether it is gone.
+    /// Deletes a body that is older than `before`; returns whether it was deleted.
     pub(super) fn remove_old(&self, sha256: &str, before: Time) -> Result<bool, Error> {
         let Some(file) = self.path(sha256) else {
             return Ok(false);

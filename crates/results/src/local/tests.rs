@@ -1,4 +1,4 @@
-//! Bodies survive, and damage to them is noticed.
+//! Bodies are durable, and damage is detected.
 
 use std::io::ErrorKind;
 use std::pin::Pin;
@@ -63,7 +63,7 @@ async fn two_stores_on_one_directory_do_not_share_drafts() {
     assert_ne!(first.path, second.path);
 }
 
-/// Gives some bytes and then fails.
+/// Returns some bytes and then fails.
 struct Broken(bool);
 
 impl AsyncRead for Broken {

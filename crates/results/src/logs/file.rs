@@ -1,4 +1,4 @@
-//! Task logs in files of JSON lines, one per execution. A place in the log is a place in its file.
+//! Task logs in JSON lines files, one per execution. A position in the log is an offset in the file.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -16,10 +16,10 @@ use crate::Error;
 use crate::files::in_turn;
 use crate::private::make_private_dir;
 
-/// Files kept open at once.
+/// Maximum number of open files.
 const OPEN_MAX: usize = 64;
 
-/// Logs in files, `DIR/<execution>.ndjson`.
+/// Task logs in files, `DIR/<execution>.ndjson`.
 #[derive(Debug, Clone)]
 pub struct FileLogs {
     dir: PathBuf,
@@ -33,7 +33,7 @@ struct LogFile {
 }
 
 impl FileLogs {
-    /// Logs in that folder, which is made if it is not there.
+    /// Opens logs in this directory; creates it if necessary.
     pub fn open(dir: impl Into<PathBuf>) -> io::Result<Self> {
         let dir = dir.into();
         make_private_dir(&dir)?;
@@ -43,9 +43,9 @@ impl FileLogs {
         })
     }
 
-    /// Takes one line; readers see it at once.
+    /// Appends one line; readers see it at once.
     pub fn write(&self, line: &LogLine) -> io::Result<()> {
-        let mut open = self.open.lock().expect("no holder of the log files panics");
+        let mut open = self.open.lock().expect("the lock is not poisoned");
         if !open.contains_key(&line.execution) {
             if open.len() >= OPEN_MAX {
                 // A file is opened again when its execution prints more.
@@ -93,7 +93,7 @@ impl LogFile {
             text = serde_json::to_vec(&line.remark(FULL.to_owned()))?;
             text.push(b'\n');
         }
-        // Not buffered: people follow a task while it runs, and what it said before a crash matters most.
+        // Unbuffered: users follow running tasks, and the last lines before a crash matter most.
         self.file.write_all(&text)
     }
 }
@@ -118,7 +118,7 @@ impl TaskLogs for FileLogs {
     }
 }
 
-/// Everything an execution printed, in order. Empty if it printed nothing; a torn last line is left out.
+/// Reads everything that an execution printed, in order. Empty if it printed nothing; omits an incomplete last line.
 pub fn read_logs(dir: &Path, execution: ExecutionId) -> io::Result<Vec<LogLine>> {
     let all = LogAsk {
         limit: usize::MAX,

@@ -1,4 +1,4 @@
-//! The promise every store of task logs keeps.
+//! The interface of task log stores.
 
 use async_trait::async_trait;
 use model::id::{ExecutionId, Name};
@@ -6,22 +6,22 @@ use model::task_log::LogLine;
 
 use crate::Error;
 
-/// What an execution may print; the rest is dropped, and the log says so.
+/// Maximum size of the task log of an execution; further lines are dropped, and the log states that.
 pub const LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// What is said where lines are dropped.
+/// Last line of a full log.
 pub(crate) const FULL: &str = "the log is full; further lines are dropped";
 
-/// Which lines of an execution are wanted.
+/// Which lines of an execution to read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogAsk {
-    /// Those after this place: a page's `next_after`, or 0.
+    /// Position after which to read: `next_after` of a page, or 0.
     pub after: u64,
-    /// At most so many.
+    /// Maximum number of lines.
     pub limit: usize,
-    /// Those of this step.
+    /// Only lines of this step.
     pub step: Option<Name>,
-    /// Those of tasks with this label.
+    /// Only lines of tasks with this label.
     pub task: Option<Name>,
 }
 
@@ -32,21 +32,21 @@ impl LogAsk {
     }
 }
 
-/// Some lines, and where to go on.
+/// A page of lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogPage {
-    /// In the order in which they were taken.
+    /// Lines, in the order in which they were stored.
     pub lines: Vec<LogLine>,
-    /// The place after them; the same as asked if there is nothing new.
+    /// Position after these lines; equals `after` if there are no new lines.
     pub next_after: u64,
 }
 
-/// Keeps what tasks print.
+/// Stores the lines that tasks print.
 #[async_trait]
 pub trait TaskLogs: Send + Sync {
-    /// Takes lines, in order. After a failure some of them may be there; taken again they are there twice.
+    /// Appends lines, in order. After an error some of them may be stored; appending them again duplicates these.
     async fn append(&self, lines: &[LogLine]) -> Result<(), Error>;
 
-    /// Reads lines of an execution; one that printed nothing has none.
+    /// Reads lines of an execution; empty if it printed nothing.
     async fn read(&self, execution: ExecutionId, ask: &LogAsk) -> Result<LogPage, Error>;
 }

@@ -1,4 +1,4 @@
-//! The lines that tasks print: kept by execution, in order, up to a bound, and read page by page.
+//! Task logs: the lines that tasks print, per execution, in order, limited in size, and read in pages.
 
 mod file;
 mod keep;

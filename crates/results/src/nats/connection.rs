@@ -1,4 +1,4 @@
-//! One connection for both kinds of bucket, made when it is first needed.
+//! One connection for both kinds of buckets, opened on first use.
 
 use std::error::Error as StdError;
 use std::io;
@@ -13,20 +13,20 @@ use tokio::time::sleep;
 use crate::Error;
 use crate::config::NatsConfig;
 
-/// Waits before each further try; as many tries as waits, and one.
+/// Delays before retries; the number of attempts is one more.
 const WAITS: [Duration; 3] = [
     Duration::from_millis(50),
     Duration::from_millis(250),
     Duration::from_secs(1),
 ];
 
-/// A client and what is asked through it.
+/// A client and its JetStream context.
 struct Connected {
     client: Client,
     context: Context,
 }
 
-/// A connection to NATS.
+/// Connection to NATS.
 pub(crate) struct Connection {
     config: NatsConfig,
     pub(super) silence_max: Duration,
@@ -34,7 +34,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Nothing is asked yet.
+    /// Creates a connection that is opened on first use.
     pub(crate) fn new(config: NatsConfig, silence_max: Duration) -> Self {
         Self {
             config,
@@ -43,12 +43,12 @@ impl Connection {
         }
     }
 
-    /// The name of both buckets.
+    /// Name of both buckets.
     pub(super) fn bucket(&self) -> &str {
         &self.config.bucket
     }
 
-    /// Where it is, for people.
+    /// Location for display.
     pub(super) fn place(&self) -> String {
         format!("NATS bucket {}", self.config.bucket)
     }
@@ -70,7 +70,7 @@ impl Connection {
         Ok(&connected.context)
     }
 
-    /// NATS does not do as it is asked, for now.
+    /// Converts an error of NATS to `Error::Unavailable`; if the NATS version is too old, the error says so.
     pub(super) fn away(&self, error: impl StdError + Send + Sync + 'static) -> Error {
         let connected = self.connected.get();
         let version = connected.map(|connected| connected.client.server_info().version);
@@ -85,7 +85,7 @@ impl Connection {
     }
 }
 
-/// How often something is tried.
+/// Remaining retries.
 pub(super) struct Tries(std::slice::Iter<'static, Duration>);
 
 impl Tries {
@@ -93,7 +93,7 @@ impl Tries {
         Self(WAITS.iter())
     }
 
-    /// Waits for the next try, if this error may pass and there is one.
+    /// Waits before the next attempt; returns the error if it is not transient or no attempt is left.
     pub(super) async fn again(&mut self, error: Error) -> Result<(), Error> {
         match self.0.next() {
             Some(wait) if matches!(error, Error::Unavailable { .. }) => {

@@ -1,4 +1,4 @@
-//! Small bodies, each one value.
+//! Small bodies in NATS, one value each.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use crate::bodies::address;
 use crate::wish::Kind;
 use crate::{Bodies, Error, Source, Stored, sha256};
 
-/// The largest body.
+/// Maximum size of a body.
 pub(crate) const KV_BYTES_MAX: usize = 1024 * 1024;
 
 /// Bodies in a key-value bucket.
@@ -33,10 +33,10 @@ impl Kv {
     }
 
     fn held(&self) -> std::sync::MutexGuard<'_, Option<Store>> {
-        self.bucket.lock().expect("keeping a bucket does not panic")
+        self.bucket.lock().expect("the lock is not poisoned")
     }
 
-    /// The bucket, which is made if there is none.
+    /// Returns the bucket; creates it if it does not exist.
     async fn bucket(&self) -> Result<Store, Error> {
         if let Some(bucket) = self.held().clone() {
             return Ok(bucket);
@@ -75,7 +75,7 @@ impl Kv {
         gone.map_err(|error| self.connection.away(error))
     }
 
-    /// Another try begins with another look for the bucket: NATS may have been wiped.
+    /// Prepares another attempt, which looks up the bucket again: NATS may have been wiped.
     async fn again(&self, tries: &mut Tries, error: Error) -> Result<(), Error> {
         self.held().take();
         tries.again(error).await
@@ -86,7 +86,7 @@ fn key(sha256: &str) -> String {
     format!("bodies/{sha256}")
 }
 
-/// A body that is not too large.
+/// Reads a body; returns an error if it is too large.
 async fn whole(body: Source<'_>) -> Result<Bytes, Error> {
     let bytes = match body {
         Source::Bytes(bytes) => bytes,

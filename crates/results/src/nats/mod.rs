@@ -1,7 +1,7 @@
 //! Bodies in NATS: small ones in a key-value bucket, others in an object bucket.
 //!
-//! NATS may be away, restarted or wiped; buckets are made when they are needed. It acknowledges before it flushes unless
-//! it is told otherwise (`sync_interval: always`), so it holds what can be made again.
+//! NATS may be down, restarted or wiped; buckets are created on demand. By default NATS acknowledges before it syncs to
+//! disk (unless `sync_interval: always` is set), so use it only for results that can be produced again.
 
 mod connection;
 mod kv;

@@ -1,4 +1,4 @@
-//! Bodies of any size, in chunks of a stream. The name is written last, so half a body is never found.
+//! Bodies of any size in NATS, in chunks of a stream. The name is written last, so that a partial body is never found.
 
 use std::io;
 use std::ops::Range;
@@ -37,10 +37,10 @@ impl NatsObjects {
     }
 
     fn held(&self) -> std::sync::MutexGuard<'_, Option<ObjectStore>> {
-        self.bucket.lock().expect("keeping a bucket does not panic")
+        self.bucket.lock().expect("the lock is not poisoned")
     }
 
-    /// The bucket, which is made if there is none.
+    /// Returns the bucket; creates it if it does not exist.
     async fn bucket(&self) -> Result<ObjectStore, Error> {
         if let Some(bucket) = self.held().clone() {
             return Ok(bucket);
@@ -82,7 +82,7 @@ impl NatsObjects {
         if object.info().size as u64 != reference.meta.bytes {
             return Err(self.corrupt(reference));
         }
-        // A chunk that is lost is waited for without end.
+        // Without a timeout, reading would wait forever for a lost chunk.
         let patience = self.connection.silence_max * patience(reference.meta.bytes);
         let staged = timeout(
             patience,
@@ -123,7 +123,7 @@ impl NatsObjects {
         }
     }
 
-    /// Another try begins with another look for the bucket: NATS may have been wiped.
+    /// Prepares another attempt, which looks up the bucket again: NATS may have been wiped.
     async fn again(&self, tries: &mut Tries, error: Error) -> Result<(), Error> {
         self.held().take();
         tries.again(error).await
@@ -137,7 +137,7 @@ impl NatsObjects {
     }
 }
 
-/// A large body takes longer: one more share of patience for every 16 MiB.
+/// Factor for the timeout: 1, plus 1 for every 16 MiB.
 fn patience(bytes: u64) -> u32 {
     u32::try_from(bytes / (16 * 1024 * 1024)).unwrap_or(u32::MAX - 1) + 1
 }

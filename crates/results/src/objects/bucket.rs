@@ -1,4 +1,4 @@
-//! A bucket as whoever asks for its objects by name sees it: get, put, list, delete, sign. No hashes, no bodies.
+//! A bucket for direct access by key: get, put, list, delete, sign. It does not use hashes.
 
 use std::io;
 use std::ops::Range;
@@ -21,7 +21,7 @@ use super::upload::{PART_BYTES, Unsent, parts, whole};
 use crate::config::{GcsIdentity, S3Config};
 use crate::{Error, Pieces, Source};
 
-/// What is read from a stream at a time while it is sent.
+/// Number of bytes to read from a stream at once during an upload.
 const READ_BYTES: usize = 256 * 1024;
 
 /// A bucket of S3 or Google Cloud Storage.
@@ -29,82 +29,82 @@ const READ_BYTES: usize = 256 * 1024;
 pub struct Bucket {
     client: Arc<dyn ObjectStore>,
     signer: Arc<dyn Signer>,
-    /// What its addresses begin with: `s3://name/`.
+    /// Prefix of its addresses: `s3://name/`.
     prefix: String,
 }
 
-/// An object, as its bucket knows it.
+/// Summary of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Its address.
+    /// Address.
     pub uri: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// The bucket's tag of its content.
+    /// `ETag` of the content.
     pub etag: Option<String>,
-    /// When it was written, in RFC 3339.
+    /// Time of the last write, in RFC 3339.
     pub modified: Option<String>,
-    /// What it is said to be.
+    /// Content type.
     pub content_type: Option<String>,
 }
 
-/// An object on its way out.
+/// An object that is read in chunks.
 pub struct Opened {
-    /// What it is.
+    /// Summary of the object.
     pub found: Found,
-    /// What of it is read.
+    /// Range that is read.
     pub range: Range<u64>,
-    /// What is read.
+    /// Chunks of the range.
     pub pieces: Pieces,
 }
 
-/// Some objects of a bucket, in the order of their names.
+/// A page of objects, sorted by key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// The objects.
+    /// Objects.
     pub objects: Vec<Found>,
-    /// Whether there are more after the last one.
+    /// Whether more objects follow.
     pub has_more: bool,
 }
 
-/// Why a bucket did not do as it was asked. It never says a credential.
+/// Why a request to a bucket failed. Never contains a credential.
 #[derive(Debug, thiserror::Error)]
 pub enum BucketError {
-    /// There is no such object, or no such bucket.
-    #[error("`{uri}` is not there")]
+    /// The object or the bucket does not exist.
+    #[error("`{uri}` not found")]
     NotFound {
-        /// The address.
+        /// Address.
         uri: String,
     },
-    /// Whoever asks may not.
-    #[error("`{uri}` is refused to whoever this credential belongs to")]
+    /// The credential lacks permission.
+    #[error("access denied: this credential cannot access `{uri}`")]
     Denied {
-        /// The address.
+        /// Address.
         uri: String,
     },
-    /// It cannot be asked for in this way.
-    #[error("`{uri}` cannot be asked for: {problem}")]
+    /// The request is invalid.
+    #[error("invalid request for `{uri}`: {problem}")]
     Invalid {
-        /// The address.
+        /// Address.
         uri: String,
-        /// What is wrong.
+        /// Cause.
         problem: String,
     },
-    /// The bucket did not answer, or said that it cannot now.
-    #[error("`{uri}` cannot be reached: {problem}")]
+    /// The bucket did not respond, or responded that it is unavailable.
+    #[error("cannot access `{uri}`: {problem}")]
     Unavailable {
-        /// The address.
+        /// Address.
         uri: String,
-        /// What was said.
+        /// Cause.
         problem: String,
     },
-    /// What was to be written could not be read.
-    #[error("what was to be written broke off")]
+    /// The source of the upload failed.
+    #[error("cannot read the data to upload")]
     Source(#[source] io::Error),
 }
 
 impl Bucket {
-    /// A bucket of S3, asked through a client that decides what may be reached; nothing is asked yet.
+    /// Opens an S3 bucket with an HTTP client that restricts network access; sends no request yet.
     pub fn s3(
         config: &S3Config,
         silence_max: Duration,
@@ -119,7 +119,7 @@ impl Bucket {
         })
     }
 
-    /// A bucket of Google Cloud Storage, asked through a client that decides what may be reached; nothing is asked yet.
+    /// Opens a Google Cloud Storage bucket with an HTTP client that restricts network access; sends no request yet.
     pub fn gcs(
         bucket: &str,
         endpoint: Option<&str>,
@@ -137,12 +137,12 @@ impl Bucket {
         })
     }
 
-    /// The address of a key.
+    /// Returns the address of a key.
     pub fn uri(&self, key: &str) -> String {
         format!("{}{key}", self.prefix)
     }
 
-    /// What the bucket knows of an object.
+    /// Returns the summary of an object.
     pub async fn head(&self, key: &str) -> Result<Found, BucketError> {
         let options = GetOptions {
             head: true,
@@ -158,7 +158,7 @@ impl Bucket {
         })
     }
 
-    /// An object, or a part of it, piece by piece.
+    /// Reads an object or a range of it in chunks.
     pub async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Opened, BucketError> {
         let options = GetOptions {
             range: range.map(|range| match range.end {
@@ -181,7 +181,7 @@ impl Bucket {
         })
     }
 
-    /// Writes an object; it is seen when all of it is there.
+    /// Writes an object; it becomes visible when it is complete.
     pub async fn put(
         &self,
         key: &str,
@@ -209,7 +209,7 @@ impl Bucket {
                     (whole(client, &path, head.into(), attributes).await, count)
                 } else {
                     let (pieces, rest) = counted(head, reader);
-                    // The reader is not the task's own, so it is read here, beside the sending.
+                    // The reader is borrowed, so it is read here, concurrently with the upload.
                     let sending = parts(client, &path, pieces, attributes);
                     let (sent, read) = tokio::join!(sending, rest);
                     (sent, count + read)
@@ -226,14 +226,14 @@ impl Bucket {
         })
     }
 
-    /// At most `limit` objects whose keys begin so, after a key.
+    /// Lists at most `limit` objects whose keys start with `prefix` and follow `after`.
     pub async fn list(
         &self,
         prefix: &str,
         after: Option<&str>,
         limit: usize,
     ) -> Result<Listed, BucketError> {
-        // A bucket lists by whole segments; what is asked for may end within one.
+        // Buckets list by whole path segments; the prefix may end inside one.
         let folder = prefix.rsplit_once('/').map_or("", |(folder, _)| folder);
         let folder = self.path(folder)?;
         let folder = (!folder.as_ref().is_empty()).then_some(&folder);
@@ -256,7 +256,7 @@ impl Bucket {
         })
     }
 
-    /// Removes an object; whether there was one, as far as the bucket says.
+    /// Deletes an object; returns whether it existed, as far as the bucket reports it.
     pub async fn delete(&self, key: &str) -> Result<bool, BucketError> {
         match self.client.delete(&self.path(key)?).await {
             Ok(()) => Ok(true),
@@ -265,7 +265,7 @@ impl Bucket {
         }
     }
 
-    /// A URL under which anybody may get or put an object for a while.
+    /// Returns a URL that allows anyone to get or put an object for a limited time.
     pub async fn presign(
         &self,
         key: &str,
@@ -317,7 +317,7 @@ impl Bucket {
         let uri = self.uri(key);
         match fault {
             Fault::NotFound { .. } => BucketError::NotFound { uri },
-            // What a bucket says of a signature may repeat the token that was sent.
+            // The message of the bucket may repeat the token, so it is dropped.
             Fault::PermissionDenied { .. } | Fault::Unauthenticated { .. } => {
                 BucketError::Denied { uri }
             }
@@ -342,7 +342,7 @@ fn content_type(attributes: &Attributes) -> Option<String> {
     Some(found.as_ref().to_owned())
 }
 
-/// A stream that was begun as pieces, and the reading of its rest, which counts.
+/// Splits a stream into chunks for the upload and a future that reads the rest and counts its bytes.
 fn counted(
     head: Vec<u8>,
     reader: &mut (dyn tokio::io::AsyncRead + Send + Unpin),
@@ -358,7 +358,7 @@ fn counted(
         let mut read = ReaderStream::with_capacity(reader, READ_BYTES);
         while let Some(piece) = read.next().await {
             count += piece.as_ref().map_or(0, |piece| piece.len() as u64);
-            // Nobody listening means that the sending has failed.
+            // A closed channel means that the upload has failed.
             if send.send(piece).await.is_err() {
                 break;
             }

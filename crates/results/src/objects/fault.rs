@@ -1,4 +1,4 @@
-//! What a bucket's refusals mean.
+//! Converts errors of buckets.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,11 +7,11 @@ use object_store::Error as Fault;
 
 use crate::Error;
 
-/// What it means for whoever stores or reads at `place`; `uri` names the body that was asked for.
+/// Converts an error of a bucket at `place`; `uri` is the requested body, if any.
 pub(super) fn named(fault: Fault, place: &str, uri: Option<&str>) -> Error {
     let file = PathBuf::from(place);
     match (fault, uri) {
-        // A bucket that is not there is a setting that is wrong, unless a body was asked for.
+        // If no body was requested, a missing bucket is a configuration error.
         (Fault::NotFound { .. }, Some(uri)) => Error::NotAvailable {
             uri: uri.to_owned(),
         },

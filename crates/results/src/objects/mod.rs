@@ -1,7 +1,7 @@
-//! Bodies in a bucket of S3 or Google Cloud Storage, under the name of their hash.
+//! Bodies in a bucket of S3 or Google Cloud Storage, named by their hash.
 //!
-//! A key is written once it is known, which is when the whole body is: what streams in waits aside. What comes out is
-//! checked before it is handed on.
+//! The key is known only when the whole body is, so streams are staged first. Bodies are checked before they are
+//! returned.
 
 mod bucket;
 mod fault;

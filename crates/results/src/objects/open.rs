@@ -1,4 +1,4 @@
-//! A client for a bucket: who asks, where, and how patiently.
+//! Clients for buckets: credentials, endpoint, timeouts and retries.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 use crate::Error;
 use crate::config::{GcsConfig, GcsIdentity, S3Config};
 
-/// A request is made so often, and once more.
+/// Maximum number of retries of a request.
 const RETRIES_MAX: usize = 3;
-/// The first wait between two tries.
+/// First delay between retries.
 const WAIT_MIN: Duration = Duration::from_millis(100);
-/// The longest.
+/// Maximum delay between retries.
 const WAIT_MAX: Duration = Duration::from_secs(2);
-/// How long a connection may take.
+/// Timeout for connecting.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// Sends every request of a bucket with a client that somebody else has made.
+/// Connector that sends all requests of a bucket with a given HTTP client.
 #[derive(Debug)]
 pub(super) struct Through(pub(super) reqwest::Client);
 
@@ -29,7 +29,7 @@ impl HttpConnector for Through {
     }
 }
 
-/// A client for a bucket of S3.
+/// Builds a client for an S3 bucket.
 pub(super) fn s3(
     config: &S3Config,
     silence_max: Duration,
@@ -40,7 +40,7 @@ pub(super) fn s3(
         .with_retry(retries(silence_max))
         .with_client_options(options(silence_max, config.endpoint.as_deref()));
     for (name, value) in &config.credentials {
-        // Variables that a client has no use for are left to other programs.
+        // Variables that the client does not use are ignored.
         if let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>() {
             builder = builder.with_config(key, value.reveal());
         }
@@ -55,10 +55,10 @@ pub(super) fn s3(
         builder = builder.with_endpoint(endpoint);
     }
     let built = builder.build();
-    built.map_err(|error| invalid("the bucket of S3", &error))
+    built.map_err(|error| invalid("the S3 bucket", &error))
 }
 
-/// A client for a bucket of Google Cloud Storage.
+/// Builds a client for a Google Cloud Storage bucket.
 pub(super) fn gcs(config: &GcsConfig, silence_max: Duration) -> Result<GoogleCloudStorage, Error> {
     let identity = match (&config.credentials, &config.endpoint) {
         (Some(file), _) => GcsIdentity::File(file.clone()),
@@ -74,7 +74,7 @@ pub(super) fn gcs(config: &GcsConfig, silence_max: Duration) -> Result<GoogleClo
     )
 }
 
-/// A client for a bucket of Google Cloud Storage that asks as somebody.
+/// Builds a client for a Google Cloud Storage bucket with given credentials.
 pub(super) fn gcs_as(
     bucket: &str,
     endpoint: Option<&str>,
@@ -96,12 +96,12 @@ pub(super) fn gcs_as(
         GcsIdentity::File(file) => builder.with_application_credentials(file.to_string_lossy()),
         GcsIdentity::Key(key) => builder.with_service_account_key(key.reveal()),
         GcsIdentity::Token(token) => builder.with_bearer_token(token.reveal()),
-        // Whoever stands in for Google believes everybody; the machine's own account is not asked for then.
+        // An emulator accepts any token; with one, the client does not query the metadata server.
         GcsIdentity::Anybody => builder.with_bearer_token("anybody"),
         GcsIdentity::Machine => builder,
     };
     let built = builder.build();
-    built.map_err(|error| invalid("the bucket of Google Cloud Storage", &error))
+    built.map_err(|error| invalid("the Google Cloud Storage bucket", &error))
 }
 
 fn retries(silence_max: Duration) -> RetryConfig {
@@ -117,7 +117,7 @@ fn retries(silence_max: Duration) -> RetryConfig {
 }
 
 fn options(silence_max: Duration, endpoint: Option<&str>) -> ClientOptions {
-    // The one provider of this house; that another was installed before does no harm.
+    // Installs the crypto provider for TLS; fails harmlessly if one is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let in_clear = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
     ClientOptions::new()

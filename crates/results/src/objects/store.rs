@@ -1,4 +1,4 @@
-//! The store itself.
+//! Bodies in a bucket.
 
 use std::io;
 use std::ops::Range;
@@ -26,7 +26,7 @@ use crate::stage::{Held, Staged, stage};
 use crate::wish::Kind;
 use crate::{Bodies, Error, Reading, Source, Stored, sha256};
 
-/// What every key begins with.
+/// Prefix of all keys.
 const PREFIX: &str = "bodies";
 
 /// Bodies in a bucket.
@@ -39,7 +39,7 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// Bodies in a bucket of S3; nothing is asked yet.
+    /// Opens bodies in an S3 bucket; sends no request yet.
     pub(crate) fn s3(
         config: &S3Config,
         silence_max: Duration,
@@ -53,7 +53,7 @@ impl Objects {
         })
     }
 
-    /// Bodies in a bucket of Google Cloud Storage; nothing is asked yet.
+    /// Opens bodies in a Google Cloud Storage bucket; sends no request yet.
     pub(crate) fn gcs(
         config: &GcsConfig,
         silence_max: Duration,
@@ -67,7 +67,7 @@ impl Objects {
         })
     }
 
-    /// Where it is, for people.
+    /// Location for display.
     pub(crate) fn place(&self) -> String {
         let scheme = if self.kind == Kind::Gcs { "gs" } else { "s3" };
         format!("{scheme}://{}/{PREFIX}", self.bucket)
@@ -89,7 +89,7 @@ impl Objects {
         Ok(self.stored(&staged.sha256, staged.bytes))
     }
 
-    /// Brings a body here and checks it.
+    /// Downloads a body and checks it.
     pub(crate) async fn fetch(&self, reference: &ResultRef) -> Result<Staged, Error> {
         let sha256 = self.address(reference)?;
         let key = key(&sha256);
@@ -105,7 +105,7 @@ impl Objects {
         Err(self.corrupt(reference))
     }
 
-    /// The hash that names the body, if it is in this bucket.
+    /// Returns the hash of the body, if it is in this bucket.
     fn address(&self, reference: &ResultRef) -> Result<String, Error> {
         let elsewhere = reference.meta.location.get("bucket");
         let elsewhere = elsewhere.and_then(Value::as_str);
@@ -113,7 +113,7 @@ impl Objects {
             None => address(reference),
             Some(bucket) => Err(Error::NotConfigured {
                 store: format!("{}, bucket {bucket}", self.kind.name()),
-                remedy: format!("this process keeps bodies in the bucket `{}`", self.bucket),
+                remedy: format!("this process uses bucket `{}`", self.bucket),
             }),
         }
     }
@@ -146,7 +146,7 @@ impl Objects {
         }
     }
 
-    /// A download that breaks off is the bucket's fault, not the reader's.
+    /// An interrupted download is an error of the bucket, not of the source.
     fn broken(&self, error: Error) -> Error {
         match error {
             Error::Interrupted(source) => Error::Unavailable {

@@ -1,4 +1,4 @@
-//! Sending a body: in one request while small, else in parts of which nothing is seen before the last.
+//! Uploads a body: in one request while small, otherwise in parts that become visible together.
 
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
@@ -9,16 +9,16 @@ use object_store::{
 
 use crate::Pieces;
 
-/// The size of every part but the last; a body up to this size is one request.
+/// Size of every part except the last; smaller bodies are sent in one request.
 pub(super) const PART_BYTES: usize = 8 * 1024 * 1024;
-/// So many parts are on their way at once.
+/// Maximum number of parts in flight.
 const PARTS_AT_ONCE: usize = 3;
 
-/// Why a body was not sent.
+/// Why an upload failed.
 pub(super) enum Unsent {
-    /// The bucket refused.
+    /// The bucket returned an error.
     Fault(object_store::Error),
-    /// The bucket has forgotten what was sent.
+    /// The bucket does not know the upload any more.
     Lost(object_store::Error),
     /// The body could not be read.
     Source(std::io::Error),
@@ -30,7 +30,7 @@ impl From<object_store::Error> for Unsent {
     }
 }
 
-/// Sends a body that is in memory; the bucket's tag of it comes back.
+/// Uploads a body from memory; returns its `ETag`.
 pub(super) async fn whole(
     client: &dyn ObjectStore,
     key: &Path,
@@ -51,7 +51,7 @@ pub(super) async fn whole(
     parts(client, key, pieces, attributes).await
 }
 
-/// Sends a body in parts; those of a body that broke off are taken back.
+/// Uploads a body in parts; aborts the upload if the source fails.
 pub(super) async fn parts(
     client: &dyn ObjectStore,
     key: &Path,
@@ -85,12 +85,12 @@ pub(super) async fn parts(
         };
     };
     if let Err(error) = writer.abort().await {
-        tracing::debug!(%error, "parts of a body are left for the bucket's lifecycle rule");
+        tracing::debug!(%error, "failed to abort upload; a lifecycle rule of the bucket must delete its parts");
     }
     Err(broken)
 }
 
-/// An upload that is not known any more may be one whose last answer was lost.
+/// If the upload is unknown, it may have completed and only the response was lost.
 async fn finished(
     client: &dyn ObjectStore,
     key: &Path,

@@ -20,24 +20,24 @@ use super::pool::{Connect, Pool};
 use crate::bodies::{hash, within};
 use crate::{Bodies, Error, Old, Reading, Source, Stored};
 
-/// The name of this kind of store in references.
+/// Name of the store in references.
 const STORE: &str = "postgres";
 
-/// Bodies in Postgres, in pieces of a mebibyte.
+/// Bodies in Postgres, in chunks of 1 MiB.
 #[derive(Clone)]
 pub struct Postgres {
     pool: Arc<Pool>,
 }
 
 impl Postgres {
-    /// Bodies in a database whose schema is up to date; what dead processes left half-written is removed.
+    /// Opens bodies in a database whose schema is up to date; deletes incomplete bodies of dead processes.
     pub async fn open(connect: Arc<dyn Connect>) -> Result<Self, Error> {
         let pool = Arc::new(Pool::new(connect));
         sweep(&pool).await?;
         Ok(Self { pool })
     }
 
-    /// The task logs in the same database.
+    /// Returns the task logs in the same database.
     pub fn logs(&self) -> PostgresLogs {
         PostgresLogs {
             pool: Arc::clone(&self.pool),
@@ -51,7 +51,7 @@ impl Postgres {
         found.ok_or_else(|| Error::NotAvailable { uri: uri.clone() })
     }
 
-    /// Stores a body that fits into one piece.
+    /// Stores a body that fits into one chunk.
     async fn put_small(&self, bytes: &[u8]) -> Result<Stored, Error> {
         let hash = Sha256::digest(bytes).to_vec();
         if whole(&self.pool, &hash, bytes).await? || self.holds(&hash).await? {
@@ -88,7 +88,7 @@ impl Postgres {
         }
     }
 
-    /// Whether the body with this hash is there and sound; if it is, it counts as stored now.
+    /// Whether a body with this hash exists and is intact; if so, sets its storage time to now.
     async fn holds(&self, hash: &[u8]) -> Result<bool, Error> {
         match Head::find(&self.pool, hash).await {
             Ok(Some(head)) => {
@@ -100,14 +100,14 @@ impl Postgres {
     }
 }
 
-/// Writes a first piece and all that follow it.
+/// Writes the first chunk and all that follow.
 async fn pour(
     draft: &mut Draft<'_>,
     reader: &mut (dyn AsyncRead + Send + Unpin),
     chunk: &mut Vec<u8>,
 ) -> Result<(), Error> {
     let mut is_last = false;
-    // A body that fills its last piece ends with an empty read, which is no piece.
+    // If a body fills its last chunk, the next read is empty and not written.
     while !chunk.is_empty() {
         draft.write(chunk).await?;
         if is_last {
@@ -118,7 +118,7 @@ async fn pour(
     Ok(())
 }
 
-/// Reads one piece; true if the body ended in it.
+/// Reads one chunk; returns whether the body ended in it.
 async fn fill(
     reader: &mut (dyn AsyncRead + Send + Unpin),
     chunk: &mut Vec<u8>,
@@ -147,7 +147,7 @@ fn stored(hash: &[u8], bytes: u64) -> Stored {
     }
 }
 
-/// What is left of a body to be read.
+/// The remaining chunks of a body.
 struct Rest {
     pool: Arc<Pool>,
     head: Head,
@@ -168,7 +168,7 @@ impl Rest {
             chunk.slice(place(self.range.start)..place(self.range.end))
         });
         let piece = piece.map_err(|lost| {
-            // Nothing after what is lost may be taken for the rest.
+            // Chunks after a missing one must not be returned.
             self.chunks = 0..0;
             io::Error::other(lost.named(&self.pool, &self.uri))
         });

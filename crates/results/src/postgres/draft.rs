@@ -1,4 +1,4 @@
-//! A body on its way in: its pieces are written first, and its row last, so half a body is never found.
+//! A body being written: its chunks first and its row last, so that a partial body is never found.
 
 use model::time::Time;
 use sha2::{Digest as _, Sha256};
@@ -8,11 +8,11 @@ use super::head::{Head, Lost};
 use super::pool::Pool;
 use crate::{Error, Old};
 
-/// The size of every piece but the last.
+/// Size of every chunk except the last.
 pub(super) const CHUNK_BYTES: usize = 1024 * 1024;
 const CHUNK_BYTES_COLUMN: i32 = 1024 * 1024;
 
-/// A draft so old was left by a process that died, in microseconds.
+/// Drafts older than this belong to dead processes, in microseconds.
 const DRAFT_AGE_MAX_US: i64 = 24 * 3600 * 1_000_000;
 
 const BEGIN: &str = "INSERT INTO noetl.body_draft (draft, begun_at) \
@@ -21,7 +21,7 @@ const BEGIN: &str = "INSERT INTO noetl.body_draft (draft, begun_at) \
 const WRITE: &str = "INSERT INTO noetl.body_chunk (draft, n, sha256, bytes) VALUES ($1, $2, $3, $4) \
     ON CONFLICT DO NOTHING";
 
-/// The lock on the draft keeps a sweep from condemning it meanwhile.
+/// The lock on the draft prevents a sweep from condemning it at the same time.
 const FINISH: &str = "WITH mine AS (SELECT draft FROM noetl.body_draft \
         WHERE draft = $1 AND begun_at > 0 FOR UPDATE), \
     head AS (INSERT INTO noetl.body (sha256, draft, bytes, chunks, chunk_bytes, stored_at) \
@@ -29,7 +29,7 @@ const FINISH: &str = "WITH mine AS (SELECT draft FROM noetl.body_draft \
     gone AS (DELETE FROM noetl.body_draft d USING head WHERE d.draft = head.draft) \
     SELECT draft FROM head";
 
-/// The damaged pieces become a draft that the next sweep takes away, if nobody does so before.
+/// The damaged chunks become a draft that a sweep deletes, if it is not deleted before.
 const MEND: &str = "WITH head AS (UPDATE noetl.body SET draft = $1, chunks = $4, chunk_bytes = $5, \
         bytes = $6, stored_at = noetl.micros() \
         WHERE sha256 = $2 AND draft = $3 AND EXISTS (SELECT FROM noetl.body_draft WHERE draft = $1 AND begun_at > 0) \
@@ -38,10 +38,10 @@ const MEND: &str = "WITH head AS (UPDATE noetl.body SET draft = $1, chunks = $4,
     left_over AS (INSERT INTO noetl.body_draft (draft, begun_at) SELECT $3, 0 FROM head) \
     SELECT draft FROM head";
 
-/// A draft of time 0 is dead: it cannot become a body any more.
+/// A draft with time 0 is condemned: it cannot become a body any more.
 const CONDEMN: &str = "UPDATE noetl.body_draft SET begun_at = 0 WHERE draft = $1";
 
-/// A few at a time, so that no statement takes long however large the body is.
+/// Deletes a few chunks at a time, so that a statement stays short however large the body is.
 const CLEAR: &str = "DELETE FROM noetl.body_chunk WHERE draft = $1 AND n IN \
     (SELECT n FROM noetl.body_chunk WHERE draft = $1 LIMIT 128) RETURNING n";
 
@@ -52,7 +52,8 @@ const LEFT: &str = "SELECT draft FROM noetl.body_draft WHERE begun_at < noetl.mi
 const DELETE: &str = "WITH head AS (DELETE FROM noetl.body WHERE sha256 = $1 RETURNING draft) \
     INSERT INTO noetl.body_draft (draft, begun_at) SELECT draft, 0 FROM head RETURNING draft";
 
-/// A sweep looks at the age under the lock of the row that this changes, so a body is either kept or found missing here.
+/// The sweep checks the age under the row lock that this statement takes, so a body is either kept or reported missing
+/// here.
 const RENEW: &str = "UPDATE noetl.body SET stored_at = noetl.micros() WHERE sha256 = $1 AND draft = $2 RETURNING draft";
 
 const OLD: &str = "SELECT sha256, bytes FROM noetl.body WHERE stored_at < $1 AND sha256 > $2 ORDER BY sha256 LIMIT $3";
@@ -60,14 +61,14 @@ const OLD: &str = "SELECT sha256, bytes FROM noetl.body WHERE stored_at < $1 AND
 const DELETE_OLD: &str = "WITH head AS (DELETE FROM noetl.body WHERE sha256 = $1 AND stored_at < $2 RETURNING draft) \
     INSERT INTO noetl.body_draft (draft, begun_at) SELECT draft, 0 FROM head RETURNING draft";
 
-/// A small body in one statement.
+/// Stores a small body in one statement.
 const WHOLE: &str = "WITH head AS (INSERT INTO noetl.body (sha256, draft, bytes, chunks, chunk_bytes, stored_at) \
         VALUES ($1, nextval('noetl.body_draft_id'), $3, 1, $4, noetl.micros()) \
         ON CONFLICT DO NOTHING RETURNING draft), \
     chunk AS (INSERT INTO noetl.body_chunk (draft, n, sha256, bytes) SELECT draft, 0, $1, $2 FROM head) \
     SELECT draft FROM head";
 
-/// A body being written. Its pieces are a draft's until it has its row.
+/// A body being written. Its chunks belong to a draft until it has its row.
 pub(super) struct Draft<'p> {
     pool: &'p Pool,
     id: i64,
@@ -76,7 +77,7 @@ pub(super) struct Draft<'p> {
     hash: Sha256,
 }
 
-/// Takes away what dead processes left.
+/// Deletes drafts of dead processes.
 pub(super) async fn sweep(pool: &Pool) -> Result<(), Error> {
     for row in pool.ask(LEFT, &[(&DRAFT_AGE_MAX_US, Type::INT8)]).await? {
         discard(pool, row.get(0)).await;
@@ -84,7 +85,7 @@ pub(super) async fn sweep(pool: &Pool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes a body away: first its row, then its pieces.
+/// Deletes a body: first its row, then its chunks.
 pub(super) async fn delete(pool: &Pool, hash: &[u8]) -> Result<(), Error> {
     for row in pool.ask(DELETE, &[(&hash, Type::BYTEA)]).await? {
         discard(pool, row.get(0)).await;
@@ -92,7 +93,7 @@ pub(super) async fn delete(pool: &Pool, hash: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Bodies stored last before a time, behind a hash.
+/// Lists bodies that were last stored before a time and whose hashes follow `after`.
 pub(super) async fn old(
     pool: &Pool,
     before: Time,
@@ -113,7 +114,7 @@ pub(super) async fn old(
     Ok(rows.iter().map(old).collect())
 }
 
-/// Takes a body away unless it was stored again since a time; whether it is gone.
+/// Deletes a body unless it was stored again since a time; returns whether it was deleted.
 pub(super) async fn delete_old(pool: &Pool, hash: &[u8], before: Time) -> Result<bool, Error> {
     let values = [(&hash as _, Type::BYTEA), (&before.0 as _, Type::INT8)];
     let rows = pool.ask(DELETE_OLD, &values).await?;
@@ -123,15 +124,15 @@ pub(super) async fn delete_old(pool: &Pool, hash: &[u8], before: Time) -> Result
     Ok(!rows.is_empty())
 }
 
-/// Says of a body that it was stored again; false if it is not there any more.
+/// Sets the storage time of a body to now; returns false if it does not exist any more.
 pub(super) async fn renew(pool: &Pool, hash: &[u8], draft: i64) -> Result<bool, Error> {
     let values = [(&hash as _, Type::BYTEA), (&draft as _, Type::INT8)];
     Ok(!pool.ask(RENEW, &values).await?.is_empty())
 }
 
-/// Stores a body of one piece, if it is not there yet.
+/// Stores a body of one chunk if it does not exist; returns whether it was stored.
 pub(super) async fn whole(pool: &Pool, hash: &[u8], bytes: &[u8]) -> Result<bool, Error> {
-    let size = i64::try_from(bytes.len()).expect("a piece is small");
+    let size = i64::try_from(bytes.len()).expect("the size of a chunk fits into `i64`");
     let values = [
         (&hash as _, Type::BYTEA),
         (&bytes as _, Type::BYTEA),
@@ -169,7 +170,7 @@ impl<'p> Draft<'p> {
         Ok(())
     }
 
-    /// Gives the body its row, unless another has stored it before; answers its hash and size.
+    /// Inserts the row of the body, unless it exists already; returns hash and size.
     pub(super) async fn finish(self) -> Result<(Vec<u8>, u64), Error> {
         let hash = self.hash.clone().finalize().to_vec();
         let bytes = self.size();
@@ -193,10 +194,10 @@ impl<'p> Draft<'p> {
     }
 
     fn size(&self) -> i64 {
-        i64::try_from(self.bytes).expect("a body has fewer bytes than a number can count")
+        i64::try_from(self.bytes).expect("the size of a body fits into `i64`")
     }
 
-    /// Who has the body's row? The pieces that are not needed are answered.
+    /// Determines which draft the body's row refers to. Returns the draft that is not needed any more.
     async fn settle(&self, hash: &[u8]) -> Result<Option<i64>, Error> {
         let found = match Head::find(self.pool, hash).await {
             Ok(found) => found,
@@ -205,7 +206,7 @@ impl<'p> Draft<'p> {
         };
         let head = found.ok_or_else(swept)?;
         if head.draft == self.id {
-            // The answer to an earlier try was lost.
+            // The response to an earlier attempt was lost.
             return Ok(None);
         }
         if head.is_whole(self.pool).await? {
@@ -221,20 +222,20 @@ impl<'p> Draft<'p> {
             (&self.size() as _, Type::INT8),
         ];
         let mended = !self.pool.ask(MEND, &values).await?.is_empty();
-        // Whoever mended it in between has done the same.
+        // If another process repaired it meanwhile, the result is the same.
         Ok(Some(if mended { head.draft } else { self.id }))
     }
 
-    /// Gives up.
+    /// Deletes the draft.
     pub(super) async fn abandon(self) {
         discard(self.pool, self.id).await;
     }
 }
 
-/// Takes pieces away that nothing needs; a sweep does what fails here.
+/// Deletes chunks that nothing refers to; a later sweep repeats what fails here.
 async fn discard(pool: &Pool, draft: i64) {
     if let Err(error) = clear(pool, draft).await {
-        tracing::debug!(%error, draft, "pieces of a body are left for the next sweep");
+        tracing::debug!(%error, draft, "failed to delete chunks of a body; the next sweep deletes them");
     }
 }
 
@@ -246,7 +247,7 @@ async fn clear(pool: &Pool, draft: i64) -> Result<(), Error> {
     Ok(())
 }
 
-/// The pieces were taken away while they were written, which takes a day of silence.
+/// A sweep deleted the chunks while they were written, which happens only after a day.
 fn swept() -> Error {
     Error::Interrupted(std::io::ErrorKind::TimedOut.into())
 }

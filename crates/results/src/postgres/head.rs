@@ -1,4 +1,4 @@
-//! A body that is there: its row, and its pieces one by one.
+//! A stored body: its row and its chunks.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -10,19 +10,19 @@ use tokio_postgres::types::Type;
 use super::pool::Pool;
 use crate::Error;
 
-/// So many pieces are checked by one statement.
+/// Maximum number of chunks that one statement checks.
 const CHECKED_AT_ONCE: i32 = 64;
 
 const HEAD: &str = "SELECT draft, bytes, chunks, chunk_bytes FROM noetl.body WHERE sha256 = $1";
 
 const CHUNK: &str = "SELECT sha256, bytes FROM noetl.body_chunk WHERE draft = $1 AND n = $2";
 
-/// The database hashes what it holds, so that a check moves no body over the network.
+/// The database computes the hashes, so that a check transfers no body.
 const CHECK: &str = "SELECT count(*), coalesce(sum(length(bytes)), 0)::bigint, \
     coalesce(bool_and(sha256(bytes) = sha256), true) \
     FROM noetl.body_chunk WHERE draft = $1 AND n >= $2 AND n < $3";
 
-/// Where the pieces of a body are.
+/// Layout of a stored body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) draft: i64,
@@ -31,12 +31,12 @@ pub(super) struct Head {
     chunk_bytes: u64,
 }
 
-/// Why a piece cannot be had.
+/// Why a chunk cannot be read.
 #[derive(Debug)]
 pub(super) enum Lost {
-    /// It is not what was stored.
+    /// It is missing or damaged.
     Damaged,
-    /// The database does not answer.
+    /// The database cannot be accessed.
     Failed(Error),
 }
 
@@ -47,7 +47,7 @@ impl From<Error> for Lost {
 }
 
 impl Lost {
-    /// What it means for the body of this reference.
+    /// Converts to the error for a reference.
     pub(super) fn named(self, pool: &Pool, uri: &str) -> Error {
         match self {
             Self::Failed(error) => error,
@@ -60,7 +60,7 @@ impl Lost {
 }
 
 impl Head {
-    /// The body with this hash, if there is one.
+    /// Finds the body with this hash.
     pub(super) async fn find(pool: &Pool, hash: &[u8]) -> Result<Option<Self>, Lost> {
         let rows = pool.ask(HEAD, &[(&hash, Type::BYTEA)]).await?;
         let Some(row) = rows.first() else {
@@ -77,7 +77,7 @@ impl Head {
         is_sound.then_some(Some(head)).ok_or(Lost::Damaged)
     }
 
-    /// The pieces that hold these bytes.
+    /// Returns the chunks that contain these bytes.
     pub(super) fn chunks(&self, range: &Range<u64>) -> Range<i32> {
         let number = |place: u64| i32::try_from(place).unwrap_or(i32::MAX);
         let first = number(range.start / self.chunk_bytes);
@@ -85,12 +85,12 @@ impl Head {
         first.min(end)..end.min(self.chunks)
     }
 
-    /// Where a piece begins in the body.
+    /// Returns the offset of a chunk in the body.
     pub(super) fn begin(&self, n: i32) -> u64 {
         u64::try_from(n).unwrap_or(0) * self.chunk_bytes
     }
 
-    /// Lets the database check these pieces.
+    /// Checks chunks in the database.
     pub(super) async fn check(&self, pool: &Pool, chunks: Range<i32>) -> Result<(), Lost> {
         let mut first = chunks.start;
         while first < chunks.end {
@@ -113,7 +113,7 @@ impl Head {
         Ok(())
     }
 
-    /// Whether all of it is as it was stored.
+    /// Whether the whole body is intact.
     pub(super) async fn is_whole(&self, pool: &Pool) -> Result<bool, Error> {
         match self.check(pool, 0..self.chunks).await {
             Ok(()) => Ok(true),
@@ -122,7 +122,7 @@ impl Head {
         }
     }
 
-    /// One piece, checked.
+    /// Reads one chunk and checks it.
     pub(super) async fn chunk(&self, pool: &Pool, n: i32) -> Result<Bytes, Lost> {
         let asked = [(&self.draft as _, Type::INT8), (&n as _, Type::INT4)];
         let rows = pool.ask(CHUNK, &asked).await?;

@@ -11,7 +11,7 @@ use super::pool::Pool;
 use crate::logs::{FULL, LOG_BYTES_MAX};
 use crate::{Error, LogAsk, LogPage, TaskLogs};
 
-/// The lock on the execution's row is held until the lines are there, so no line appears before one that a reader saw.
+/// The lock on the execution's row is held until the lines are committed, so lines become visible in order.
 const APPEND: &str = "WITH head AS (INSERT INTO noetl.task_log AS h (execution_id, last, bytes) \
         VALUES ($1, $5, $6) ON CONFLICT (execution_id) DO UPDATE \
         SET last = h.last + excluded.last, bytes = h.bytes + excluded.bytes WHERE h.bytes < $7 \
@@ -31,7 +31,8 @@ pub struct PostgresLogs {
 }
 
 impl PostgresLogs {
-    /// Takes lines of one execution; answers how much it has printed, unless it has printed too much already.
+    /// Appends lines of one execution; returns the size of its log and of the lines, or `None` if the log was already
+    /// full.
     async fn take(&self, lines: &[LogLine], bytes_max: i64) -> Result<Option<(i64, i64)>, Error> {
         let Some(first) = lines.first() else {
             return Ok(None);
@@ -57,7 +58,7 @@ impl PostgresLogs {
 }
 
 fn text(line: &LogLine) -> String {
-    serde_json::to_string(line).expect("a log line serialises to JSON")
+    serde_json::to_string(line).expect("a log line serializes to JSON")
 }
 
 fn number(count: usize) -> i64 {

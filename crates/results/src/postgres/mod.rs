@@ -1,6 +1,6 @@
-//! What several servers share in the store's database: bodies in pieces, and task logs.
+//! Bodies and task logs in the store's database, shared by several servers.
 //!
-//! Each statement is whole in itself and harmless the second time, so a lost connection is answered by another try.
+//! Each statement is atomic and idempotent, so a lost connection is handled by retrying.
 
 mod bodies;
 mod draft;
@@ -12,5 +12,5 @@ pub use bodies::Postgres;
 pub use logs::PostgresLogs;
 pub use pool::{Connect, ConnectError};
 
-/// A connection to the database.
+/// Connection to the database.
 pub use tokio_postgres::Client as PostgresClient;

@@ -1,4 +1,4 @@
-//! A few connections, and what the database's errors mean.
+//! A small connection pool, and the meaning of database errors.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,15 +12,15 @@ use tokio_postgres::{Client, Row};
 
 use crate::Error;
 
-/// At most so many connections at once.
+/// Maximum number of connections.
 const CONNECTIONS_MAX: usize = 6;
-/// How long an asker waits for a connection that others use.
+/// How long a caller waits for a free connection.
 const ROOM_MAX: Duration = Duration::from_secs(30);
-/// How long one statement may take; each moves a few pieces at most.
+/// Timeout of a statement; each transfers at most a few chunks.
 const STATEMENT_MAX: Duration = Duration::from_secs(30);
-/// How much longer than the database itself an asker waits for its answer.
+/// Additional time to wait for a response beyond the timeout of the database itself.
 const ANSWER_SLACK: Duration = Duration::from_secs(5);
-/// Waits before each further try; as many tries as waits, and one.
+/// Delays before retries; the number of attempts is one more.
 const WAITS: [Duration; 5] = [
     Duration::from_millis(10),
     Duration::from_millis(50),
@@ -29,39 +29,39 @@ const WAITS: [Duration; 5] = [
     Duration::from_secs(1),
 ];
 
-/// Why no connection could be made; it never says a password.
+/// Why a connection failed; never contains a password.
 pub type ConnectError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Makes connections to a database whose schema is up to date.
+/// Connects to a database whose schema is up to date.
 #[async_trait]
 pub trait Connect: Send + Sync {
-    /// A connection driven by a task of its own, whose commits are durable when they are answered.
+    /// Opens a connection that its own task drives; commits are durable when they are acknowledged.
     async fn connect(&self, statement_max: Duration) -> Result<Client, ConnectError>;
 
-    /// Host, port and database, for people; never the password.
+    /// Host, port and database for display; never the password.
     fn place(&self) -> String;
 }
 
-/// The values of a statement with their types.
+/// Values of a statement with their types.
 pub(super) type Values<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
-/// A few connections, kept for the next asker.
+/// Connection pool.
 pub(super) struct Pool {
     connect: Arc<dyn Connect>,
     idle: Mutex<Vec<Client>>,
     room: Semaphore,
 }
 
-/// Why a statement did not answer.
+/// Why a statement failed.
 #[derive(Debug, thiserror::Error)]
 enum Fault {
-    #[error("no connection could be made")]
+    #[error("cannot connect to the database")]
     Unreached(#[source] ConnectError),
     #[error("all connections are in use")]
     Busy,
-    #[error("no answer came in time")]
+    #[error("the database did not respond in time")]
     Silent,
-    #[error("the database refused")]
+    #[error("the database rejected the statement")]
     Refused(#[source] tokio_postgres::Error),
 }
 
@@ -79,7 +79,7 @@ impl Pool {
         self.connect.place()
     }
 
-    /// Runs a statement that is harmless the second time, again where that can help.
+    /// Runs an idempotent statement; retries transient errors.
     pub(super) async fn ask(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Error> {
         let mut waits = WAITS.iter();
         loop {
@@ -124,9 +124,7 @@ impl Pool {
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Client>> {
-        self.idle
-            .lock()
-            .expect("keeping a connection does not panic")
+        self.idle.lock().expect("the lock is not poisoned")
     }
 
     fn named(&self, fault: Fault) -> Error {
@@ -144,13 +142,13 @@ impl Pool {
 }
 
 impl Fault {
-    /// Whether the same again may succeed at once.
+    /// Whether the error is transient.
     fn is_passing(&self) -> bool {
         let Self::Refused(error) = self else {
             return matches!(self, Self::Unreached(_));
         };
         match error.code() {
-            // Without a code it is the network's.
+            // An error without a code comes from the network.
             None => true,
             Some(code) => [
                 SqlState::T_R_SERIALIZATION_FAILURE,

@@ -1,4 +1,4 @@
-//! Who may do what. Every handler takes an [`Authorized`] with its action, so that a missing check does not compile.
+//! Authorization. Every handler takes an [`Authorized`] with its action, so that a missing check does not compile.
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
@@ -20,32 +20,33 @@ use crate::api::error::ApiError;
 use crate::api::listen::Peer;
 use crate::api::state::Api;
 
-/// Every token begins so.
+/// Prefix of every access token.
 const PREFIX: &str = "noetl_pat_";
-/// A token looked up so recently is not looked up again; a revoked one works for so long at most.
+/// How long a token lookup is cached; a revoked token works for at most this long.
 const REMEMBERED: Duration = Duration::from_secs(2);
-/// So many wrong tokens from one address are written to the audit log within a minute; more are refused unseen.
+/// How many failed authentications of one address per minute are recorded in the audit log; further ones are rejected
+/// without a record.
 const FAILURES_MAX: u32 = 20;
 const FAILURES_WITHIN: Duration = Duration::from_secs(60);
-/// So many addresses are counted at once.
+/// Maximum number of addresses that are counted.
 const ADDRESSES_MAX: usize = 10_000;
 
-/// Whether tokens are needed.
+/// Whether access tokens are required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Whoever reaches the port may do everything: a laptop's loopback.
+    /// Everyone who can connect may do everything; for loopback addresses.
     Open,
-    /// Nothing without a token.
+    /// An access token is always required.
     Tokens,
 }
 
-/// What a request wants to do.
+/// A permission that a request needs.
 pub(crate) trait Action: Send + Sync + 'static {
-    /// Whether a token of this role allows it.
+    /// Whether a token with this role has the permission.
     fn allows(role: Role) -> bool;
-    /// The least that is needed, in words.
+    /// The lowest role with the permission.
     const NEEDS: &str;
-    /// Whether only servers of the same cluster may.
+    /// Whether only servers of the same cluster have it.
     const CLUSTER: bool = false;
 }
 
@@ -63,19 +64,19 @@ macro_rules! actions {
 }
 
 actions! {
-    /// Look at runs and playbooks.
+    /// Read runs and playbooks.
     View "viewer" |role| role >= Role::Viewer;
-    /// Start and stop runs.
+    /// Start and control runs.
     Operate "operator" |role| role >= Role::Operator;
     /// Register playbooks.
     Author "author" |role| role >= Role::Author;
-    /// Make and take back tokens.
+    /// Manage access tokens and credentials.
     Administer "admin" |role| role == Role::Admin;
     /// Claim commands and report on them.
     Work "worker" |role| role == Role::Worker || role == Role::Admin;
 }
 
-/// Speak for another server of the cluster.
+/// Act as another server of the cluster.
 pub(crate) struct Cluster;
 
 impl Action for Cluster {
@@ -86,18 +87,18 @@ impl Action for Cluster {
     const CLUSTER: bool = true;
 }
 
-/// Who asks.
+/// The authenticated caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Principal {
-    /// Whoever reaches the port.
+    /// Any caller; no token is required.
     Anyone,
-    /// The holder of a token.
+    /// The holder of an access token.
     Token {
-        /// The token's id.
+        /// ID of the token.
         id: AccessId,
-        /// What people call it.
+        /// Name of the token.
         name: String,
-        /// What it allows.
+        /// Role of the token.
         role: Role,
     },
     /// Another server on the same store.
@@ -105,7 +106,7 @@ pub(crate) enum Principal {
 }
 
 impl Principal {
-    /// The name that the audit log gives it.
+    /// Name in the audit log.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Anyone => "anyone".to_owned(),
@@ -123,15 +124,15 @@ impl Principal {
     }
 }
 
-/// Proof that the asker may do `A`.
+/// Proof that the caller has the permission `A`.
 pub(crate) struct Authorized<A> {
-    /// Who asks.
+    /// The caller.
     pub(crate) principal: Principal,
     action: PhantomData<A>,
 }
 
 impl<A: Action> Authorized<A> {
-    /// Checks that the asker may do something else as well, which only the request's body shows to be wanted.
+    /// Checks another permission that the body of the request turns out to need.
     pub(crate) fn also<B: Action>(&self) -> Result<(), ApiError> {
         if self.principal.may::<B>() {
             Ok(())
@@ -142,7 +143,7 @@ impl<A: Action> Authorized<A> {
 }
 
 fn forbidden<A: Action>() -> ApiError {
-    let detail = format!("this needs the role `{}`", A::NEEDS);
+    let detail = format!("this request needs the role `{}`", A::NEEDS);
     ApiError::new(StatusCode::FORBIDDEN, "FORBIDDEN", detail)
         .remedy("use a token with that role: `noetl token create NAME --role ROLE`")
 }
@@ -172,7 +173,7 @@ async fn authenticate(parts: &Parts, api: &Api) -> Result<Principal, ApiError> {
     let header = parts.headers.get(AUTHORIZATION);
     let header = header.and_then(|value| value.to_str().ok()).unwrap_or("");
     let Some(token) = bearer(header) else {
-        return Err(unauthenticated("a token is needed"));
+        return Err(unauthenticated("an access token is required"));
     };
     if api
         .cluster
@@ -184,16 +185,18 @@ async fn authenticate(parts: &Parts, api: &Api) -> Result<Principal, ApiError> {
     match api.tokens.find(&**api.store(), token).await? {
         Some(principal) => Ok(principal),
         None if api.access == Access::Open => Ok(Principal::Anyone),
-        // Only a wrong token is held back: behind a proxy, the holders of valid ones have the same address.
+        // Only invalid tokens are rate limited: behind a proxy, holders of valid tokens have the same address.
         None if address.is_some_and(|address| !api.tokens.may_fail(address)) => {
             let status = StatusCode::TOO_MANY_REQUESTS;
-            let detail = "too many wrong tokens from this address";
+            let detail = "rate limited: too many failed authentication attempts from this address";
             Err(ApiError::new(status, "TOO_MANY_FAILURES", detail)
-                .remedy("use a valid token; wrong ones are looked at again in a minute"))
+                .remedy("use a valid access token, or retry in a minute"))
         }
         None => {
             deny(parts, api, "unknown token").await;
-            Err(unauthenticated("the token is unknown, expired or revoked"))
+            Err(unauthenticated(
+                "the access token is unknown, expired or revoked",
+            ))
         }
     }
 }
@@ -205,8 +208,9 @@ fn bearer(header: &str) -> Option<&str> {
 }
 
 fn unauthenticated(detail: &str) -> ApiError {
-    ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", detail)
-        .remedy("send `Authorization: Bearer TOKEN`; an admin makes one with `noetl token create`")
+    ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", detail).remedy(
+        "send `Authorization: Bearer TOKEN`; an admin creates one with `noetl token create`",
+    )
 }
 
 async fn deny(parts: &Parts, api: &Api, who: &str) {
@@ -219,22 +223,22 @@ async fn deny(parts: &Parts, api: &Api, who: &str) {
         detail: None,
     };
     if let Err(error) = api.store().audit(entry).await {
-        tracing::warn!(%error, "a denial could not be written to the audit log");
+        tracing::warn!(%error, "failed to record a denied request in the audit log");
     }
 }
 
-/// The address that a request comes from, for the audit log.
+/// Remote address of a request, for the audit log.
 pub(crate) fn source(parts: &Parts) -> Option<String> {
     let peer = parts.extensions.get::<ConnectInfo<Peer>>();
     peer.map(|ConnectInfo(peer)| peer.address.to_string())
 }
 
-/// The sha256 of a token: all of it that is ever kept or compared.
+/// SHA-256 of a token; only the hash is stored and compared.
 pub(crate) fn digest(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
 
-/// The tokens seen lately, and the addresses that send wrong ones.
+/// Cached token lookups, and failed attempts by address.
 #[derive(Default)]
 pub(crate) struct Tokens {
     seen: Mutex<HashMap<[u8; 32], (Instant, Principal)>>,
@@ -257,39 +261,45 @@ impl Tokens {
             return Ok(None);
         };
         if let Err(error) = store.touch_token(row.id).await {
-            tracing::debug!(%error, "a token's last use could not be written");
+            tracing::debug!(%error, "failed to record the last use of a token");
         }
         let principal = Principal::Token {
             id: row.id,
             name: row.name,
             role,
         };
-        let mut seen = self.seen.lock().expect("no holder of the tokens panics");
+        let mut seen = self
+            .seen
+            .lock()
+            .expect("no holder of the token cache lock panics");
         seen.retain(|_, (since, _)| since.elapsed() < REMEMBERED);
         seen.insert(hash, (Instant::now(), principal.clone()));
         Ok(Some(principal))
     }
 
     fn remembered(&self, hash: &[u8; 32]) -> Option<Principal> {
-        let seen = self.seen.lock().expect("no holder of the tokens panics");
+        let seen = self
+            .seen
+            .lock()
+            .expect("no holder of the token cache lock panics");
         let (since, principal) = seen.get(hash)?;
         (since.elapsed() < REMEMBERED).then(|| principal.clone())
     }
 
-    /// Forgets what was looked up: a token was taken back.
+    /// Clears the cache after a token was revoked.
     pub(crate) fn forget(&self) {
         self.seen
             .lock()
-            .expect("no holder of the tokens panics")
+            .expect("no holder of the token cache lock panics")
             .clear();
     }
 
-    /// Counts a wrong token from an address. False once the address has sent too many of late.
+    /// Counts a failed attempt of an address. Returns false if it has made too many recently.
     fn may_fail(&self, address: IpAddr) -> bool {
         let mut failures = self
             .failures
             .lock()
-            .expect("no holder of the failures panics");
+            .expect("no holder of the failures lock panics");
         failures.retain(|_, (since, _)| since.elapsed() < FAILURES_WITHIN);
         if failures.len() >= ADDRESSES_MAX && !failures.contains_key(&address) {
             let oldest = failures.iter().min_by_key(|(_, (since, _))| *since);
@@ -303,24 +313,24 @@ impl Tokens {
     }
 }
 
-/// Whether a token works at this time.
+/// Whether a token is valid at this time.
 pub(crate) fn is_live(row: &TokenRow, now: Time) -> bool {
     row.revoked_at.is_none() && row.expires_at.is_none_or(|expires| now < expires)
 }
 
-/// A token's id follows from its hash, so that two servers that take the same token take it once.
+/// ID of a token, derived from its hash, so that two servers that register the same token store it once.
 fn access_id(hash: &[u8; 32]) -> AccessId {
     let head: [u8; 8] = hash[..8].try_into().expect("a hash has 32 bytes");
     AccessId(i64::from_be_bytes(head) & i64::MAX)
 }
 
-/// A token as it is shown once, and what is kept of it.
+/// A new token: its text, which is shown once, and the row to store.
 pub(crate) struct Fresh {
     pub(crate) text: String,
     pub(crate) row: TokenRow,
 }
 
-/// Makes a token.
+/// Generates a token.
 pub(crate) fn fresh(name: &str, role: Role, now: Time, expires_in: Option<Duration>) -> Fresh {
     let mut bytes = [0_u8; 32];
     rand::fill(&mut bytes);
@@ -339,7 +349,7 @@ pub(crate) fn fresh(name: &str, role: Role, now: Time, expires_in: Option<Durati
     Fresh { text, row }
 }
 
-/// The admin token of a store, where this start made it.
+/// The admin token of a store, if this start created it.
 #[derive(Clone)]
 pub struct AdminToken(String);
 
@@ -356,7 +366,7 @@ impl std::fmt::Debug for AdminToken {
     }
 }
 
-/// Makes the first admin token of a store that has none that works.
+/// Creates the first admin token of a store that has no valid one.
 pub(crate) async fn first_admin(store: &dyn Store) -> Result<Option<AdminToken>, store::Error> {
     let now = store.now();
     let admin = Role::Admin.to_string();
@@ -370,7 +380,7 @@ pub(crate) async fn first_admin(store: &dyn Store) -> Result<Option<AdminToken>,
     Ok(Some(AdminToken(fresh.text)))
 }
 
-/// Takes a token that someone else made, for instance one in a file that servers share.
+/// Registers a token that was created elsewhere, for example one in a file that servers share.
 pub(crate) async fn keep_admin(store: &dyn Store, text: &str) -> Result<(), store::Error> {
     let hash = digest(text.trim());
     if store.token_by_hash(&hash).await?.is_some() {

@@ -1,8 +1,8 @@
-//! What every handler of data answers with: JSON, or a problem.
+//! Result type of handlers: JSON or a problem.
 
 use axum::Json;
 
 use crate::api::error::ApiError;
 
-/// What a handler answers.
+/// Result of a handler.
 pub(crate) type Answer<T> = Result<Json<T>, ApiError>;

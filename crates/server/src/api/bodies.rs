@@ -1,4 +1,4 @@
-//! Bodies: kept for workers that have no store of their own, and handed out again, never held whole.
+//! Bodies: stores and returns them for workers without a body store of their own, as streams.
 
 use std::io;
 use std::pin::Pin;
@@ -21,13 +21,13 @@ use crate::api::state::Api;
 use crate::api::{Answer, Json, range};
 use crate::error::Error;
 
-/// The largest body that is taken through the API.
+/// Maximum size of a body.
 const BODY_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 
-/// Keep a body. When this answers it is durable.
+/// Store a body. It is durable when the response arrives.
 #[utoipa::path(put, path = "/api/bodies", tag = "workers",
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
-    responses((status = 200, description = "where it is", body = BodyStored), Failures),
+    responses((status = 200, description = "the location of the body", body = BodyStored), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn put(
     State(api): State<Api>,
@@ -44,9 +44,9 @@ pub(crate) async fn put(
     let stored = api.server.shared.bodies.put(source).await;
     if reader.is_over {
         let status = StatusCode::PAYLOAD_TOO_LARGE;
-        let detail = format!("a body has at most {BODY_BYTES_MAX} bytes");
+        let detail = format!("body exceeds {BODY_BYTES_MAX} bytes");
         return Err(ApiError::new(status, "BODY_TOO_LARGE", detail)
-            .remedy("let the task give its result in parts"));
+            .remedy("return the result of the task in parts"));
     }
     let stored = stored.map_err(Error::from)?;
     Ok(Json(BodyStored {
@@ -57,7 +57,7 @@ pub(crate) async fn put(
     }))
 }
 
-/// A body that breaks off where it becomes too large, so that nothing of it is kept.
+/// A reader that fails when the size limit is exceeded, so that nothing is stored.
 struct Bounded<R> {
     reader: R,
     left: u64,
@@ -75,7 +75,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
         let read = (buffer.filled().len() - before) as u64;
         let Some(left) = self.left.checked_sub(read) else {
             self.is_over = true;
-            // A reader that fails has given nothing.
+            // A read that fails must not return bytes.
             buffer.set_filled(before);
             return Poll::Ready(Err(io::ErrorKind::FileTooLarge.into()));
         };
@@ -84,10 +84,10 @@ impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
     }
 }
 
-/// Read a body that a reference names, or the part of it that `Range` asks for.
+/// Read a body by its reference, or the part that the `Range` header requests.
 #[utoipa::path(post, path = "/api/bodies/read", tag = "workers", request_body(content = Object),
-    responses((status = 200, description = "its bytes", content_type = "application/octet-stream", body = Vec<u8>),
-        (status = 206, description = "some of its bytes", content_type = "application/octet-stream", body = Vec<u8>),
+    responses((status = 200, description = "the bytes of the body", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 206, description = "the requested bytes", content_type = "application/octet-stream", body = Vec<u8>),
         Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn read(

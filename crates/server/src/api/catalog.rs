@@ -1,4 +1,4 @@
-//! The catalog: playbooks registered, listed, read and checked.
+//! The catalog: registers, lists, reads and validates playbooks.
 
 use axum::extract::State;
 use model::playbook::Playbook;
@@ -15,12 +15,12 @@ use crate::api::extract::{Body, Segment};
 use crate::api::state::Api;
 use crate::api::{Answer, Json};
 
-/// The longest path.
+/// Maximum length of a path in bytes.
 const PATH_MAX: usize = 512;
 
-/// Register a playbook. The same text again keeps its version.
+/// Register a playbook. Registering the same text again does not create a new version.
 #[utoipa::path(post, path = "/api/catalog/register", tag = "catalog", request_body = RegisterRequest,
-    responses((status = 200, description = "it is in the catalog", body = Registered), Failures),
+    responses((status = 200, description = "the playbook is registered", body = Registered), Failures),
     security(("token" = [])), extensions(("x-role" = json!("author"))))]
 pub(crate) async fn register(
     State(api): State<Api>,
@@ -30,17 +30,17 @@ pub(crate) async fn register(
     if let Some(kind) = &request.resource_type
         && !kind.eq_ignore_ascii_case("playbook")
     {
-        let detail = format!("`{kind}` is not a kind of resource this server keeps");
-        return Err(ApiError::invalid("RESOURCE_TYPE_UNKNOWN", detail).remedy("it keeps playbooks"));
+        let detail = format!("resource type `{kind}` is not supported");
+        return Err(ApiError::invalid("RESOURCE_TYPE_UNKNOWN", detail).remedy("use `playbook`"));
     }
     let path = match request.path {
         Some(path) => path,
         None => own_path(&request.content)?,
     };
     if path.is_empty() || path.len() > PATH_MAX || path.contains(['\0', '@']) {
-        let detail = format!("`{path}` cannot be a catalog path");
+        let detail = format!("invalid catalog path `{path}`");
         return Err(ApiError::invalid("PATH_INVALID", detail)
-            .remedy("a path has 1 to 512 bytes, none of them NUL or `@`"));
+            .remedy("use 1 to 512 bytes without NUL and `@`"));
     }
     let entry = api.server.register(&path, &request.content).await?.entry;
     Ok(Json(Registered {
@@ -51,7 +51,7 @@ pub(crate) async fn register(
     }))
 }
 
-/// The path that a playbook gives itself.
+/// Path in the playbook's own metadata.
 pub(crate) fn own_path(text: &str) -> Result<String, ApiError> {
     Ok(parsed(text)?.path.to_string())
 }
@@ -78,7 +78,7 @@ fn shown(entry: &CatalogEntry, content: Option<String>) -> PlaybookEntry {
     }
 }
 
-/// List every path with its latest version.
+/// List all playbooks with their latest versions.
 #[utoipa::path(post, path = "/api/catalog/list", tag = "catalog",
     responses((status = 200, description = "the entries", body = CatalogList), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
@@ -92,14 +92,14 @@ async fn entry(api: &Api, path: &str, version: Option<u32>) -> Result<CatalogEnt
     let entry = api.store().latest(path, version).await?;
     entry.ok_or_else(|| {
         let detail = match version {
-            Some(version) => format!("the catalog has no version {version} of `{path}`"),
-            None => format!("the catalog has no `{path}`"),
+            Some(version) => format!("playbook `{path}` has no version {version} in the catalog"),
+            None => format!("playbook `{path}` is not in the catalog"),
         };
         ApiError::not_found("PLAYBOOK_NOT_FOUND", detail)
     })
 }
 
-/// Read one version of a playbook, or its latest.
+/// Read a version of a playbook, or its latest.
 #[utoipa::path(post, path = "/api/catalog/resource", tag = "catalog", request_body = PathRequest,
     responses((status = 200, description = "the entry with its text", body = PlaybookEntry), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
@@ -112,9 +112,9 @@ pub(crate) async fn resource(
     Ok(Json(shown(&entry, Some(entry.text.to_string()))))
 }
 
-/// Check a text without keeping it: every error and warning, with its place.
+/// Validate a playbook without registering it. Returns all errors and warnings with their positions.
 #[utoipa::path(post, path = "/api/catalog/playbooks/validate", tag = "catalog", request_body = ValidateRequest,
-    responses((status = 200, description = "what was found", body = Validated), Failures),
+    responses((status = 200, description = "the diagnostics", body = Validated), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn validate(
     State(_): State<Api>,
@@ -130,7 +130,7 @@ pub(crate) async fn validate(
     }))
 }
 
-/// The form that a playbook's inputs make: a JSON schema drawn from its `workload`.
+/// Read a JSON schema for a form of the playbook's inputs, derived from its `workload`.
 #[utoipa::path(get, path = "/api/catalog/{path}/ui_schema", tag = "catalog", params(("path" = String, Path)),
     responses((status = 200, description = "the schema", body = Object), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
@@ -152,7 +152,7 @@ pub(crate) async fn ui_schema(
     })))
 }
 
-/// The JSON schema of a value that stands as its own default.
+/// JSON schema of a value that is its own default.
 fn schema(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! What workers call: claims, signs of life, and what they read while they run a command.
+//! The worker protocol: claims, heartbeats, and the data that workers read while they run a command.
 
 use std::time::Duration;
 
@@ -27,20 +27,20 @@ use crate::api::state::Api;
 use crate::api::{Answer, Json};
 use crate::drive::Order;
 
-/// The longest that a claim waits for work.
+/// Maximum wait of a claim.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// The longest that a worker's ear is held.
+/// Maximum wait of a long poll for notices.
 const LISTEN_MAX: Duration = Duration::from_secs(25);
-/// So many commands may be claimed at once.
+/// Maximum number of commands per claim.
 const CLAIM_MAX: u32 = 1_024;
-/// So many events may be read at once.
+/// Maximum number of events per request.
 const EVENTS_MAX: usize = 10_000;
-/// The longest name of a worker.
+/// Maximum length of a worker's name.
 const NAME_MAX: usize = 200;
 
-/// Take commands to run.
+/// Claim commands to run.
 ///
-/// Waits up to `wait_ms` for the first of them.
+/// Waits up to `wait_ms` for the first command.
 #[utoipa::path(post, path = "/api/commands/claim", tag = "workers", request_body = ClaimRequest,
     responses((status = 200, description = "commands, possibly none", body = ClaimAnswer), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
@@ -51,10 +51,10 @@ pub(crate) async fn claim(
 ) -> Answer<ClaimAnswer> {
     named(&request.worker)?;
     if !(1..=CLAIM_MAX).contains(&request.max) {
-        let detail = format!("`max` is not a number from 1 to {CLAIM_MAX}");
+        let detail = format!("invalid `max`: expected a number from 1 to {CLAIM_MAX}");
         return Err(ApiError::invalid("BODY_INVALID", detail));
     }
-    // A worker that asks lives: without a session its claims would lapse at once.
+    // A claim counts as a heartbeat: without a session, the claims would expire at once.
     api.keep_session(&caller, &request.worker).await?;
     let ask = Ask {
         worker: request.worker,
@@ -75,33 +75,33 @@ pub(crate) async fn claim(
 
 fn named(worker: &WorkerId) -> Result<(), ApiError> {
     if worker.0.is_empty() || worker.0.len() > NAME_MAX {
-        let detail = format!("`worker` is not a name of 1 to {NAME_MAX} bytes");
+        let detail = format!("invalid `worker`: expected 1 to {NAME_MAX} bytes");
         return Err(ApiError::invalid("BODY_INVALID", detail));
     }
     Ok(())
 }
 
-/// A worker's call about one command.
+/// A worker's request about one command.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OneCommand {
-    /// Who holds it.
+    /// The worker that holds the command.
     #[schema(value_type = String)]
     worker: WorkerId,
-    /// Under which claim: the number that came with the command.
+    /// The `lease_epoch` that came with the command.
     #[schema(value_type = u64)]
     lease_epoch: LeaseEpoch,
 }
 
 fn command(text: &str) -> Result<CommandId, ApiError> {
     text.parse()
-        .map_err(|_| ApiError::invalid("ID_INVALID", format!("`{text}` is not a command id")))
+        .map_err(|_| ApiError::invalid("ID_INVALID", format!("invalid command ID `{text}`")))
 }
 
-/// Keep a command: renews the worker's session, and says how to go on.
+/// Renew the lease of one command. Returns instructions for the worker.
 #[utoipa::path(post, path = "/api/commands/{id}/heartbeat", tag = "workers", params(("id" = String, Path)),
     request_body = OneCommand,
-    responses((status = 200, description = "the claim is current", body = ToldAnswer), Failures),
+    responses((status = 200, description = "the lease is valid", body = ToldAnswer), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn keep(
     State(api): State<Api>,
@@ -122,7 +122,7 @@ pub(crate) async fn keep(
     Ok(Json(ToldAnswer { told }))
 }
 
-/// The store's epoch of the claim that a worker presents for a command.
+/// Decodes the epoch that a worker sends for a command.
 async fn opened(
     api: &Api,
     caller: &WorkerCaller,
@@ -137,10 +137,10 @@ async fn opened(
         .await
 }
 
-/// Give a command back; it is offered again at once.
+/// Release a command; other workers can claim it at once.
 #[utoipa::path(post, path = "/api/commands/{id}/release", tag = "workers", params(("id" = String, Path)),
     request_body = OneCommand,
-    responses((status = 200, description = "it is on offer again, or was not held", body = Object), Failures),
+    responses((status = 200, description = "the command is released, or was not held", body = Object), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn release(
     State(api): State<Api>,
@@ -159,13 +159,13 @@ pub(crate) async fn release(
     Ok(Json(json!({})))
 }
 
-/// Begin the session of a worker.
+/// Register a worker and start its session.
 ///
-/// With `session_secret` the answer has a secret. Send it in the header `X-Noetl-Session` of every call under this name:
-/// calls without it are then rejected. A live session under the same name is replaced if it was begun with the same access
-/// token, and its commands are offered again; with another access token the name is refused.
+/// With `session_secret` the response contains a secret. Send it in the header `X-Noetl-Session` of every call under
+/// this name; calls without it are then rejected. A live session under the same name is replaced if it was started
+/// with the same access token, and its commands are released; with another access token the request is rejected.
 #[utoipa::path(post, path = "/api/worker/pool/register", tag = "workers", request_body = SessionRequest,
-    responses((status = 200, description = "the session has begun", body = SessionResponse), Failures),
+    responses((status = 200, description = "the session has started", body = SessionResponse), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn register(
     State(api): State<Api>,
@@ -187,9 +187,9 @@ pub(crate) async fn register(
     }))
 }
 
-/// Say that a worker lives, and what it holds.
+/// Worker heartbeat: renews the worker's session and with it the leases of the listed commands.
 ///
-/// A claim that its worker does not name for eight seconds never reached it, and is offered again.
+/// A command that was claimed more than 8 seconds ago and is not listed is released.
 #[utoipa::path(post, path = "/api/worker/pool/heartbeat", tag = "workers", request_body = HeartbeatRequest,
     responses((status = 200, description = "the session is renewed", body = ToldAnswer), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
@@ -204,7 +204,7 @@ pub(crate) async fn heartbeat(
     Ok(Json(ToldAnswer { told: Vec::new() }))
 }
 
-/// Takes in what a heartbeat says, after the session was renewed.
+/// Applies a heartbeat after the session was renewed.
 async fn take_heartbeat(
     api: &Api,
     caller: &WorkerCaller,
@@ -229,9 +229,9 @@ async fn take_heartbeat(
     Ok(())
 }
 
-/// Say that a worker ends; what it holds is offered to others at once.
+/// Deregister a worker and release its commands.
 #[utoipa::path(post, path = "/api/worker/pool/deregister", tag = "workers", request_body = LeaveRequest,
-    responses((status = 200, description = "the session is over", body = Object), Failures),
+    responses((status = 200, description = "the session has ended", body = Object), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn deregister(
     State(api): State<Api>,
@@ -246,9 +246,9 @@ pub(crate) async fn deregister(
     Ok(Json(json!({})))
 }
 
-/// Wait for what a worker should be told: stop a command, or begin nothing more.
+/// Long-poll for worker instructions: stop a command, or drain.
 #[utoipa::path(post, path = "/api/worker/pool/listen", tag = "workers", request_body = LeaveRequest,
-    responses((status = 200, description = "what there is to tell, possibly nothing", body = ToldAnswer), Failures),
+    responses((status = 200, description = "instructions, possibly none", body = ToldAnswer), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn listen(
     State(api): State<Api>,
@@ -266,7 +266,7 @@ pub(crate) async fn listen(
     Ok(Json(ToldAnswer { told }))
 }
 
-/// The workers that this server has heard of.
+/// List the workers known to this server.
 #[utoipa::path(get, path = "/api/worker/pools", tag = "workers",
     responses((status = 200, description = "the workers", body = Vec<WorkerPool>), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
@@ -277,9 +277,9 @@ pub(crate) async fn pools(
     Ok(Json(api.workers.list()))
 }
 
-/// A playbook's text by its hash, for a worker that runs it.
+/// Read a playbook by its hash.
 #[utoipa::path(get, path = "/api/catalog/hash/{hash}", tag = "workers", params(("hash" = String, Path)),
-    responses((status = 200, description = "the text", body = Object), Failures),
+    responses((status = 200, description = "the text of the playbook", body = Object), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn playbook(
     State(api): State<Api>,
@@ -290,7 +290,7 @@ pub(crate) async fn playbook(
     Ok(Json(api.transport().playbook(&hash).await?))
 }
 
-/// Events of a log, for outcomes that a pipeline needs again.
+/// Read events of a run by `seq`.
 #[utoipa::path(post, path = "/api/commands/events", tag = "workers", request_body = EventsAtRequest,
     responses((status = 200, description = "the events that exist", body = EventsAtAnswer), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
@@ -300,7 +300,7 @@ pub(crate) async fn events(
     Body(request): Body<EventsAtRequest>,
 ) -> Answer<EventsAtAnswer> {
     if request.seqs.len() > EVENTS_MAX {
-        let detail = format!("more than {EVENTS_MAX} events are asked for at once");
+        let detail = format!("more than {EVENTS_MAX} events requested at once");
         return Err(ApiError::invalid("BODY_INVALID", detail));
     }
     let events = api
@@ -310,7 +310,7 @@ pub(crate) async fn events(
     Ok(Json(EventsAtAnswer::of(&events)))
 }
 
-/// A loop's results, `{results: […], stats: {…}}`.
+/// Read the results of a loop as `{results: […], stats: {…}}`.
 #[utoipa::path(post, path = "/api/commands/loop", tag = "workers", request_body = LoopRequest,
     responses((status = 200, description = "the results in index order", body = Object), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
@@ -324,9 +324,9 @@ pub(crate) async fn loop_results(
     Ok(Json(results.await?))
 }
 
-/// What the parts of a manifest come to, piece by piece.
+/// Read the combined parts of a result manifest, streamed.
 #[utoipa::path(post, path = "/api/commands/manifest", tag = "workers", request_body(content = Object),
-    responses((status = 200, description = "the parts, combined as its rule says", content_type = "application/json", body = Object), Failures),
+    responses((status = 200, description = "the parts, combined by the rule of the manifest", content_type = "application/json", body = Object), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn manifest(
     State(api): State<Api>,
@@ -337,7 +337,7 @@ pub(crate) async fn manifest(
     Ok(streamed(pieces))
 }
 
-/// What an address, `noetl://execution/…`, leads to: a body's reference, or a value that the log holds.
+/// Resolve a result address (`noetl://execution/…`) to a reference or to an inline value.
 #[utoipa::path(post, path = "/api/commands/reference", tag = "workers", request_body = LookUpRequest,
     responses((status = 200, description = "`{body: …}` or `{value: …}`", body = Object), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
@@ -349,9 +349,9 @@ pub(crate) async fn look_up(
     Ok(Json(api.transport().look_up(&request.reference).await?))
 }
 
-/// What a worker at another server needs to run commands of executions driven here.
+/// Build commands of runs owned by this server for a worker of another server.
 #[utoipa::path(post, path = "/api/cluster/build", tag = "workers", request_body = BuildRequest,
-    responses((status = 200, description = "those that can run", body = BuildAnswer), Failures),
+    responses((status = 200, description = "the commands that can run", body = BuildAnswer), Failures),
     security(("token" = [])), extensions(("x-role" = json!("server"))))]
 pub(crate) async fn build(
     State(api): State<Api>,

@@ -1,8 +1,8 @@
-//! A connection that is served: encrypted or not, and closed when it sends no request for too long.
+//! A connection, with or without TLS, that is closed if it sends no request for too long.
 //!
-//! A client must send the whole head of a request soon after its first byte, and its first request soon after it
-//! connects. A connection without requests may stay open between them for a while. While a request is being answered
-//! nothing is closed: long polls and streams take their time.
+//! A client must send its first request soon after it connects, and the whole head of a request soon after its first
+//! byte. A connection may stay idle between requests for a while. It is not closed while a request is being handled,
+//! because long polls and streams take long.
 
 use std::io;
 use std::pin::Pin;
@@ -16,18 +16,18 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_rustls::server::TlsStream;
 
-/// A request's head that takes longer to arrive is not waited for.
+/// Timeout for the head of a request.
 const HEAD_MAX: Duration = Duration::from_secs(10);
-/// A connection without a request is closed after so long.
+/// Timeout of an idle connection.
 const IDLE_MAX: Duration = Duration::from_secs(75);
 
-/// Bytes that come and go, encrypted or not.
+/// A TCP stream, encrypted or not.
 pub(crate) enum Socket {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// A connection in its place among those that may be open at once.
+/// An open connection, counted against the maximum.
 pub(crate) struct Connection {
     socket: Socket,
     activity: Arc<Activity>,
@@ -46,15 +46,15 @@ impl Connection {
         }
     }
 
-    /// What happens on it.
+    /// Activity of the connection.
     pub(crate) fn activity(&self) -> Arc<Activity> {
         Arc::clone(&self.activity)
     }
 
-    /// Fails once nothing is waited for any longer.
+    /// Returns an error once the deadline has passed.
     fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(deadline) = self.activity.deadline() else {
-            // The end of the request reads on, and comes here again.
+            // At the end of the request, the next read polls again.
             return Poll::Pending;
         };
         if self.timer.deadline() != deadline {
@@ -67,7 +67,7 @@ impl Connection {
     }
 }
 
-/// What happens on a connection.
+/// Activity of a connection.
 #[derive(Debug)]
 pub(crate) struct Activity {
     state: Mutex<ActivityState>,
@@ -75,13 +75,13 @@ pub(crate) struct Activity {
 
 #[derive(Debug)]
 struct ActivityState {
-    /// Requests that are being answered.
+    /// Requests that are being handled.
     requests: usize,
-    /// When the head that is arriving began, or the connection did.
+    /// When the first byte of the current head arrived, or when the client connected.
     head_since: Option<Instant>,
-    /// When something was sent last.
+    /// When something was last sent.
     sent_at: Instant,
-    /// Whether its frames are not heads alone: HTTP/2 sends others between requests.
+    /// Whether the connection uses HTTP/2, which also sends frames between requests.
     is_framed: bool,
 }
 
@@ -101,10 +101,12 @@ impl Default for Activity {
 
 impl Activity {
     fn state(&self) -> std::sync::MutexGuard<'_, ActivityState> {
-        self.state.lock().expect("no holder of the activity panics")
+        self.state
+            .lock()
+            .expect("no holder of the activity lock panics")
     }
 
-    /// A request has arrived; it is being answered until what this returns is dropped.
+    /// Records a request; it is being handled until the returned guard is dropped.
     pub(crate) fn begin(self: Arc<Self>, is_framed: bool) -> RequestGuard {
         let mut state = self.state();
         state.requests += 1;
@@ -125,7 +127,7 @@ impl Activity {
         self.state().sent_at = Instant::now();
     }
 
-    /// When the connection is closed unless something happens; never while a request is being answered.
+    /// When the connection is closed unless something happens; `None` while a request is being handled.
     fn deadline(&self) -> Option<Instant> {
         let state = self.state();
         if state.requests > 0 {
@@ -136,7 +138,7 @@ impl Activity {
     }
 }
 
-/// A request that is being answered.
+/// A request that is being handled.
 pub(crate) struct RequestGuard(Arc<Activity>);
 
 impl Drop for RequestGuard {
@@ -164,7 +166,7 @@ impl AsyncRead for Connection {
         }
         match read {
             Poll::Pending => this.poll_deadline(context),
-            // A head that comes byte by byte is late all the same.
+            // A head that arrives byte by byte is late, too.
             Poll::Ready(Ok(())) if this.is_late() => {
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
@@ -228,7 +230,7 @@ mod tests {
         assert_eq!(
             activity.deadline(),
             Some(start + HEAD_MAX),
-            "bytes give no more time"
+            "received bytes do not extend the deadline"
         );
         let request = Arc::clone(&activity).begin(false);
         advance(Duration::from_secs(600)).await;

@@ -1,4 +1,4 @@
-//! A word to a run: cancel, pause, resume, retry, signal, and writes to its `ctx`.
+//! Control requests: cancel, pause, resume, retry, rerun, finalize, signal, and patches of `ctx`.
 
 use axum::extract::State;
 use model::id::{ExecutionId, Name};
@@ -19,18 +19,18 @@ use crate::api::{Answer, Json};
 use crate::control::Control;
 use crate::rerun::Rerun;
 
-/// Says it, and shows how the run stands then.
+/// Sends a control request and returns the run afterwards.
 async fn say(api: &Api, id: ExecutionId, control: Control) -> Answer<Execution> {
     api.server.control(id, control).await?;
     Ok(Json(shown(row(api, id).await?)))
 }
 
-/// Stop a run for good.
+/// Cancel a run.
 ///
-/// Workers are told to stop their tools; the run has ended when all have answered, or after ten seconds.
+/// Workers stop their tools. The run ends when all have confirmed, or after 10 seconds.
 #[utoipa::path(post, path = "/api/executions/{id}/cancel", tag = "control", params(("id" = String, Path)),
     request_body = Option<CancelRequest>,
-    responses((status = 200, description = "the request is in the log", body = Execution), Failures),
+    responses((status = 200, description = "the request is recorded", body = Execution), Failures),
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn cancel(
     State(api): State<Api>,
@@ -45,7 +45,7 @@ pub(crate) async fn cancel(
     say(&api, id, control).await
 }
 
-/// Stop a run for a while.
+/// Pause a run.
 #[utoipa::path(post, path = "/api/executions/{id}/pause", tag = "control", params(("id" = String, Path)),
     request_body = Option<NoteRequest>,
     responses((status = 200, description = "the run is paused", body = Execution), Failures),
@@ -60,10 +60,10 @@ pub(crate) async fn pause(
     say(&api, id, Control::Pause { reason }).await
 }
 
-/// Go on after a pause.
+/// Resume a paused run.
 #[utoipa::path(post, path = "/api/executions/{id}/resume", tag = "control", params(("id" = String, Path)),
     request_body = Option<NoteRequest>,
-    responses((status = 200, description = "the run goes on", body = Execution), Failures),
+    responses((status = 200, description = "the run continues", body = Execution), Failures),
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn resume(
     State(api): State<Api>,
@@ -74,10 +74,10 @@ pub(crate) async fn resume(
     say(&api, id, Control::Resume).await
 }
 
-/// Do the failed work of a run again, in the same run.
+/// Retry the failed steps of a run, in the same run.
 #[utoipa::path(post, path = "/api/executions/{id}/retry", tag = "control", params(("id" = String, Path)),
     request_body = Option<RetryRequest>,
-    responses((status = 200, description = "a new generation has begun", body = Execution), Failures),
+    responses((status = 200, description = "the retry has started", body = Execution), Failures),
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn retry(
     State(api): State<Api>,
@@ -89,9 +89,9 @@ pub(crate) async fn retry(
     say(&api, id, Control::Retry { version }).await
 }
 
-/// Do a run again, as a new run.
+/// Rerun a finished run as a new run.
 ///
-/// What ran before the named step is taken over by reference; everything runs again if none is named.
+/// Results of steps before `from_step` are reused; without it, everything runs again.
 #[utoipa::path(post, path = "/api/executions/{id}/rerun", tag = "control", params(("id" = String, Path)),
     request_body = Option<RerunRequest>,
     responses((status = 200, description = "the new run", body = Started), Failures),
@@ -115,12 +115,12 @@ pub(crate) async fn rerun(
     }))
 }
 
-/// End a run for good, and say how it is to count.
+/// Finalize a run with a given status.
 ///
-/// Workers are told to stop as for a cancel; the run then ends with the given status. Its final step does not run.
+/// Workers stop as for a cancellation; then the run ends with the given status. Its final step does not run.
 #[utoipa::path(post, path = "/api/executions/{id}/finalize", tag = "control", params(("id" = String, Path)),
     request_body = FinalizeRequest,
-    responses((status = 200, description = "the request is in the log", body = Execution), Failures),
+    responses((status = 200, description = "the request is recorded", body = Execution), Failures),
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn finalize(
     State(api): State<Api>,
@@ -135,11 +135,11 @@ pub(crate) async fn finalize(
     say(&api, id, control).await
 }
 
-/// Send a signal to a run that waits for it, or will.
+/// Send a signal to a run that waits for it now or later.
 #[utoipa::path(post, path = "/api/executions/{id}/signal/{name}", tag = "control",
     params(("id" = String, Path), ("name" = String, Path)),
-    request_body(content = Option<Object>, description = "what the signal carries"),
-    responses((status = 200, description = "the signal is in the log", body = Execution), Failures),
+    request_body(content = Option<Object>, description = "payload of the signal"),
+    responses((status = 200, description = "the signal is recorded", body = Execution), Failures),
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn signal(
     State(api): State<Api>,
@@ -148,14 +148,15 @@ pub(crate) async fn signal(
     MaybeBody(payload): MaybeBody<Option<Raw>>,
 ) -> Answer<Execution> {
     if name.starts_with('$') {
-        let detail = format!("`{name}`: names that begin with `$` are the engine's own");
+        let detail =
+            format!("invalid signal name `{name}`: names that start with `$` are reserved");
         return Err(ApiError::invalid("SIGNAL_NAME_INVALID", detail));
     }
     let name = Name::from(name);
     say(&api, id, Control::Signal { name, payload }).await
 }
 
-/// A run's `ctx` as it stands.
+/// Read the current `ctx` of a run.
 #[utoipa::path(get, path = "/api/vars/{id}", tag = "control", params(("id" = String, Path)),
     responses((status = 200, description = "the variables", body = Object), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
@@ -172,10 +173,10 @@ pub(crate) async fn variables(
     })))
 }
 
-/// Write to a run's `ctx` from outside.
+/// Patch the `ctx` of a run.
 #[utoipa::path(post, path = "/api/vars/{id}", tag = "control", params(("id" = String, Path)),
     request_body = CtxPatch,
-    responses((status = 200, description = "the patch is in the log", body = Execution), Failures),
+    responses((status = 200, description = "the patch is recorded", body = Execution), Failures),
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn patch(
     State(api): State<Api>,

@@ -1,4 +1,4 @@
-//! Credentials: set, listed and removed; entries that runs of a playbook share; and what a worker asks for.
+//! Credentials and shared keychain entries: set, list and remove them; and secrets for workers.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::api::{Answer, Json};
 use crate::keychain::Global;
 use crate::tokens::Actor;
 
-/// The longest life of an entry that ends: a hundred years.
+/// Longest lifetime of an entry that expires: a hundred years.
 const EXPIRES_MAX_S: u64 = 100 * 366 * 24 * 3_600;
 
 fn actor(may: &Authorized<Administer>, parts: &Parts) -> Actor {
@@ -30,9 +30,9 @@ fn actor(may: &Authorized<Administer>, parts: &Parts) -> Actor {
     }
 }
 
-/// Set a credential; a new version if there is one of the name.
+/// Set a credential. If the name exists, a new version is created.
 #[utoipa::path(post, path = "/api/credentials", tag = "credentials", request_body = CredentialRequest,
-    responses((status = 200, description = "it is kept, sealed", body = CredentialEntry), Failures),
+    responses((status = 200, description = "the credential is stored, encrypted", body = CredentialEntry), Failures),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn set(
     State(api): State<Api>,
@@ -44,7 +44,7 @@ pub(crate) async fn set(
     Ok(Json(set.await?))
 }
 
-/// List credentials; what they open with is never shown.
+/// List credentials, without their values.
 #[utoipa::path(get, path = "/api/credentials", tag = "credentials",
     responses((status = 200, description = "the credentials", body = CredentialList), Failures),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
@@ -56,7 +56,7 @@ pub(crate) async fn list(
     Ok(Json(CredentialList { credentials }))
 }
 
-/// One credential, without what it opens with.
+/// Read a credential, without its values.
 #[utoipa::path(get, path = "/api/credentials/{name}", tag = "credentials", params(("name" = String, Path)),
     responses((status = 200, description = "the credential", body = CredentialEntry), Failures),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
@@ -68,9 +68,9 @@ pub(crate) async fn show(
     Ok(Json(api.server.credential(&name).await?))
 }
 
-/// Remove a credential. Workers that have it forget it within a minute.
+/// Remove a credential. Workers that cached it drop it within a minute.
 #[utoipa::path(delete, path = "/api/credentials/{name}", tag = "credentials", params(("name" = String, Path)),
-    responses((status = 200, description = "it is gone", body = Object), Failures),
+    responses((status = 200, description = "the credential is removed", body = Object), Failures),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn remove(
     State(api): State<Api>,
@@ -83,9 +83,9 @@ pub(crate) async fn remove(
     Ok(Json(json!({ "name": name, "removed": true })))
 }
 
-/// Wrap every value anew under the current master key; in a directory, under a new one.
+/// Re-encrypt all values with the current master key. A local store generates a new key first.
 #[utoipa::path(post, path = "/api/keychain/rotate-key", tag = "credentials",
-    responses((status = 200, description = "how far it came", body = KeyRotated), Failures),
+    responses((status = 200, description = "numbers of re-encrypted and remaining values", body = KeyRotated), Failures),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn rotate(
     State(api): State<Api>,
@@ -101,7 +101,7 @@ pub(crate) async fn rotate(
     }))
 }
 
-/// The playbook that an id of the catalog names.
+/// Catalog path of the playbook that a catalog ID names.
 async fn path_of(api: &Api, id: &str) -> Result<String, ApiError> {
     let (path, _) = model::playbook::entry_named(id);
     if let Some(entry) = api.store().latest(path, None).await? {
@@ -112,7 +112,7 @@ async fn path_of(api: &Api, id: &str) -> Result<String, ApiError> {
     }
 }
 
-/// How a keychain entry stands that every run of a playbook shares; never its value.
+/// Read the state of a keychain entry that all runs of a playbook share, without its value.
 #[utoipa::path(get, path = "/api/keychain/{catalog_id}/{name}", tag = "credentials",
     params(("catalog_id" = String, Path), ("name" = String, Path)),
     responses((status = 200, description = "whether it is resolved, and until when", body = KeychainState), Failures),
@@ -130,10 +130,10 @@ pub(crate) async fn keychain(
     Ok(Json(api.server.keychain_state(entry).await?))
 }
 
-/// Set a keychain entry for every run of a playbook.
+/// Set a keychain entry for all runs of a playbook.
 #[utoipa::path(post, path = "/api/keychain/{catalog_id}/{name}", tag = "credentials", request_body = KeychainRequest,
     params(("catalog_id" = String, Path), ("name" = String, Path)),
-    responses((status = 200, description = "it is kept, sealed", body = KeychainState), Failures),
+    responses((status = 200, description = "the entry is stored, encrypted", body = KeychainState), Failures),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn set_keychain(
     State(api): State<Api>,
@@ -144,7 +144,7 @@ pub(crate) async fn set_keychain(
 ) -> Answer<KeychainState> {
     let is_possible = |s: u64| (1..=EXPIRES_MAX_S).contains(&s);
     if !request.expires_in_s.is_none_or(is_possible) {
-        let detail = format!("`expires_in_s` is not a number from 1 to {EXPIRES_MAX_S}");
+        let detail = format!("invalid `expires_in_s`: expected a number from 1 to {EXPIRES_MAX_S}");
         return Err(ApiError::invalid("BODY_INVALID", detail));
     }
     let path = path_of(&api, &id).await?;
@@ -158,10 +158,10 @@ pub(crate) async fn set_keychain(
     Ok(Json(set.await?))
 }
 
-/// Forget a keychain entry that every run of a playbook shares; it is resolved anew when it is needed.
+/// Remove a keychain entry that all runs of a playbook share; it is resolved again on next use.
 #[utoipa::path(delete, path = "/api/keychain/{catalog_id}/{name}", tag = "credentials",
     params(("catalog_id" = String, Path), ("name" = String, Path)),
-    responses((status = 200, description = "it is forgotten", body = Object), Failures),
+    responses((status = 200, description = "the entry is removed", body = Object), Failures),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn forget_keychain(
     State(api): State<Api>,
@@ -181,7 +181,7 @@ pub(crate) async fn forget_keychain(
     Ok(Json(json!({ "name": name, "removed": removed })))
 }
 
-/// What the names of a command's step come to, for the worker that holds it.
+/// Resolve the secrets of a command's step, for the worker that holds the command.
 #[utoipa::path(post, path = "/api/commands/secrets", tag = "workers", request_body = SecretsRequest,
     responses((status = 200, description = "the values, in the order of the names", body = SecretsAnswer), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]

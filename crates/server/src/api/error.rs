@@ -1,4 +1,4 @@
-//! Errors become HTTP here, and nowhere else: problem details with a stable code and a remedy.
+//! Converts errors to HTTP, in this place only: problem details with a stable code and a remedy.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -24,11 +24,11 @@ pub(crate) struct ApiError {
     errors: Vec<Value>,
 }
 
-/// How long a client should leave a server alone that cannot answer now, in seconds.
+/// Value of the `Retry-After` header, in seconds.
 const RETRY_AFTER_S: &str = "1";
 
 impl ApiError {
-    /// An error with its code.
+    /// Creates an error with a code.
     pub(crate) fn new(status: StatusCode, code: &str, detail: impl Into<String>) -> Self {
         Self {
             status,
@@ -39,22 +39,22 @@ impl ApiError {
         }
     }
 
-    /// The request cannot be understood.
+    /// The request is invalid.
     pub(crate) fn invalid(code: &str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, detail)
     }
 
-    /// The thing asked for does not exist.
+    /// The requested object does not exist.
     pub(crate) fn not_found(code: &str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, code, detail)
     }
 
-    /// The request does not fit how things stand.
+    /// The request conflicts with the current state.
     pub(crate) fn conflict(code: &str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, code, detail)
     }
 
-    /// The server cannot do it now.
+    /// The server is temporarily unavailable.
     pub(crate) fn unavailable(detail: impl Into<String>) -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -63,14 +63,14 @@ impl ApiError {
         )
     }
 
-    /// With what to do about it.
+    /// Adds a remedy.
     #[must_use]
     pub(crate) fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
     }
 
-    /// With every finding.
+    /// Adds the list of individual errors.
     #[must_use]
     pub(crate) fn errors(mut self, errors: Vec<Value>) -> Self {
         self.errors = errors;
@@ -133,7 +133,7 @@ impl From<Error> for ApiError {
             }
         };
         if status.is_server_error() {
-            tracing::warn!(%error, "a request could not be carried out");
+            tracing::warn!(%error, "request failed");
         }
         let refused = Self::new(status, error.code(), error.to_string());
         match status {
@@ -212,7 +212,7 @@ impl From<SubmitError> for ApiError {
     }
 }
 
-/// A playbook with errors; all of them are told.
+/// Error for an invalid playbook, with all diagnostics.
 pub(crate) fn playbook(diagnostics: &[Diagnostic]) -> ApiError {
     let first = diagnostics.iter().find(|found| found.is_error());
     let detail = first.map_or("the playbook has errors", |found| found.message.as_str());
@@ -237,7 +237,7 @@ impl From<wire::Error> for ApiError {
     fn from(error: wire::Error) -> Self {
         match error {
             wire::Error::Fenced(_) => Self::conflict("FENCED", error.to_string()),
-            wire::Error::NotFound(_) => Self::not_found("NOT_FOUND", error.to_string()),
+            wire::Error::NotFound(what) => Self::not_found("NOT_FOUND", what),
             wire::Error::Denied {
                 code,
                 detail,
@@ -256,33 +256,33 @@ impl From<wire::Error> for ApiError {
             }
             wire::Error::Refused(why) => Self::invalid("REPORT_REFUSED", why),
             wire::Error::Unavailable(source) => {
-                tracing::warn!(error = %source, "a worker's call could not be carried out");
-                Self::unavailable("the server cannot answer now; ask again")
+                tracing::warn!(error = %source, "worker request failed");
+                Self::unavailable("the server is temporarily unavailable; retry")
             }
         }
     }
 }
 
-/// The answers that any route may give instead of its own.
+/// Error responses that every route may return.
 pub(crate) struct Failures;
 
 impl utoipa::IntoResponses for Failures {
     fn responses() -> std::collections::BTreeMap<String, RefOr<utoipa::openapi::Response>> {
         let kinds = [
             ("400", "the request is malformed"),
-            ("401", "a token is needed"),
-            ("403", "the token does not allow it"),
-            ("404", "there is no such thing"),
-            ("405", "the path knows no such method"),
-            ("408", "the request took too long to arrive"),
-            ("409", "it does not fit how things stand"),
+            ("401", "an access token is required"),
+            ("403", "the access token lacks the required role"),
+            ("404", "not found"),
+            ("405", "method not allowed"),
+            ("408", "request timeout"),
+            ("409", "conflict with the current state"),
             ("413", "the request is too large"),
             ("415", "the body is not JSON"),
-            ("421", "the Host header names another server"),
-            ("422", "the request cannot be understood"),
+            ("421", "the Host header is not allowed"),
+            ("422", "the request is invalid"),
             ("429", "too many requests"),
-            ("503", "the server cannot answer now"),
-            ("507", "no space is left"),
+            ("503", "the server is temporarily unavailable"),
+            ("507", "the disk is full"),
         ];
         let schema = utoipa::openapi::Ref::from_schema_name("Problem");
         let responses = kinds

@@ -1,4 +1,4 @@
-//! Events on their way in: one at a time, or in batches.
+//! Receives events from clients, one at a time or in batches.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -21,14 +21,14 @@ use crate::error::Error;
 use crate::ingest::{self, IncomingEvents, Refused};
 use crate::peers::{self, Driver};
 
-/// So many events fit into a batch.
+/// Maximum number of events per batch.
 const BATCH_MAX: usize = 256;
 
-/// Say what happened, one event at a time.
+/// Report one event.
 ///
-/// When this answers 200, the event is durable. Saying the same again answers with its first place in the log.
+/// The event is durable when the response has status 200. Sending the same event again returns its original `seq`.
 #[utoipa::path(post, path = "/api/events", tag = "events", request_body = WireEvent,
-    responses((status = 200, description = "the event is in the log, or `status` says why it needs no row", body = EventAnswer), Failures),
+    responses((status = 200, description = "the event is recorded; otherwise `status` gives the reason", body = EventAnswer), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn one(
     State(api): State<Api>,
@@ -47,10 +47,10 @@ pub(crate) async fn one(
     let answer = answer.events.pop();
     answer
         .map(Json)
-        .ok_or_else(|| ApiError::unavailable("the event was taken and its place is not known"))
+        .ok_or_else(|| ApiError::unavailable("the event was accepted, but its `seq` is unknown"))
 }
 
-/// A batch of one event.
+/// Makes a batch of one event.
 fn plain(event: WireEvent) -> BatchRequest {
     BatchRequest {
         execution_id: event.execution_id,
@@ -65,14 +65,15 @@ fn plain(event: WireEvent) -> BatchRequest {
     }
 }
 
-/// Say what happened, several events of one execution in order.
+/// Report several events of one run, in order.
 ///
-/// All are taken or none. With `command_id` the batch is a worker's report, and the answer may hand over more commands.
-/// With `Prefer: respond-async` the batch is durable when this answers 202, and decided soon after.
+/// Either all events are recorded or none. With `command_id` the batch is a worker's report, and the response may
+/// assign more commands. With `Prefer: respond-async` the batch is durable when the response has status 202, and is
+/// processed soon after.
 #[utoipa::path(post, path = "/api/events/batch", tag = "events", request_body = BatchRequest,
     params(("idempotency-key" = Option<String>, Header), ("prefer" = Option<String>, Header)),
-    responses((status = 200, description = "the events are in the log", body = BatchAnswer),
-        (status = 202, description = "the events are durable and wait to be decided", body = BatchAnswer), Failures),
+    responses((status = 200, description = "the events are recorded", body = BatchAnswer),
+        (status = 202, description = "the events are durable and will be processed", body = BatchAnswer), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn batch(
     State(api): State<Api>,
@@ -100,15 +101,15 @@ pub(crate) async fn batch(
     Ok(Json(take(&api, request, &headers).await?).into_response())
 }
 
-/// Whether a batch is a report in the log's own words, of a worker of this version. What another server passes on after
-/// it has named the claim of an older client is not: only reports name the worker's pool.
+/// Whether a batch is a report of a current worker, in the form of the log. A batch that another server forwarded for
+/// an older client is not: only reports name the worker's pool.
 fn is_report(request: &BatchRequest, headers: &HeaderMap) -> bool {
     let is_own = |event: &WireEvent| event.step_run_id.is_some();
     let is_translated = headers.contains_key(FORWARDED) && request.pool.is_none();
     request.command_id.is_some() && request.events.iter().all(is_own) && !is_translated
 }
 
-/// What older clients put beside an event.
+/// The claim in the `meta` of an event, as older clients send it.
 #[derive(Debug, Default, Deserialize)]
 struct ClaimMeta {
     #[serde(default)]
@@ -117,7 +118,7 @@ struct ClaimMeta {
     lease_epoch: Option<LeaseEpoch>,
 }
 
-/// Names the claim of a batch where only its events do. All of them are about one command, by one worker.
+/// Takes the claim of a batch from its events. All of them must be about one command and from one worker.
 fn name_claim(request: &mut BatchRequest) -> Result<(), ApiError> {
     for (index, event) in request.events.iter().enumerate() {
         let meta: Option<ClaimMeta> = event.meta.as_ref().and_then(|meta| meta.read().ok());
@@ -131,23 +132,23 @@ fn name_claim(request: &mut BatchRequest) -> Result<(), ApiError> {
         if let Some(worker) = &event.worker_id
             && *request.worker_id.get_or_insert_with(|| worker.clone()) != *worker
         {
-            let detail = format!("event {index} is of another worker than the batch");
+            let detail = format!("event {index} belongs to another worker than the batch");
             return Err(ApiError::invalid("BATCH_MIXED", detail));
         }
     }
     Ok(())
 }
 
-/// Checks that the sender holds the claim that it names, and puts the store's own epoch in the place of the sealed one.
+/// Checks that the sender holds the claim it names, and replaces the sealed epoch with the one in the store.
 ///
-/// A client that knows no epochs is told from others by the session that it claimed under. A heartbeat in an event renews
-/// that session.
+/// A client that sends no epoch is identified by the session under which it claimed. A `command.heartbeat` event
+/// renews that session.
 async fn open_claim(
     api: &Api,
     caller: &WorkerCaller,
     request: &mut BatchRequest,
 ) -> Result<(), ApiError> {
-    // Another server has done all of this before it passed the events on.
+    // The server that forwarded the events has done this already.
     if caller.principal == Principal::Server {
         return Ok(());
     }
@@ -188,12 +189,12 @@ async fn open_claim(
     if may_omit {
         return Ok(());
     }
-    let detail = "the events do not say under which claim they are sent";
+    let detail = "the events do not name the lease they belong to";
     Err(ApiError::conflict("FENCED", detail)
-        .remedy("send `meta.command_id` and `meta.lease_epoch` as they came with the command"))
+        .remedy("send the `meta.command_id` and `meta.lease_epoch` that came with the command"))
 }
 
-/// Who holds a command.
+/// Finds the holder of a command.
 async fn holder(api: &Api, command: CommandId) -> Result<WorkerId, ApiError> {
     let open = api.store().open_commands(command.execution).await?;
     let found = open.into_iter().find(|open| open.command.id == command);
@@ -204,7 +205,7 @@ async fn holder(api: &Api, command: CommandId) -> Result<WorkerId, ApiError> {
 fn check(request: &BatchRequest) -> Result<(), ApiError> {
     if request.events.len() > BATCH_MAX {
         let detail = format!(
-            "a batch holds at most {BATCH_MAX} events, not {}",
+            "batch has more than {BATCH_MAX} events: {}",
             request.events.len()
         );
         return Err(ApiError::invalid("BATCH_TOO_LARGE", detail).remedy("send several batches"));
@@ -212,7 +213,7 @@ fn check(request: &BatchRequest) -> Result<(), ApiError> {
     if request.events.is_empty() && request.command_id.is_none() {
         return Err(ApiError::invalid(
             "BATCH_EMPTY",
-            "a batch holds at least one event",
+            "a batch needs at least one event",
         ));
     }
     let other = request
@@ -222,7 +223,7 @@ fn check(request: &BatchRequest) -> Result<(), ApiError> {
     match other {
         None => Ok(()),
         Some(index) => {
-            let detail = format!("event {index} is of another execution than the batch");
+            let detail = format!("event {index} belongs to another run than the batch");
             Err(ApiError::invalid("BATCH_MIXED", detail))
         }
     }
@@ -233,7 +234,7 @@ fn wants_async(headers: &HeaderMap) -> bool {
     prefer.is_some_and(|prefer| prefer.to_ascii_lowercase().contains("respond-async"))
 }
 
-/// What the batch is known by: the client's own word, or a fresh id.
+/// ID of the batch: the client's idempotency key, or a new ID.
 fn request_id(api: &Api, headers: &HeaderMap) -> Name {
     let key = headers.get("idempotency-key");
     let key = key.and_then(|value| value.to_str().ok()).map(str::trim);
@@ -243,7 +244,7 @@ fn request_id(api: &Api, headers: &HeaderMap) -> Name {
     }
 }
 
-/// A worker's report on a command it holds.
+/// Handles a worker's report on a command it holds.
 async fn report(
     api: &Api,
     principal: &Principal,
@@ -278,7 +279,7 @@ fn as_report(api: &Api, request: BatchRequest) -> Result<Report, ApiError> {
     };
     let command = request.command_id.ok_or_else(|| missing("command_id"))?;
     if command.execution != request.execution_id {
-        let detail = "the command is of another execution than the batch";
+        let detail = "the command belongs to another run than the batch";
         return Err(ApiError::invalid("BATCH_MIXED", detail));
     }
     let worker = request.worker_id.ok_or_else(|| missing("worker_id"))?;
@@ -295,7 +296,7 @@ fn as_report(api: &Api, request: BatchRequest) -> Result<Report, ApiError> {
         }
     }
     if !wrong.is_empty() {
-        let detail = format!("{} of the events cannot be understood", wrong.len());
+        let detail = format!("cannot parse {} of the events", wrong.len());
         return Err(ApiError::invalid("EVENT_INVALID", detail).errors(wrong));
     }
     Ok(Report {
@@ -310,7 +311,7 @@ fn as_report(api: &Api, request: BatchRequest) -> Result<Report, ApiError> {
     })
 }
 
-/// Takes events in where their execution is driven.
+/// Ingests events; forwards them if another server owns the run.
 async fn take(
     api: &Api,
     request: BatchRequest,
@@ -344,7 +345,7 @@ async fn take(
                     api.server
                         .adopt(request.execution_id, Priority::Normal)
                         .await?;
-                    let detail = "the execution changes hands; say it again";
+                    let detail = "the run is moving to another server; retry";
                     Err(ApiError::unavailable(detail))
                 }
             }
@@ -353,7 +354,7 @@ async fn take(
     }
 }
 
-/// What another server said, in its own words.
+/// Passes on the error of another server.
 fn passed_on(error: wire::CallError) -> ApiError {
     match error {
         wire::CallError::Problem(problem) => {
@@ -387,10 +388,10 @@ impl From<Refused> for ApiError {
     }
 }
 
-/// How a batch stands that was accepted and decided later.
+/// Read the status of an asynchronous batch.
 #[utoipa::path(get, path = "/api/events/batch/{request_id}/status", tag = "events",
     params(("request_id" = String, Path)),
-    responses((status = 200, description = "how it stands", body = BatchStatus), Failures),
+    responses((status = 200, description = "the status", body = BatchStatus), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn batch_status(
     State(api): State<Api>,
@@ -399,7 +400,7 @@ pub(crate) async fn batch_status(
 ) -> Answer<BatchStatus> {
     let status = ingest::status(&api.server.shared, &Name::from(request_id.as_str())).await?;
     status.map(Json).ok_or_else(|| {
-        let detail = format!("no batch is known by `{request_id}`");
+        let detail = format!("batch `{request_id}` not found");
         ApiError::not_found("BATCH_NOT_FOUND", detail)
     })
 }

@@ -1,4 +1,4 @@
-//! Runs: started, listed, shown, read.
+//! Runs: start, list and read them.
 
 use std::collections::BTreeMap;
 
@@ -24,21 +24,21 @@ use crate::api::state::Api;
 use crate::api::{Answer, Json};
 use crate::submit::RunRequest;
 
-/// So many runs or events fit on a page.
+/// Maximum and default page size.
 const PAGE_MAX: usize = 1_000;
 const PAGE: usize = 50;
-/// So many events are looked at for one page when only some kinds are wanted.
+/// Maximum number of events read for one page if a type filter is set.
 const LOOKED_AT_MAX: usize = 20_000;
 
-/// The longest id of a trace.
+/// Maximum length of a trace ID.
 const TRACE_MAX: usize = 128;
 
 /// Start a run.
 ///
-/// When this answers, the run is durable. With the playbook's own text it needs the role `author`.
+/// The run is durable when the response arrives. A request with a playbook text needs the role `author`.
 #[utoipa::path(post, path = "/api/execute", tag = "runs", request_body = ExecuteRequest,
     params(("traceparent" = Option<String>, Header)),
-    responses((status = 200, description = "the run has begun", body = Started), Failures),
+    responses((status = 200, description = "the run has started", body = Started), Failures),
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn execute(
     State(api): State<Api>,
@@ -47,7 +47,7 @@ pub(crate) async fn execute(
     Body(request): Body<ExecuteRequest>,
 ) -> Answer<Started> {
     if request.playbook.is_some() {
-        // The text becomes part of the catalog, and code that workers run.
+        // The text is registered in the catalog, and workers run its code.
         may.also::<Author>()?;
     }
     let trace_id = trace(&request, &headers)?;
@@ -58,13 +58,13 @@ pub(crate) async fn execute(
     }))
 }
 
-/// The trace that a request belongs to: the one it names, or that of its `traceparent` header.
+/// Trace of a request: the one it names, or that of its `traceparent` header.
 fn trace(request: &ExecuteRequest, headers: &HeaderMap) -> Result<Option<Name>, ApiError> {
     if let Some(trace) = &request.trace_id {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
         if trace.is_empty() || trace.len() > TRACE_MAX || !trace.bytes().all(is_plain) {
             let detail = format!(
-                "`trace_id` is not 1 to {TRACE_MAX} letters, digits or one of `-`, `_`, `.` and `:`"
+                "invalid `trace_id`: expected 1 to {TRACE_MAX} letters, digits, `-`, `_`, `.` or `:`"
             );
             return Err(ApiError::invalid("TRACE_ID_INVALID", detail));
         }
@@ -76,7 +76,7 @@ fn trace(request: &ExecuteRequest, headers: &HeaderMap) -> Result<Option<Name>, 
     Ok(parent.and_then(trace_of_parent).map(Name::from))
 }
 
-/// The trace id in a W3C `traceparent` header; none where the header is malformed, which then counts as absent.
+/// Trace ID in a W3C `traceparent` header; `None` if the header is malformed, which is treated as absent.
 fn trace_of_parent(header: &str) -> Option<&str> {
     let is_hex = |text: &str| {
         text.bytes()
@@ -103,7 +103,7 @@ async fn start(
     {
         return Err(ApiError::invalid(
             "PAYLOAD_INVALID",
-            "`payload` is not an object",
+            "invalid `payload`: expected an object",
         ));
     }
     let (path, version) = playbook(api, &request).await?;
@@ -128,7 +128,7 @@ async fn start(
     Ok(execution)
 }
 
-/// The catalog's name of the playbook that a request means; a text is registered first.
+/// Catalog path and version of the playbook that a request names; a text is registered first.
 async fn playbook(api: &Api, request: &ExecuteRequest) -> Result<(String, Option<u32>), ApiError> {
     if let Some(text) = &request.playbook {
         let path = match &request.path {
@@ -142,14 +142,14 @@ async fn playbook(api: &Api, request: &ExecuteRequest) -> Result<(String, Option
         return Ok((path.clone(), request.version));
     }
     let Some(id) = &request.catalog_id else {
-        let detail = "one of `path`, `catalog_id` and `playbook` is needed";
+        let detail = "one of `path`, `catalog_id` or `playbook` is required";
         return Err(ApiError::invalid("PLAYBOOK_NOT_NAMED", detail));
     };
     let (path, version) = model::playbook::entry_named(id);
     Ok((path.to_owned(), version.or(request.version)))
 }
 
-/// The id that the first request with this word got, or gets now.
+/// ID of the run that the first request with this `dedup` key started, or a new one.
 async fn known(api: &Api, word: &str) -> Result<ExecutionId, ApiError> {
     let fresh = api.server.fresh_id().to_string();
     let key = format!("{}{word}", store::DEDUP);
@@ -161,24 +161,24 @@ async fn known(api: &Api, word: &str) -> Result<ExecutionId, ApiError> {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
-    /// Those that stand so: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED.
+    /// Filter by status: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED.
     #[param(value_type = Option<String>)]
     status: Option<RunStatus>,
-    /// Those of this playbook.
+    /// Filter by catalog path of the playbook.
     path: Option<String>,
-    /// Those started at or after.
+    /// Only runs started at or after this time.
     #[param(value_type = Option<String>, format = DateTime)]
     since: Option<Time>,
-    /// Those started before.
+    /// Only runs started before this time.
     #[param(value_type = Option<String>, format = DateTime)]
     until: Option<Time>,
-    /// Those that this run started.
+    /// Only child runs of this run.
     #[param(value_type = Option<String>)]
     parent: Option<ExecutionId>,
-    /// At most so many.
+    /// Maximum number of runs. Default: 50.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
-    /// The `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -213,19 +213,19 @@ pub(crate) async fn list(
     }))
 }
 
-/// A number of things per page that someone asks for.
+/// Checks the page size of a request.
 pub(crate) fn page(limit: Option<usize>) -> Result<usize, ApiError> {
     match limit {
         None => Ok(PAGE),
         Some(limit) if (1..=PAGE_MAX).contains(&limit) => Ok(limit),
         Some(limit) => {
-            let detail = format!("`limit` is {limit}, not a number from 1 to {PAGE_MAX}");
+            let detail = format!("invalid `limit` {limit}: expected a number from 1 to {PAGE_MAX}");
             Err(ApiError::invalid("PARAMETER_INVALID", detail))
         }
     }
 }
 
-/// A run as lists show it.
+/// Converts a row for responses.
 pub(crate) fn shown(row: ExecutionRow) -> Execution {
     Execution {
         execution_id: row.id,
@@ -245,17 +245,15 @@ pub(crate) fn shown(row: ExecutionRow) -> Execution {
     }
 }
 
-/// The run, or why there is none to show.
+/// Reads a run, or returns a 404 error.
 pub(crate) async fn row(api: &Api, id: ExecutionId) -> Result<ExecutionRow, ApiError> {
     let row = api.store().execution(id).await?;
-    row.ok_or_else(|| {
-        ApiError::not_found("EXECUTION_NOT_FOUND", format!("there is no execution {id}"))
-    })
+    row.ok_or_else(|| ApiError::not_found("EXECUTION_NOT_FOUND", format!("run {id} not found")))
 }
 
-/// Show a run and its result.
+/// Read a run and its result.
 ///
-/// A result of more than 1 MiB, or of a loop with more than 1,000 iterations, is not in the answer: `result` is null and
+/// A result of more than 1 MiB, or of a loop with more than 1,000 iterations, is omitted: `result` is null and
 /// `result_href` is the path to read it from.
 #[utoipa::path(get, path = "/api/executions/{id}", tag = "runs", params(("id" = String, Path)),
     responses((status = 200, description = "the run", body = RunAnswer), Failures),
@@ -278,9 +276,9 @@ pub(crate) async fn show(
     }))
 }
 
-/// How a run stands, in one word.
+/// Read the status of a run.
 #[utoipa::path(get, path = "/api/executions/{id}/status", tag = "runs", params(("id" = String, Path)),
-    responses((status = 200, description = "how it stands", body = Execution), Failures),
+    responses((status = 200, description = "the status", body = Execution), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn status(
     State(api): State<Api>,
@@ -290,10 +288,10 @@ pub(crate) async fn status(
     Ok(Json(shown(row(&api, id).await?)))
 }
 
-/// Whether work for a run should stop.
+/// Check whether work for a run should stop.
 #[utoipa::path(get, path = "/api/executions/{id}/cancellation-check", tag = "runs",
     params(("id" = String, Path)),
-    responses((status = 200, description = "whether it should", body = CancellationCheck), Failures),
+    responses((status = 200, description = "whether it should stop", body = CancellationCheck), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn cancellation(
     State(api): State<Api>,
@@ -312,20 +310,20 @@ pub(crate) async fn cancellation(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventParams {
-    /// Those after this place.
+    /// Only events after this `seq`.
     after_seq: Option<u64>,
-    /// Those of this type, by its stored name or an alias.
+    /// Only events of this type, given by its stored name or an alias.
     #[serde(rename = "type")]
     type_: Option<String>,
-    /// At most so many.
+    /// Maximum number of events. Default: 50.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
-/// Read a run's log.
+/// Read the event log of a run.
 #[utoipa::path(get, path = "/api/executions/{id}/events", tag = "runs",
     params(("id" = String, Path), EventParams),
-    responses((status = 200, description = "a page of the log", body = EventPage), Failures),
+    responses((status = 200, description = "a page of the event log", body = EventPage), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn events(
     State(api): State<Api>,
@@ -375,12 +373,12 @@ pub(crate) async fn events(
 pub(crate) struct OutlineParams {
     /// Only events after this `seq`.
     after_seq: Option<u64>,
-    /// The maximum number of events. A page may hold fewer even if more follow.
+    /// Maximum number of events. A page may have fewer even if more follow.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
-/// Read the outline of a run: its log without the events of iterations, and the counts and failures of each loop.
+/// Read the outline of a run: its log without the events of iterations, plus counts and failures of loops.
 ///
 /// The cost of this request does not depend on the number of iterations.
 #[utoipa::path(get, path = "/api/executions/{id}/outline", tag = "runs",
@@ -415,7 +413,7 @@ pub(crate) async fn outline(
     }))
 }
 
-/// How the iterations of a loop stand.
+/// Count the iterations of a loop by status.
 #[utoipa::path(get, path = "/api/executions/{id}/loops/{step}", tag = "runs",
     params(("id" = String, Path), ("step" = String, Path)),
     responses((status = 200, description = "counts of the latest run of the loop", body = Object), Failures),
@@ -428,12 +426,12 @@ pub(crate) async fn loops(
     row(&api, id).await?;
     let found = api.server.loop_of(id, &Name::from(step.as_str())).await?;
     found.map(Json).ok_or_else(|| {
-        let detail = format!("step `{step}` has not looped in execution {id}");
+        let detail = format!("run {id} has no loop at step `{step}`");
         ApiError::not_found("LOOP_NOT_FOUND", detail)
     })
 }
 
-/// The playbook of a run as a graph, with how each step stands.
+/// Read the playbook of a run as a graph with the status of each step.
 #[utoipa::path(get, path = "/api/executions/{id}/graph", tag = "runs", params(("id" = String, Path)),
     responses((status = 200, description = "steps and arcs", body = Object), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]

@@ -1,4 +1,4 @@
-//! What a request carries, read at the door: bodies, parameters and ids, each refused in the API's own words.
+//! Request extractors for bodies, parameters and IDs. Rejections are `ApiError`s.
 
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
@@ -22,7 +22,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     }
 }
 
-/// A JSON body that may be left out altogether. Its type may not: a page of another site cannot send JSON without asking.
+/// An optional JSON body. The content type is required even without a body, because pages of other sites cannot send
+/// it without a CORS preflight request.
 pub(crate) struct MaybeBody<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody<T> {
@@ -38,7 +39,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody
     }
 }
 
-/// Parameters after the question mark.
+/// Query parameters.
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
@@ -52,7 +53,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// The execution that a path names.
+/// Run ID in the path.
 pub(crate) struct Id(pub(crate) ExecutionId);
 
 impl<S: Send + Sync> FromRequestParts<S> for Id {
@@ -64,7 +65,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
     }
 }
 
-/// The execution that a path names, and what it says after it.
+/// Run ID in the path, and the next segment.
 pub(crate) struct IdAnd(pub(crate) ExecutionId, pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for IdAnd {
@@ -78,7 +79,7 @@ impl<S: Send + Sync> FromRequestParts<S> for IdAnd {
     }
 }
 
-/// One segment of a path, as text.
+/// One path segment.
 pub(crate) struct Segment(pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Segment {
@@ -90,7 +91,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
     }
 }
 
-/// Two segments of a path, as text.
+/// Two path segments.
 pub(crate) struct Pair(pub(crate) String, pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Pair {
@@ -109,10 +110,10 @@ async fn segment<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<Path<St
     path.map_err(|error| ApiError::invalid("PATH_INVALID", error.body_text()))
 }
 
-/// Reads an execution id.
+/// Parses a run ID.
 pub(crate) fn id(text: &str) -> Result<ExecutionId, ApiError> {
     text.parse()
-        .map_err(|_| ApiError::invalid("ID_INVALID", format!("`{text}` is not an execution id")))
+        .map_err(|_| ApiError::invalid("ID_INVALID", format!("invalid run ID `{text}`")))
 }
 
 fn must_be_json(headers: &HeaderMap) -> Result<(), ApiError> {
@@ -123,7 +124,7 @@ fn must_be_json(headers: &HeaderMap) -> Result<(), ApiError> {
         return Ok(());
     }
     let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-    let detail = "the request must say that it is JSON, even without a body";
+    let detail = "the request has no JSON content type, which is required even without a body";
     Err(ApiError::new(status, "NOT_JSON", detail).remedy("send `Content-Type: application/json`"))
 }
 
@@ -131,14 +132,14 @@ async fn bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Api
     let bytes = Bytes::from_request(request, state).await;
     bytes.map_err(|error| match error.status() {
         StatusCode::PAYLOAD_TOO_LARGE => {
-            let detail = "the body is larger than this route takes";
+            let detail = "the request body is too large for this endpoint";
             ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", detail)
         }
         _ => ApiError::new(StatusCode::BAD_REQUEST, "BODY_BROKEN", error.body_text()),
     })
 }
 
-/// Reads JSON; what is wrong is told with its place.
+/// Parses JSON; the error has the position.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     serde_json::from_slice(bytes)
         .map_err(|error| ApiError::invalid("BODY_INVALID", error.to_string()))

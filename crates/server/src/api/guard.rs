@@ -1,4 +1,4 @@
-//! What every request passes before it is routed: the Host it names, the Origin it comes from, the headers it leaves with.
+//! Checks every request before routing (Host and Origin headers), and adds security headers to every response.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::api::error::ApiError;
 use crate::api::listen::Peer;
 use crate::api::state::Api;
 
-/// Answers of the API are data, never a page that another site may frame or run.
+/// Security headers. Responses of the API are data; no other site may frame or run them.
 const HEADERS: [(HeaderName, &str); 4] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
@@ -23,7 +23,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
     ),
 ];
 
-/// Checks a request and dresses its answer.
+/// Checks a request and adds the security headers to its response.
 pub(crate) async fn guard(State(api): State<Api>, request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<ConnectInfo<Peer>>();
     let activity = peer.map(|ConnectInfo(peer)| Arc::clone(&peer.activity));
@@ -58,13 +58,14 @@ fn check(
     let host = name(authority);
     if !api.hosts.allow(host) {
         let status = StatusCode::MISDIRECTED_REQUEST;
-        let detail = format!("`{host}` is not a name of this server");
+        let detail = format!("Host header `{host}` is not allowed");
         return Err(ApiError::new(status, "HOST_UNKNOWN", detail)
-            .remedy("call it by its address, or start it with --host NAME"));
+            .remedy("use the server's address, or start the server with --host NAME"));
     }
-    // A page elsewhere can make a browser send a request here; only its Origin gives it away.
+    // A page of another site can make a browser send a request; only the Origin header reveals it.
     if headers.contains_key(header::ORIGIN) && !method.is_safe() {
-        // A proxy before the server says how it was reached; a page cannot make a browser send this header unasked.
+        // A proxy forwards the original scheme. A page cannot make a browser send this header without a CORS preflight
+        // request.
         let scheme = match text(FORWARDED_PROTO) {
             _ if api.is_encrypted => "https",
             Some(scheme) => scheme.split(',').next().unwrap_or_default().trim(),
@@ -73,10 +74,10 @@ fn check(
         let own = Origin::new(scheme, authority);
         let origin = text(header::ORIGIN).and_then(Origin::parse);
         if origin.is_none_or(|origin| origin != own) {
-            let detail = "the request comes from a page of another origin";
+            let detail = "cross-origin request rejected";
             return Err(
                 ApiError::new(StatusCode::FORBIDDEN, "ORIGIN_FOREIGN", detail).remedy(
-                    "open the page at the scheme, host and port of this server; a proxy that encrypts sends `X-Forwarded-Proto: https`",
+                    "open the page at the scheme, host and port of this server; a proxy that terminates TLS must send `X-Forwarded-Proto: https`",
                 ),
             );
         }
@@ -84,10 +85,10 @@ fn check(
     Ok(())
 }
 
-/// How a proxy says with which scheme it was reached.
+/// Header in which a proxy forwards the original scheme.
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// Where a page comes from: scheme, host and port.
+/// Origin of a page: scheme, host and port.
 #[derive(Debug, PartialEq, Eq)]
 struct Origin {
     scheme: String,
@@ -131,14 +132,15 @@ fn name(authority: &str) -> &str {
         .map_or(authority, |(host, _)| host)
 }
 
-/// The names that this server answers to.
+/// Host names that this server accepts.
 #[derive(Debug, Clone)]
 pub(crate) struct Hosts {
     names: Option<Vec<String>>,
 }
 
 impl Hosts {
-    /// On loopback: its own names, and those given. Beyond it tokens guard, and any name will do unless some are given.
+    /// On loopback: the loopback names and the configured ones. Otherwise, access tokens protect the server, so any
+    /// name is accepted unless some are configured.
     pub(crate) fn new(is_loopback: bool, given: &[String]) -> Self {
         if !is_loopback && given.is_empty() {
             return Self { names: None };

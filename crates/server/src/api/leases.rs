@@ -1,7 +1,7 @@
-//! Lease epochs as workers elsewhere see them: the count of the store, sealed for one worker and one command.
+//! Lease epochs as clients see them: the counter of the store, sealed for one worker and one command.
 //!
-//! The log shows counts to everyone who may read it, and counts are easy to guess. A report over HTTP must carry the
-//! number that its worker got with the command, which nobody else can make without the key in the store.
+//! Everyone who can read the log sees the counters, and they are easy to guess. A report over HTTP must therefore
+//! carry the number that its worker got with the command; without the key in the store, no one else can compute it.
 
 use model::id::{CommandId, LeaseEpoch, WorkerId};
 use sha2::{Digest, Sha256};
@@ -13,9 +13,9 @@ use crate::api::access::Principal;
 use crate::api::error::ApiError;
 use crate::api::state::Api;
 
-/// Where the store keeps the key that its servers share.
+/// Setting of the store with the key that all servers share.
 const KEY_SETTING: &str = "lease-seal-key";
-/// So many bits of the sealed number are the seal. With 16 bits of count before them, it is a whole number that JSON
+/// Number of bits of the seal. Together with a counter of at most 16 bits, the sealed number is an integer that JSON
 /// clients with 64-bit floats read exactly.
 const SEAL_BITS: u32 = 36;
 
@@ -26,7 +26,7 @@ pub(crate) struct LeaseSeal {
 }
 
 impl LeaseSeal {
-    /// The key: the one in the store, or a fresh one that is stored first.
+    /// The key in the store; a new key is stored first if there is none.
     pub(super) async fn key(&self, store: &dyn Store) -> Result<&str, store::Error> {
         let key = self.key.get_or_try_init(async || {
             let mut bytes = [0_u8; 32];
@@ -39,7 +39,7 @@ impl LeaseSeal {
     }
 }
 
-/// The number that a worker carries in place of a count.
+/// The number that a worker gets instead of the counter.
 fn seal(key: &str, command: CommandId, worker: &WorkerId, count: LeaseEpoch) -> LeaseEpoch {
     let mut hasher = Sha256::new();
     hasher.update(key);
@@ -52,7 +52,7 @@ fn seal(key: &str, command: CommandId, worker: &WorkerId, count: LeaseEpoch) -> 
     LeaseEpoch((count.0 << SEAL_BITS) | seal)
 }
 
-/// The count in a sealed number, if it was sealed for this worker and command.
+/// Returns the counter in a sealed number if it was sealed for this worker and command.
 fn open(
     key: &str,
     command: CommandId,
@@ -63,15 +63,15 @@ fn open(
     (seal(key, command, worker, count) == sealed).then_some(count)
 }
 
-/// What a worker's claim is not, to whoever presents it.
+/// Error for a claim that has expired or belongs to another worker.
 pub(crate) fn fenced(command: CommandId) -> ApiError {
-    let detail = format!("the claim on command {command} is not current, or is another worker's");
+    let detail = format!("the lease on command {command} has expired or belongs to another worker");
     ApiError::conflict("FENCED", detail)
         .remedy("send the `worker` and the `lease_epoch` that came with the command")
 }
 
 impl Api {
-    /// Seals the epochs of commands that go to a worker.
+    /// Seals the epochs of commands for a worker.
     pub(crate) async fn seal_leases(
         &self,
         principal: &Principal,
@@ -88,14 +88,14 @@ impl Api {
         Ok(())
     }
 
-    /// The store's own epoch of a claim that a worker presents; none where the claim is not that worker's.
+    /// Decodes the epoch that a worker sends; `None` if it was not sealed for this worker and command.
     pub(crate) async fn open_lease(
         &self,
         principal: &Principal,
         worker: &WorkerId,
         held: wire::Held,
     ) -> Result<Option<LeaseEpoch>, ApiError> {
-        // Another server has opened it for its worker before it passed the call on.
+        // The server that forwarded the call has decoded it already.
         if *principal == Principal::Server {
             return Ok(Some(held.lease_epoch));
         }
@@ -103,7 +103,7 @@ impl Api {
         Ok(open(key, held.command, worker, held.lease_epoch))
     }
 
-    /// The same, where a claim that is not the worker's ends the call.
+    /// Like `open_lease`, but returns an error instead of `None`.
     pub(crate) async fn must_open_lease(
         &self,
         principal: &Principal,
@@ -129,7 +129,10 @@ mod tests {
         };
         let (one, two) = (WorkerId("one".into()), WorkerId("two".into()));
         let sealed = seal("key", command(4), &one, LeaseEpoch(3));
-        assert!(sealed.0 < 1 << 53, "it fits into a 64-bit float");
+        assert!(
+            sealed.0 < 1 << 53,
+            "a sealed epoch fits into a 64-bit float"
+        );
         assert_eq!(open("key", command(4), &one, sealed), Some(LeaseEpoch(3)));
         assert_eq!(open("key", command(4), &two, sealed), None);
         assert_eq!(open("key", command(5), &one, sealed), None);

@@ -1,4 +1,4 @@
-//! Listening: connections in, with TLS or without, until the server is told to stop.
+//! Accepts connections, with or without TLS, until the server stops.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,13 +20,13 @@ use crate::api::connection::{Activity, Connection, Socket};
 use crate::api::router;
 use crate::api::state::{Api, ApiConfig};
 
-/// A handshake that takes longer is given up.
+/// Timeout of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// So many connections are open at once; more wait until one closes.
+/// Maximum number of open connections; more wait until one closes.
 const CONNECTIONS_MAX: usize = 4_096;
-/// Connections that wait to be served.
+/// Capacity of the queue of accepted connections.
 const WAITING_MAX: usize = 64;
-/// How long accepting rests after an error such as too many open files.
+/// Pause after a failed accept, for example because of too many open files.
 const REST: Duration = Duration::from_millis(50);
 
 /// The certificate and key of a server.
@@ -37,22 +37,22 @@ pub struct Tls {
 /// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// A certificate or key cannot be used.
-    #[error("the certificate or its key cannot be used: {0}")]
+    /// The certificate or the key is invalid.
+    #[error("cannot use the TLS certificate or key: {0}")]
     Tls(String),
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}")]
     Bind {
         /// The address.
         address: String,
-        /// Why.
+        /// Cause.
         #[source]
         source: io::Error,
     },
 }
 
 impl Tls {
-    /// Reads a certificate chain and its key, both PEM.
+    /// Parses a certificate chain and its key, both PEM.
     pub fn new(certificates: &[u8], key: &[u8]) -> Result<Self, ListenError> {
         let broken = |error: &dyn std::fmt::Display| ListenError::Tls(error.to_string());
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificates)
@@ -71,14 +71,14 @@ impl Tls {
     }
 }
 
-/// A port that is held, and not served yet.
+/// A bound port that is not served yet.
 pub struct Listening {
     listener: TcpListener,
     address: SocketAddr,
 }
 
 impl Listening {
-    /// Takes an address.
+    /// Binds an address.
     pub async fn bind(address: &str) -> Result<Self, ListenError> {
         let failed = |source| ListenError::Bind {
             address: address.to_owned(),
@@ -89,12 +89,12 @@ impl Listening {
         Ok(Self { listener, address })
     }
 
-    /// The address that was taken; a port of 0 is a real one here.
+    /// The bound address, with the actual port if 0 was requested.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves the API of a server until `stop`, then until every answer under way has left.
+    /// Serves the API until `stop`, then until all pending responses are sent.
     pub async fn serve(
         self,
         server: Server,
@@ -113,28 +113,28 @@ impl Listening {
 }
 
 impl Server {
-    /// Makes the store's first admin token, unless it has one.
+    /// Creates the store's first admin token, unless it has one.
     pub async fn first_admin(&self) -> Result<Option<AdminToken>, crate::Error> {
         Ok(first_admin(&*self.shared.store).await?)
     }
 
-    /// Takes an admin token that someone else made.
+    /// Registers an admin token that was created elsewhere.
     pub async fn keep_admin(&self, token: &str) -> Result<(), crate::Error> {
         Ok(keep_admin(&*self.shared.store, token).await?)
     }
 
-    /// The document of the API, as JSON text.
+    /// The API document as JSON text.
     pub fn api_document() -> &'static str {
         router::document()
     }
 }
 
-/// Who is at the other end.
+/// Remote end of a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
-    /// Its address.
+    /// Remote address.
     pub(crate) address: SocketAddr,
-    /// What happens on its connection.
+    /// Activity of the connection.
     pub(crate) activity: Arc<Activity>,
 }
 
@@ -147,7 +147,7 @@ impl Connected<IncomingStream<'_, Connections>> for Peer {
     }
 }
 
-/// Connections that are ready to be served; a handshake never holds up another connection.
+/// Accepted connections; a slow handshake does not delay other connections.
 pub(crate) struct Connections {
     ready: mpsc::Receiver<(Connection, SocketAddr)>,
     address: SocketAddr,
@@ -186,12 +186,12 @@ async fn accept(
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
+                tracing::warn!(%error, "failed to accept connection");
                 tokio::time::sleep(REST).await;
                 continue;
             }
         };
-        // An answer is small and someone waits for it.
+        // Responses are small, and clients wait for them.
         let _ = stream.set_nodelay(true);
         let Some(acceptor) = acceptor.clone() else {
             let connection = Connection::new(Socket::Plain(stream), place);
@@ -204,12 +204,12 @@ async fn accept(
         tokio::spawn(async move {
             match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
                 Ok(Ok(stream)) => {
-                    // A server that stops serves nobody more.
+                    // A server that is stopping accepts no more connections.
                     let connection = Connection::new(Socket::Tls(Box::new(stream)), place);
                     let _ = ready.send((connection, peer)).await;
                 }
-                Ok(Err(error)) => tracing::debug!(%peer, %error, "a handshake failed"),
-                Err(_) => tracing::debug!(%peer, "a handshake took too long"),
+                Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
+                Err(_) => tracing::debug!(%peer, "TLS handshake timed out"),
             }
         });
     }
@@ -222,7 +222,7 @@ impl Listener for Connections {
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         match self.ready.recv().await {
             Some(connection) => connection,
-            // Stopping: the caller is told by the same token and asks no more.
+            // The server is stopping; the caller stops too, by the same token.
             None => std::future::pending().await,
         }
     }

@@ -1,4 +1,4 @@
-//! What tasks print: taken from workers elsewhere, and read by people.
+//! Output of tasks: receives lines from workers and returns them to clients.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::api::state::Api;
 use crate::api::{Answer, Json};
 use crate::error::Error;
 
-/// So many lines fit on a page.
+/// Maximum and default page size.
 const PAGE_MAX: usize = 10_000;
 const PAGE: usize = 1_000;
 
@@ -24,21 +24,21 @@ const PAGE: usize = 1_000;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LogParams {
-    /// Those after this place: `next_after` of the page before.
+    /// Position to read from: `next_after` of the previous page.
     after: Option<u64>,
-    /// At most so many.
+    /// Maximum number of lines. Default: 1000.
     #[param(minimum = 1, maximum = 10000)]
     limit: Option<usize>,
-    /// Those of this step.
+    /// Filter by step.
     step: Option<String>,
-    /// Those of tasks with this label.
+    /// Filter by task label.
     task: Option<String>,
 }
 
-/// Read what a run's tasks printed.
+/// Read the output of a run's tasks.
 #[utoipa::path(get, path = "/api/executions/{id}/logs", tag = "runs",
     params(("id" = String, Path), LogParams),
-    responses((status = 200, description = "some lines, and where to go on", body = LogLines), Failures),
+    responses((status = 200, description = "lines, and the position of the next page", body = LogLines), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn read(
     State(api): State<Api>,
@@ -48,7 +48,7 @@ pub(crate) async fn read(
 ) -> Answer<LogLines> {
     let limit = params.limit.unwrap_or(PAGE);
     if !(1..=PAGE_MAX).contains(&limit) {
-        let detail = format!("`limit` is from 1 to {PAGE_MAX}");
+        let detail = format!("invalid `limit`: expected a number from 1 to {PAGE_MAX}");
         return Err(ApiError::invalid("PARAMETER_INVALID", detail));
     }
     if api.store().execution(id).await?.is_none() {
@@ -68,11 +68,11 @@ pub(crate) async fn read(
     }))
 }
 
-/// Keep lines that tasks printed.
+/// Store output lines of tasks.
 ///
-/// A batch that is sent twice is kept twice.
+/// A batch that is sent twice is stored twice.
 #[utoipa::path(post, path = "/api/worker/logs", tag = "workers", request_body = LogsRequest,
-    responses((status = 200, description = "they are kept", body = LogsTaken), Failures),
+    responses((status = 200, description = "the lines are stored", body = LogsTaken), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn take(
     State(api): State<Api>,

@@ -1,6 +1,7 @@
-//! The HTTP API: one file per subject, errors made HTTP in one place, every route behind a typed permission.
+//! The HTTP API: one file per subject, one place that converts errors to HTTP, and a typed permission for every route.
 //!
-//! The API document is generated from the handlers, and a test walks it to prove that each route needs what it says.
+//! The API document is generated from the handlers, and a test checks that each route requires the role it
+//! declares.
 
 pub(crate) mod access;
 mod answer;

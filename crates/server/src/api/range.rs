@@ -1,4 +1,4 @@
-//! A part of a body: the `Range` header read, and the answer that carries those bytes.
+//! Parts of a body: parses the `Range` header and builds the partial response.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::api::error::ApiError;
 
-/// The range that a request wants of a body of this size. A header of another form is as good as none, as RFC 9110 has it.
+/// The requested range of a body of this size. A header of another form is ignored, as RFC 9110 requires.
 pub(crate) fn wanted(headers: &HeaderMap, bytes: u64) -> Result<Option<Range<u64>>, ApiError> {
     let header = headers.get(RANGE).and_then(|value| value.to_str().ok());
     let Some(range) = header.and_then(|text| parse(text, bytes)) else {
@@ -20,12 +20,12 @@ pub(crate) fn wanted(headers: &HeaderMap, bytes: u64) -> Result<Option<Range<u64
         let detail = format!("the body has {bytes} bytes");
         let status = StatusCode::RANGE_NOT_SATISFIABLE;
         return Err(ApiError::new(status, "RANGE_NOT_SATISFIABLE", detail)
-            .remedy("ask for bytes that the body has, or leave `Range` out"));
+            .remedy("request bytes within the body, or omit `Range`"));
     }
     Ok(Some(range))
 }
 
-/// Reads `bytes=5-9`, `bytes=5-` and `bytes=-5`; of several ranges none.
+/// Parses `bytes=5-9`, `bytes=5-` and `bytes=-5`; rejects multiple ranges.
 fn parse(text: &str, bytes: u64) -> Option<Range<u64>> {
     let (first, last) = text.trim().strip_prefix("bytes=")?.split_once('-')?;
     if first.is_empty() {
@@ -41,7 +41,7 @@ fn parse(text: &str, bytes: u64) -> Option<Range<u64>> {
     (first < end || last.is_empty()).then_some(first..end)
 }
 
-/// The answer: all of a body, or the part that was asked for, as it is read.
+/// The response: the whole body or the requested part, streamed.
 pub(crate) fn answer(reading: Reading, content_type: &str, is_part: bool) -> Response {
     let Range { start, end } = reading.range;
     let head = [

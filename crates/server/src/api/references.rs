@@ -1,4 +1,4 @@
-//! Results: found by step, task, iteration, page and attempt; listed; and resolved by their address.
+//! Results: finds them by step, task, iteration, page and attempt, lists them, and resolves addresses.
 
 use std::io;
 
@@ -28,14 +28,14 @@ use crate::api::{Answer, Json, range};
 use crate::error::Error;
 use crate::reading::{Found, ResultAddress, between};
 
-/// How the address of a result begins.
+/// Prefix of the address of a result.
 const SCHEME: &str = "noetl://execution/";
 
-/// What is wanted of a manifest.
+/// Requested form of a manifest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Form {
-    /// What its parts come to.
+    /// The combined parts.
     #[default]
     Value,
     /// The manifest itself, with the address of each part.
@@ -46,19 +46,20 @@ pub(crate) enum Form {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ResolveParams {
-    /// The address, `noetl://execution/…`, or the whole reference as JSON.
+    /// Address (`noetl://execution/…`), or the whole reference as JSON.
     #[serde(rename = "ref")]
     reference: String,
-    /// Of a manifest: `value`, what its parts come to, or `manifest`, the list of their addresses.
+    /// Form of a manifest: `value` returns the combined parts, `manifest` the list of their addresses. Default:
+    /// `value`.
     #[serde(default)]
     #[param(inline)]
     form: Form,
 }
 
-/// Read what is behind a reference, or the part of a body that `Range` asks for.
+/// Read the result behind a reference, or the part that the `Range` header requests.
 #[utoipa::path(get, path = "/api/result/resolve", tag = "runs", params(ResolveParams),
-    responses((status = 200, description = "its bytes", content_type = "application/octet-stream", body = Vec<u8>),
-        (status = 206, description = "some of its bytes", content_type = "application/octet-stream", body = Vec<u8>),
+    responses((status = 200, description = "the bytes of the result", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 206, description = "the requested bytes", content_type = "application/octet-stream", body = Vec<u8>),
         Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn resolve(
@@ -101,54 +102,56 @@ pub(crate) async fn resolve(
     }
 }
 
-/// JSON text that is sent as it is read.
+/// Streams JSON text.
 pub(crate) fn streamed(pieces: Pieces) -> Response {
     let body = Body::from_stream(pieces);
     ([(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-/// What is at this address, in the run that it names.
+/// Resolves an address.
 async fn find(api: &Api, uri: &str) -> Result<Found, ApiError> {
     if !uri.starts_with(SCHEME) {
-        let detail = format!("`{uri}` is not the address of a result");
+        let detail = format!("`{uri}` is not a result address");
         return Err(ApiError::invalid("REFERENCE_INVALID", detail)
-            .remedy("give `noetl://execution/<id>/step/…`, or the whole reference as JSON"));
+            .remedy("use `noetl://execution/<id>/step/…`, or the whole reference as JSON"));
     }
     if model::manifest::execution_of(uri).is_none() {
-        let detail = format!("`{uri}` names no execution");
+        let detail = format!("`{uri}` does not contain a valid run ID");
         return Err(ApiError::invalid("ID_INVALID", detail));
     }
     let found = api.server.reader().resolve(uri).await?;
     found.ok_or_else(|| {
-        let detail = format!("nothing has the address `{uri}`");
+        let detail = format!("result `{uri}` not found");
         ApiError::not_found("REFERENCE_NOT_AVAILABLE", detail)
             .remedy("GET /api/result/{id}/list lists the results of a run")
     })
 }
 
-/// The largest result that is put.
+/// Maximum size of a result in a request.
 const PUT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PutParams {
-    /// The step whose result it is.
+    /// Step that the result belongs to.
     step: String,
-    /// The task.
+    /// Label of the task.
     task: String,
-    /// The run of the step, from 1.
+    /// Number of the step run, from 1. Default: 1.
     run: Option<u32>,
     /// The iteration, from 0.
     iteration: Option<u64>,
-    /// The try, from 1.
+    /// Attempt number, from 1. Default: 1.
     attempt: Option<u32>,
 }
 
-/// Keep a result for a run, for whoever reports what it came to: the answer is the reference that an event may carry. When
-/// this answers the body is durable; nothing else of the run changes.
+/// Store a result for a run.
+///
+/// Returns the reference to send in an event. The body is durable when the response arrives; the run itself does not
+/// change.
 #[utoipa::path(put, path = "/api/result/{id}", tag = "workers", params(("id" = String, Path), PutParams),
-    request_body(content = Object, description = "JSON of any form, up to 64 MiB"),
+    request_body(content = Object, description = "any JSON, up to 64 MiB"),
     responses((status = 200, description = "the reference", body = Object), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn put(
@@ -184,9 +187,9 @@ pub(crate) async fn put(
     let kept = keeper.keep(&mut StreamReader::new(chunks)).await;
     kept.map(Json).map_err(|error| match error {
         ::results::Error::TooLarge { .. } => {
-            let detail = format!("a result has at most {PUT_BYTES_MAX} bytes");
+            let detail = format!("result exceeds {PUT_BYTES_MAX} bytes");
             ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", detail)
-                .remedy("put it in parts, or let a worker's task stream it")
+                .remedy("send it in parts, or let a task of a worker stream it")
         }
         error @ ::results::Error::NotJson(_) => {
             ApiError::invalid("BODY_INVALID", error.to_string()).remedy("send JSON")
@@ -195,8 +198,9 @@ pub(crate) async fn put(
     })
 }
 
-/// The result of a step, or of one of its tasks, iterations, pages or attempts: the latest that ended well, else the
-/// latest. References in it are resolved, piece by piece.
+/// Read the result of a step, or of one of its tasks, iterations, pages or attempts.
+///
+/// Returns the latest successful match, or else the latest. References in it are resolved and streamed.
 #[utoipa::path(get, path = "/api/result/{id}/{step}", tag = "runs",
     params(("id" = String, Path), ("step" = String, Path), ResultPlace),
     responses((status = 200, description = "`{execution_id, step, result}`", body = Object), Failures),
@@ -216,7 +220,7 @@ pub(crate) async fn step_result(
     let reader = api.server.reader();
     let found = reader.find(id, &wanted).await?;
     let found = found.ok_or_else(|| {
-        let detail = format!("step `{step}` has no such result in execution {id}");
+        let detail = format!("run {id} has no such result at step `{step}`");
         ApiError::not_found("RESULT_NOT_FOUND", detail)
             .remedy("GET /api/result/{id}/list?step=… lists the results of a step")
     })?;
@@ -230,27 +234,27 @@ pub(crate) async fn step_result(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
-    /// All results of this step, inline ones too; without it, the references of the run.
+    /// List all results of this step, including inline ones; without it, the references of the run.
     step: Option<String>,
-    /// Of this run of the step, from 1.
+    /// Filter by number of the step run, from 1.
     run: Option<u32>,
-    /// Of this task.
+    /// Filter by task label.
     task: Option<String>,
-    /// Of this iteration, from 0.
+    /// Filter by iteration, from 0.
     iteration: Option<u64>,
-    /// Of this page.
+    /// Filter by page.
     page: Option<i64>,
-    /// Of this try, from 1; without it, what each task came to.
+    /// Filter by attempt, from 1; without it, the final outcome of each task.
     attempt: Option<u32>,
-    /// Those after this event.
+    /// Only results of events after this `seq`.
     after_seq: Option<u64>,
-    /// At most so many.
+    /// Maximum number of results. Default: 50.
     limit: Option<usize>,
 }
 
-/// List the results of a step that fit, or the references that a run's log holds.
+/// List the matching results of a step, or all references in the log of a run.
 #[utoipa::path(get, path = "/api/result/{id}/list", tag = "runs", params(("id" = String, Path), ListParams),
-    responses((status = 200, description = "a page of them, oldest first", body = ReferenceList), Failures),
+    responses((status = 200, description = "a page of results, oldest first", body = ReferenceList), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn list(
     State(api): State<Api>,
@@ -268,7 +272,7 @@ pub(crate) async fn list(
         attempt: params.attempt,
     };
     if params.step.is_none() && place != ResultPlace::default() {
-        let detail = "`step` is missing: results are found within a step";
+        let detail = "`step` is required with the other filters";
         return Err(ApiError::invalid("PARAMETER_INVALID", detail));
     }
     let wanted = ResultAddress {

@@ -1,4 +1,4 @@
-//! Replay: a run's state as of any place in its log.
+//! Replay: computes a run's state at any position of its log.
 
 use axum::extract::State;
 use model::event::Event;
@@ -17,22 +17,22 @@ use crate::api::extract::Params;
 use crate::api::state::Api;
 use crate::api::{Answer, Json};
 
-/// So many events are read at once.
+/// Page size of events.
 const PAGE: usize = 5_000;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplayParams {
-    /// The run.
+    /// Run ID.
     #[param(value_type = String)]
     execution_id: ExecutionId,
-    /// The last place to fold in.
+    /// `seq` of the last event to include.
     as_of_seq: Option<u64>,
-    /// The last event to fold in.
+    /// ID of the last event to include.
     #[param(value_type = Option<String>)]
     as_of_event_id: Option<EventId>,
-    /// Fold in what was recorded until then.
+    /// Only include events recorded until this time.
     #[param(value_type = Option<String>, format = DateTime)]
     as_of_time: Option<Time>,
 }
@@ -45,7 +45,7 @@ impl ReplayParams {
     }
 }
 
-/// A run's state as of a place in its log, folded anew.
+/// Compute the state of a run at a position of its log.
 #[utoipa::path(get, path = "/api/replay/state", tag = "runs", params(ReplayParams),
     responses((status = 200, description = "the state and its checksum", body = ReplayState), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
@@ -72,15 +72,15 @@ pub(crate) async fn state(
         }
     }
     if params.as_of_event_id.is_some() && reached != params.as_of_event_id {
-        let detail = "the run's log has no event with this id";
+        let detail = "the log of the run has no event with this ID";
         return Err(ApiError::not_found("EVENT_NOT_FOUND", detail));
     }
     let state = state.ok_or_else(|| {
-        let detail = "the run had not begun at that place";
+        let detail = "the run had not started at this position";
         ApiError::not_found("STATE_NOT_FOUND", detail)
     })?;
     let value = ciborium::Value::serialized(&state)
-        .map_err(|error| ApiError::unavailable(format!("the state cannot be shown: {error}")))?;
+        .map_err(|error| ApiError::unavailable(format!("cannot serialize the state: {error}")))?;
     let value = json_of(value);
     let checksum = hex::encode(Sha256::digest(value.to_string().as_bytes()));
 
@@ -93,7 +93,7 @@ pub(crate) async fn state(
     }))
 }
 
-/// Any value as JSON: keys that are not text are written out as it, bytes in hex.
+/// Converts a value to JSON: keys that are not text become text, bytes become hex.
 fn json_of(value: ciborium::Value) -> Value {
     match value {
         ciborium::Value::Integer(number) => {
@@ -118,7 +118,7 @@ fn json_of(value: ciborium::Value) -> Value {
 fn key_of(key: ciborium::Value) -> String {
     match json_of(key) {
         Value::String(text) => text,
-        // A step run, as everything else names it.
+        // A step run, in the form used everywhere else.
         Value::Object(fields) if fields.contains_key("step") && fields.contains_key("run") => {
             let step = fields["step"].as_str().unwrap_or_default();
             format!("step:{step}:run:{}", fields["run"])

@@ -1,4 +1,4 @@
-//! The routes, each with its handler, and the document that is generated from them.
+//! The routes with their handlers, and the API document that is generated from them.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -21,28 +21,28 @@ use crate::api::{
     replay, stream, system, tokens,
 };
 
-/// The largest JSON body of an ordinary request.
+/// Maximum size of the JSON body of an ordinary request.
 const BODY_MAX: usize = 1024 * 1024;
-/// The largest batch of events.
+/// Maximum size of a batch of events.
 const BATCH_MAX: usize = 4 * 1024 * 1024;
-/// A request that takes longer than this, long polls and streams aside, is given up.
+/// Timeout of requests other than long polls and streams.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "NoETL", description = "Workflows as playbooks, run by an event-sourced engine.",
+    info(title = "NoETL", description = "API of the NoETL workflow engine: register playbooks, start runs, read their events and results.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")),
     components(schemas(wire::api::Problem)),
     modifiers(&Scheme),
     tags(
-        (name = "runs", description = "Runs: started, listed, read"),
-        (name = "control", description = "A word to a run"),
+        (name = "runs", description = "Start, list and read runs"),
+        (name = "control", description = "Cancel, pause, resume, retry and signal runs"),
         (name = "catalog", description = "Playbooks"),
-        (name = "events", description = "Events on their way in"),
-        (name = "workers", description = "What workers call"),
-        (name = "tokens", description = "Who may do what"),
-        (name = "credentials", description = "What opens other systems; values go in and never come back"),
-        (name = "system", description = "Health and figures"),
+        (name = "events", description = "Report events"),
+        (name = "workers", description = "Worker protocol"),
+        (name = "tokens", description = "Access tokens and the audit log"),
+        (name = "credentials", description = "Credentials (write-only)"),
+        (name = "system", description = "Health, metrics and API documentation"),
     )
 )]
 struct Document;
@@ -57,12 +57,12 @@ impl Modify for Scheme {
     }
 }
 
-/// The document as text.
+/// The API document as text.
 pub(crate) fn document() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
         let document = all().into_openapi();
-        document.to_json().expect("a document serialises to JSON")
+        document.to_json().expect("a document serializes to JSON")
     })
 }
 
@@ -72,7 +72,7 @@ fn all() -> OpenApiRouter<Api> {
         .merge(slow())
 }
 
-/// Every route, and the document of all of them.
+/// Every route, and the API document.
 pub(crate) fn routes(api: Api) -> (Router, utoipa::openapi::OpenApi) {
     let (router, document) = all().split_for_parts();
     let router = router
@@ -83,7 +83,7 @@ pub(crate) fn routes(api: Api) -> (Router, utoipa::openapi::OpenApi) {
     (router, document)
 }
 
-/// Routes that answer at once, or not at all.
+/// Routes with a timeout.
 fn quick() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .routes(routes!(executions::execute))
@@ -152,7 +152,7 @@ fn quick() -> OpenApiRouter<Api> {
         .layer(from_fn(within_deadline))
 }
 
-/// Routes that wait, stream, or take much.
+/// Routes that wait, stream or accept large bodies.
 fn slow() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .routes(routes!(events::batch))
@@ -177,16 +177,16 @@ async fn within_deadline(
 ) -> Response {
     match tokio::time::timeout(DEADLINE, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => ApiError::unavailable("the request took too long").into_response(),
+        Err(_) => ApiError::unavailable("the request timed out after 30 s").into_response(),
     }
 }
 
 async fn nowhere(uri: Uri) -> ApiError {
-    let detail = format!("there is nothing at `{}`", uri.path());
-    ApiError::not_found("PATH_NOT_FOUND", detail).remedy("GET /docs lists every path")
+    let detail = format!("no such endpoint: `{}`", uri.path());
+    ApiError::not_found("PATH_NOT_FOUND", detail).remedy("GET /docs lists all endpoints")
 }
 
 async fn no_such_method(method: Method, uri: Uri) -> ApiError {
-    let detail = format!("`{}` does not know {method}", uri.path());
+    let detail = format!("`{}` does not support {method}", uri.path());
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", detail)
 }

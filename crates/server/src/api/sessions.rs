@@ -1,9 +1,8 @@
-//! Session secrets: what a worker got at registration and sends with each call, so that nobody else can call under its
-//! name.
+//! Session secrets: a worker gets one at registration and sends it with each call, so that no other client can call
+//! under its name.
 //!
-//! A secret is the id of a session and a keyed hash of that id, the worker's name and the access token. Every server on
-//! the store can check one without a row of its own. Clients that do not ask for a secret are told apart by their access
-//! tokens.
+//! A secret is the ID of a session plus a keyed hash of that ID, the worker's name and the access token. Every server
+//! on the store can verify it without a lookup. Clients without a secret are distinguished by their access tokens.
 
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
@@ -18,12 +17,12 @@ use crate::api::error::ApiError;
 use crate::api::state::Api;
 use crate::sessions;
 
-/// What the hash of a secret begins with, so that no other hash with the same key is one.
+/// Prefix of the hashed bytes, so that no other hash with the same key is a valid secret.
 const PURPOSE: &[u8] = b"worker session\0";
 
-/// Proof that the caller may work, and the session secret that it sent.
+/// An authorized worker with the session secret that it sent.
 pub(crate) struct WorkerCaller {
-    /// Who calls.
+    /// The caller.
     pub(crate) principal: Principal,
     secret: Option<String>,
 }
@@ -42,7 +41,7 @@ impl FromRequestParts<Api> for WorkerCaller {
     }
 }
 
-/// Whose the session under a name is.
+/// Owner of the session under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SessionOwner {
     Caller,
@@ -50,7 +49,7 @@ pub(crate) enum SessionOwner {
     Another,
 }
 
-/// The text of a principal in the holder of a session.
+/// Text of a principal in the holder of a session.
 fn principal_text(principal: &Principal) -> String {
     match principal {
         Principal::Anyone => "anyone".to_owned(),
@@ -59,7 +58,7 @@ fn principal_text(principal: &Principal) -> String {
     }
 }
 
-/// The bytes that the hash of a secret is made of. Each part follows its length, so that no other parts give the same bytes.
+/// The bytes that are hashed. Each part is preceded by its length, so that no other parts result in the same bytes.
 fn signed(principal: &str, worker: &WorkerId, id: &str) -> Vec<u8> {
     let mut bytes = PURPOSE.to_vec();
     for part in [principal, id, &*worker.0] {
@@ -75,7 +74,7 @@ fn seal(key: &str, principal: &str, worker: &WorkerId, id: &str) -> String {
     format!("{id}.{}", hex::encode(tag))
 }
 
-/// The id in a secret, if it was issued to this worker and principal.
+/// Returns the session ID in a secret if it was issued to this worker and principal.
 fn open<'s>(key: &str, principal: &str, worker: &WorkerId, secret: &'s str) -> Option<&'s str> {
     let (id, tag) = secret.split_once('.')?;
     let tag = hex::decode(tag).ok()?;
@@ -84,12 +83,12 @@ fn open<'s>(key: &str, principal: &str, worker: &WorkerId, secret: &'s str) -> O
     verified.is_ok().then_some(id)
 }
 
-/// The call is under the name of another process.
+/// Error of a call under the name of another process.
 fn mismatch(worker: &WorkerId) -> ApiError {
     let detail = format!("the session of worker `{worker}` belongs to another process");
     ApiError::new(StatusCode::FORBIDDEN, "SESSION_MISMATCH", detail).remedy(
         "register with POST /api/worker/pool/register and `\"session_secret\": true`, then send the `session_secret` of \
-         its answer in the header `X-Noetl-Session` of every call; or work under another name",
+         the response in the header `X-Noetl-Session` of every call; or use another worker name",
     )
 }
 
@@ -98,12 +97,12 @@ fn in_use(worker: &WorkerId) -> ApiError {
         "the name `{worker}` is in use by a live worker with another access token, or inside a server"
     );
     ApiError::new(StatusCode::FORBIDDEN, "WORKER_NAME_IN_USE", detail).remedy(
-        "use another name, or the access token of that worker; if it is dead, its session ends within 15 s",
+        "use another name, or the access token of that worker; if it is dead, its session expires within 15 s",
     )
 }
 
 impl Api {
-    /// Begins the session of a worker that registers, and gives its secret if it wants one.
+    /// Starts the session of a worker that registers, and returns its secret if requested.
     pub(crate) async fn begin_session(
         &self,
         caller: &WorkerCaller,
@@ -125,7 +124,7 @@ impl Api {
         Ok(id.map(|id| seal(key, &principal, worker, &id)))
     }
 
-    /// Renews the session of a worker that calls under its name, or begins one without a secret.
+    /// Renews the session of a worker, or starts one without a secret.
     pub(crate) async fn renew_session(
         &self,
         caller: &WorkerCaller,
@@ -139,7 +138,7 @@ impl Api {
         Ok(())
     }
 
-    /// The same, unless that was done just now.
+    /// Like `renew_session`, unless the session was renewed recently.
     pub(crate) async fn keep_session(
         &self,
         caller: &WorkerCaller,
@@ -152,7 +151,7 @@ impl Api {
         self.renew_session(caller, worker).await
     }
 
-    /// Checks that no other process works under this name, and gives the holder of the session.
+    /// Checks that no other process owns the name, and returns the holder of the session.
     pub(crate) async fn check_session(
         &self,
         caller: &WorkerCaller,
@@ -166,7 +165,7 @@ impl Api {
         }
     }
 
-    /// Whose the session under a name is. An expired session is still its holder's.
+    /// Owner of the session under a name. An expired session still belongs to its holder.
     pub(crate) async fn session_owner(
         &self,
         caller: &WorkerCaller,
@@ -184,7 +183,7 @@ impl Api {
         })
     }
 
-    /// The holder that a caller proves to be.
+    /// The session holder that a caller proves to be.
     async fn session_holder(
         &self,
         caller: &WorkerCaller,

@@ -1,4 +1,4 @@
-//! What every handler has at hand.
+//! State that every handler can use.
 
 use std::sync::Arc;
 
@@ -13,42 +13,42 @@ use crate::api::leases::LeaseSeal;
 use crate::api::workers::Workers;
 use crate::transport::InProcess;
 
-/// How the API is set up.
+/// Configuration of the API.
 #[derive(Clone)]
 pub struct ApiConfig {
-    /// Whether tokens are needed.
+    /// Whether access tokens are required.
     pub access: Access,
-    /// Whether only this machine can reach it.
+    /// Whether only this machine can connect.
     pub is_loopback: bool,
-    /// Names that it answers to besides its own.
+    /// Additional host names to accept in the Host header.
     pub hosts: Vec<String>,
-    /// The secret that servers on the same store know each other by.
+    /// Shared secret with which servers on the same store authenticate to each other.
     pub cluster_secret: Option<String>,
-    /// What tasks print.
+    /// Output of tasks.
     pub logs: Arc<dyn ::results::TaskLogs>,
 }
 
-/// So many streams are followed at once.
+/// Maximum number of open streams.
 const STREAMS_MAX: usize = 1_024;
 
-/// What every handler has at hand. Cheap to clone.
+/// State that every handler can use. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Api {
     pub(crate) server: Server,
     pub(crate) access: Access,
-    /// Whether its connections are encrypted here, rather than before it or not at all.
+    /// Whether this server terminates TLS itself.
     pub(crate) is_encrypted: bool,
     pub(crate) hosts: Arc<Hosts>,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) workers: Arc<Workers>,
     pub(crate) leases: Arc<LeaseSeal>,
-    /// The hash of the cluster's secret.
+    /// Hash of the cluster secret.
     pub(crate) cluster: Option<[u8; 32]>,
     pub(crate) metrics: Arc<crate::metrics::Rendered>,
-    /// Cancelled when the server closes: whoever waits is answered with what there is.
+    /// Cancelled when the server shuts down: long polls then return what they have.
     pub(crate) closing: CancellationToken,
     pub(crate) logs: Arc<dyn ::results::TaskLogs>,
-    /// Places for streams that are followed.
+    /// Limits the number of open streams.
     pub(crate) streams: Arc<Semaphore>,
 }
 
@@ -74,12 +74,12 @@ impl Api {
         &self.server.shared.store
     }
 
-    /// How a worker's call reaches the drive.
+    /// Transport for calls of workers.
     pub(crate) fn transport(&self) -> InProcess {
         self.transport_for(false)
     }
 
-    /// The same for a call that another server may have passed on.
+    /// Transport for a call that another server may have forwarded.
     pub(crate) fn transport_for(&self, is_passed_on: bool) -> InProcess {
         let shared = self.server.shared.clone();
         if is_passed_on {

@@ -1,7 +1,7 @@
-//! Streams: a run's log as it grows, and every run's changes, as server-sent events.
+//! Streams of server-sent events: the log of one run as it grows, and the status changes of all runs.
 //!
-//! A commit of this server that follows on what was told last is told as it is. Everything else is read from the store,
-//! hints only say when: a stream misses nothing, whichever server wrote it.
+//! A commit of this server that directly follows the last sent event is sent from memory. Everything else is read from
+//! the store; notifications only trigger the read, so a stream misses nothing, whichever server wrote it.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -31,16 +31,16 @@ use crate::api::extract::{Id, Params};
 use crate::api::state::Api;
 use crate::{Published, Server};
 
-/// How often something is said so that nobody takes the stream for dead.
+/// Interval of keep-alive messages.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// A stream that has told something rests so long, then tells all that has come: a run of many short steps would otherwise
-/// be told step by step, at the cost of the steps.
+/// Pause after events were sent, so that the next ones are sent together. Without it, a run of many short steps would
+/// be sent step by step, which would slow it down.
 const GATHER: Duration = Duration::from_millis(5);
-/// The same for a stream of all runs, which reads how they stand.
+/// The same pause for a stream of all runs, which reads their status.
 const GATHER_ALL: Duration = Duration::from_millis(100);
-/// So many events are read at once.
+/// Page size of events.
 const PAGE: usize = 500;
-/// How many of the latest runs a stream of all runs follows.
+/// How many of the latest runs a stream of all runs covers.
 const FOLLOWED: usize = 200;
 
 type Events = Sse<
@@ -53,11 +53,11 @@ type Events = Sse<
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StreamParams {
-    /// Those after this place; the `Last-Event-ID` header goes before it.
+    /// Only events after this `seq`; the `Last-Event-ID` header takes precedence.
     after_seq: Option<u64>,
 }
 
-/// Follow a run's log. Each event's id is its place; the stream ends with the run.
+/// Follow the event log of a run. The ID of each message is its `seq`; the stream ends with the run.
 #[utoipa::path(get, path = "/api/executions/{id}/stream", tag = "runs",
     params(("id" = String, Path), StreamParams, ("last-event-id" = Option<u64>, Header)),
     responses((status = 200, description = "events as they happen", content_type = "text/event-stream", body = String), Failures),
@@ -102,12 +102,12 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
     };
     let number = value.to_str().ok().and_then(|text| text.parse().ok());
     number.map(Some).ok_or_else(|| {
-        let detail = "`Last-Event-ID` is not the id of an event of this stream";
+        let detail = "invalid `Last-Event-ID`: expected the ID of a message of this stream";
         ApiError::invalid("LAST_EVENT_ID_INVALID", detail)
     })
 }
 
-/// What wakes a stream: a commit here, or a change of the store by someone else.
+/// Waits for changes: a commit of this server, or a change of the store by another process.
 struct Waiting {
     published: Receiver<Arc<Published>>,
     ended: Receiver<ExecutionId>,
@@ -121,10 +121,9 @@ impl Waiting {
         let place = Arc::clone(&api.streams).try_acquire_owned();
         let place = place.map_err(|_| {
             let status = StatusCode::SERVICE_UNAVAILABLE;
-            let detail = "this server follows as many streams as it can";
-            ApiError::new(status, "TOO_MANY_STREAMS", detail).remedy(
-                "close streams that nobody reads, or read pages: GET /api/executions/{id}/events",
-            )
+            let detail = "too many open streams on this server";
+            ApiError::new(status, "TOO_MANY_STREAMS", detail)
+                .remedy("close unused streams, or read pages: GET /api/executions/{id}/events")
         })?;
         Ok(Self {
             published: api.server.watch(),
@@ -135,7 +134,7 @@ impl Waiting {
         })
     }
 
-    /// Waits for news of a run, or of any.
+    /// Waits for a change of one run, or of any run.
     async fn news(&mut self, server: &Server, of: Option<ExecutionId>) -> News {
         loop {
             tokio::select! {
@@ -152,7 +151,7 @@ impl Waiting {
         }
     }
 
-    /// The news of a run that are there already.
+    /// Returns a pending change of a run without waiting.
     fn news_now(&mut self, of: ExecutionId) -> Option<News> {
         loop {
             match self.published.try_recv() {
@@ -165,13 +164,13 @@ impl Waiting {
         }
     }
 
-    /// Passes over what is there already: what is read now has it.
+    /// Skips pending commits: the following read of the store covers them.
     fn skip(&mut self) {
         self.published = self.published.resubscribe();
     }
 
-    /// Lets news gather until then, or until the run, if it is about one, has ended or the server stops. Nothing else wakes it:
-    /// most commits of a busy server are no news to it, and to be woken for each would cost whoever waits for the commit.
+    /// Sleeps until the given time, the end of the followed run, or shutdown. Other commits do not wake the stream:
+    /// most of them are about other runs, and each wake-up would delay the caller of the commit.
     async fn rest(&mut self, until: Instant, of: Option<ExecutionId>) {
         let ended = async { while matches!(self.ended.recv().await, Ok(id) if of != Some(id)) {} };
         tokio::select! {
@@ -182,28 +181,28 @@ impl Waiting {
     }
 }
 
-/// What a stream wakes up to.
+/// What woke a stream.
 enum News {
     /// A commit of this server.
     Commit(Arc<Published>),
-    /// Something in the store.
+    /// The store changed, or commits were missed.
     Some,
-    /// The server stops.
+    /// The server is shutting down.
     Over,
 }
 
-/// One run being followed.
+/// Follows one run.
 struct Follow {
     server: Server,
     waiting: Waiting,
     id: ExecutionId,
     after: Seq,
     ready: VecDeque<SseEvent>,
-    /// Whether the run had ended, by a look that the log has not been read after yet.
+    /// Whether the run had ended at the last check; `None` if the log was read after it.
     has_ended: Option<bool>,
-    /// Whether the store had nothing more when it was last read.
+    /// Whether the last read returned everything in the store.
     has_looked: bool,
-    /// When something was told last.
+    /// When events were last sent.
     told: Option<Instant>,
     is_over: bool,
 }
@@ -224,7 +223,7 @@ impl Follow {
                 continue;
             }
             let store = &self.server.shared.store;
-            // The status first: what is read after it holds everything up to the end it tells of.
+            // The status is read first: the log read after it contains everything up to the end.
             let has_ended = match self.has_ended.take() {
                 Some(known) => known,
                 None => store.execution(self.id).await.ok()??.status.is_terminal(),
@@ -240,7 +239,7 @@ impl Follow {
         }
     }
 
-    /// Waits until there is something to tell or to look for; false when the server stops.
+    /// Waits until there is something to send or to read; returns false when the server shuts down.
     async fn wait(&mut self) -> bool {
         if let Some(told) = self.told {
             self.waiting.rest(told + GATHER, Some(self.id)).await;
@@ -264,14 +263,15 @@ impl Follow {
         true
     }
 
-    /// Tells of a commit if it follows on what was told last; otherwise the store has what is between.
+    /// Sends the events of a commit if they directly follow the last sent event; otherwise triggers a read of the
+    /// store.
     fn hear(&mut self, commit: &Published) {
         let Some(last) = commit.events.last().map(|event| event.seq) else {
             return;
         };
         let is_last = commit.status.is_terminal();
         if last <= self.after {
-            // Read from the store already, maybe before the run was known to have ended.
+            // The events were already read from the store, maybe before the run was known to have ended.
             if last == self.after && is_last {
                 self.end();
             }
@@ -290,7 +290,7 @@ impl Follow {
         }
     }
 
-    /// The stream ends with the run.
+    /// Sends the final message.
     fn end(&mut self) {
         self.is_over = true;
         let end = SseEvent::default().event("end").data("{}");
@@ -306,7 +306,7 @@ impl Follow {
     }
 }
 
-/// Follow all runs: each change of how one stands, newest runs first at the start.
+/// Follow all runs: one message per status change; starts with the latest runs.
 #[utoipa::path(get, path = "/api/executions/stream", tag = "runs",
     params(("last-event-id" = Option<u64>, Header)),
     responses((status = 200, description = "runs as they change", content_type = "text/event-stream", body = String), Failures),
@@ -332,15 +332,15 @@ pub(crate) async fn all(
     Ok(sse(Box::pin(stream)))
 }
 
-/// All runs being followed. An event's id is the microsecond of the store's clock at which the change was seen; after a
-/// break everything that started or ended since is told again.
+/// Follows all runs. The ID of a message is the time in microseconds, by the store's clock, at which the change was
+/// detected. After a reconnect, all covered runs are sent again.
 struct FollowAll {
     server: Server,
     waiting: Waiting,
     known: std::collections::HashMap<ExecutionId, Seq>,
     last: u64,
     ready: VecDeque<SseEvent>,
-    /// When the runs were looked at last.
+    /// When the runs were last read.
     looked: Option<Instant>,
 }
 

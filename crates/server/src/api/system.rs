@@ -1,4 +1,4 @@
-//! Health, figures and the pages about the API itself.
+//! Health, metrics, and the pages about the API itself.
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -12,57 +12,59 @@ use crate::api::error::{ApiError, Failures};
 use crate::api::state::Api;
 use crate::api::{Answer, Json};
 
-/// So many of the latest runs are counted.
+/// Number of runs in the dashboard counts.
 const COUNTED: usize = 1_000;
 
-/// Whether the process runs.
+/// Check that the process is running.
 #[utoipa::path(get, path = "/healthz", tag = "system",
-    responses((status = 200, description = "it runs", body = Object), Failures))]
+    responses((status = 200, description = "the process is running", body = Object), Failures))]
 pub(crate) async fn healthz() -> Json<Value> {
     Json(json!({ "status": "ok" }))
 }
 
-/// The same, by the name that older clients call.
+/// Check that the process is running; name for older clients.
 #[utoipa::path(get, path = "/health", tag = "system",
-    responses((status = 200, description = "it runs", body = Object), Failures),
+    responses((status = 200, description = "the process is running", body = Object), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn health(_may: Authorized<View>) -> Json<Value> {
     healthz().await
 }
 
-/// The same, with the version and the clock, for `noetl doctor`.
+/// Return the server's version and clock, for `noetl doctor`.
 #[utoipa::path(get, path = "/api/health", tag = "system",
-    responses((status = 200, description = "it runs", body = Object), Failures),
+    responses((status = 200, description = "the process is running", body = Object), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn api_health(State(api): State<Api>, _may: Authorized<View>) -> Json<Value> {
     let version = env!("CARGO_PKG_VERSION");
     Json(json!({ "status": "ok", "version": version, "time": api.store().now() }))
 }
 
-/// Whether the server can take work: the store answers, and no part of the server has died.
+/// Check that the server is ready: the store is available and no background task has stopped.
 #[utoipa::path(get, path = "/readyz", tag = "system",
-    responses((status = 200, description = "it can", body = Object), Failures))]
+    responses((status = 200, description = "the server is ready", body = Object), Failures))]
 pub(crate) async fn readyz(State(api): State<Api>) -> Answer<Value> {
     if let Some(part) = api.server.dead_part() {
-        return Err(ApiError::unavailable(format!("{part} has died"))
-            .remedy("restart the server; its log says why"));
+        return Err(
+            ApiError::unavailable(format!("background task stopped: {part}"))
+                .remedy("restart the server; its log has the panic message"),
+        );
     }
     api.store().health()?;
     Ok(Json(json!({ "status": "ready" })))
 }
 
-/// Figures for monitoring, as Prometheus reads them.
+/// Read the metrics in the Prometheus text format.
 #[utoipa::path(get, path = "/metrics", tag = "system",
-    responses((status = 200, description = "the figures", content_type = "text/plain", body = String), Failures),
+    responses((status = 200, description = "the metrics", content_type = "text/plain", body = String), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn metrics(State(api): State<Api>, _may: Authorized<View>) -> Response {
     let type_ = "text/plain; version=0.0.4; charset=utf-8";
     ([(CONTENT_TYPE, type_)], api.metrics.text()).into_response()
 }
 
-/// How the latest runs stand, and who works.
+/// Count the latest runs by status, and the workers.
 #[utoipa::path(get, path = "/api/dashboard/stats", tag = "system",
-    responses((status = 200, description = "counts of the latest thousand runs", body = Object), Failures),
+    responses((status = 200, description = "counts of the latest 1,000 runs", body = Object), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn stats(State(api): State<Api>, _may: Authorized<View>) -> Answer<Value> {
     let filter = Filter {
@@ -82,7 +84,7 @@ pub(crate) async fn stats(State(api): State<Api>, _may: Authorized<View>) -> Ans
     })))
 }
 
-/// The API document.
+/// Read the API document.
 #[utoipa::path(get, path = "/openapi.json", tag = "system",
     responses((status = 200, description = "OpenAPI 3.1", body = Object), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
@@ -95,7 +97,7 @@ pub(crate) async fn document(_may: Authorized<View>) -> Response {
         .into_response()
 }
 
-/// A page about the API.
+/// Show the API documentation page.
 #[utoipa::path(get, path = "/docs", tag = "system",
     responses((status = 200, description = "the page", content_type = "text/html", body = String), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
@@ -104,7 +106,7 @@ pub(crate) async fn docs(_may: Authorized<View>) -> Response {
     ([(CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
 }
 
-/// The page's script.
+/// Script of the API documentation page.
 #[utoipa::path(get, path = "/docs/page.js", tag = "system",
     responses((status = 200, description = "the script", content_type = "text/javascript", body = String), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
@@ -113,7 +115,7 @@ pub(crate) async fn docs_script(_may: Authorized<View>) -> Response {
     ([(CONTENT_TYPE, "text/javascript; charset=utf-8")], script).into_response()
 }
 
-/// The page's style.
+/// Style sheet of the API documentation page.
 #[utoipa::path(get, path = "/docs/page.css", tag = "system",
     responses((status = 200, description = "the style", content_type = "text/css", body = String), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]

@@ -1,4 +1,4 @@
-//! Tokens: made, listed and taken back; and the record of what was done with them.
+//! Access tokens: create, list and revoke them; and the audit log.
 
 use axum::extract::State;
 use axum::http::request::Parts;
@@ -15,7 +15,7 @@ use crate::api::state::Api;
 use crate::api::{Answer, Json};
 use crate::tokens::Actor;
 
-/// Make a token. It is shown once.
+/// Create an access token. The response is the only one that contains it.
 #[utoipa::path(post, path = "/api/tokens", tag = "tokens", request_body = TokenRequest,
     responses((status = 200, description = "the token", body = TokenCreated), Failures),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
@@ -36,7 +36,7 @@ fn actor(may: &Authorized<Administer>, parts: &Parts) -> Actor {
     }
 }
 
-/// List tokens; what they are is never shown again.
+/// List access tokens, without their texts.
 #[utoipa::path(get, path = "/api/tokens", tag = "tokens",
     responses((status = 200, description = "the tokens", body = TokenList), Failures),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
@@ -48,9 +48,9 @@ pub(crate) async fn list(
     Ok(Json(TokenList { tokens }))
 }
 
-/// Take a token back. It works nowhere any more, within two seconds.
+/// Revoke an access token. It takes effect on all servers within 2 seconds.
 #[utoipa::path(delete, path = "/api/tokens/{id}", tag = "tokens", params(("id" = String, Path)),
-    responses((status = 200, description = "it is revoked", body = Object), Failures),
+    responses((status = 200, description = "the token is revoked", body = Object), Failures),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn revoke(
     State(api): State<Api>,
@@ -67,16 +67,16 @@ pub(crate) async fn revoke(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuditParams {
-    /// Those after this one.
+    /// Only entries after this ID.
     after: Option<u64>,
-    /// At most so many.
+    /// Maximum number of entries. Default: 50.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
-/// Read the audit log: who did what, each entry chained to the one before by its hash.
+/// Read the audit log. Each entry is chained to the previous one by its hash.
 #[utoipa::path(get, path = "/api/audit", tag = "tokens", params(AuditParams),
-    responses((status = 200, description = "a page of it", body = AuditPage), Failures),
+    responses((status = 200, description = "a page of the audit log", body = AuditPage), Failures),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn audit(
     State(api): State<Api>,

@@ -1,4 +1,4 @@
-//! The workers that this server has heard of: what lists show, and whose sessions need no renewal yet.
+//! The workers known to this server: for lists, and to skip session renewals that are not due.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -9,12 +9,12 @@ use store::SessionHolder;
 use tokio::time::Instant;
 use wire::api::{HeartbeatRequest, WorkerPool};
 
-/// A session renewed so recently needs no renewal for the sake of a claim.
+/// A claim does not renew a session that was renewed within this time.
 const FRESH: Duration = Duration::from_secs(4);
-/// A worker that has not been heard of for so long is listed no more.
+/// A worker without a heartbeat for this long is removed from lists.
 const SILENT_MAX: Duration = Duration::from_secs(60);
 
-/// Workers by session.
+/// Workers by ID.
 #[derive(Default)]
 pub(crate) struct Workers {
     known: Mutex<HashMap<WorkerId, Known>>,
@@ -22,7 +22,7 @@ pub(crate) struct Workers {
 
 struct Known {
     heard: Instant,
-    /// When its session was renewed here last, and for whom.
+    /// When and for which holder this server last renewed the session.
     renewed: Option<Renewal>,
     shown: WorkerPool,
 }
@@ -33,7 +33,7 @@ struct Renewal {
 }
 
 impl Workers {
-    /// Takes in what a heartbeat says of its worker.
+    /// Records the data of a heartbeat.
     pub(crate) fn seen(&self, request: &HeartbeatRequest) {
         let holds = u32::try_from(request.holds.len()).unwrap_or(u32::MAX);
         self.note(&request.worker, |known| {
@@ -45,7 +45,7 @@ impl Workers {
         });
     }
 
-    /// Remembers that a session was renewed just now.
+    /// Records that a session was just renewed.
     pub(crate) fn renewed(&self, worker: &WorkerId, holder: &SessionHolder) {
         let renewal = Renewal {
             at: Instant::now(),
@@ -54,19 +54,19 @@ impl Workers {
         self.note(worker, |known| known.renewed = Some(renewal));
     }
 
-    /// Whether the session of this holder was renewed so recently that it needs no renewal for the sake of a claim.
+    /// Whether this holder's session was renewed so recently that a claim does not have to renew it.
     pub(crate) fn is_fresh(&self, worker: &WorkerId, holder: &SessionHolder) -> bool {
         let known = self.lock();
         let renewal = known.get(worker).and_then(|known| known.renewed.as_ref());
         renewal.is_some_and(|renewal| renewal.holder == *holder && renewal.at.elapsed() < FRESH)
     }
 
-    /// A worker has ended.
+    /// Removes a worker that deregistered.
     pub(crate) fn gone(&self, worker: &WorkerId) {
         self.lock().remove(worker);
     }
 
-    /// Every worker heard of lately, by name.
+    /// Workers with a recent call, by name.
     pub(crate) fn list(&self) -> Vec<WorkerPool> {
         let mut list: Vec<WorkerPool> = self
             .lock()
@@ -95,6 +95,8 @@ impl Workers {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<WorkerId, Known>> {
-        self.known.lock().expect("no holder of the workers panics")
+        self.known
+            .lock()
+            .expect("no holder of the workers lock panics")
     }
 }

@@ -1,4 +1,4 @@
-//! What one log keeps alive.
+//! The bodies that one log refers to.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
@@ -10,17 +10,17 @@ use model::result_ref::{RELEASED, RefKind, ResultRef, Scope};
 use model::time::Time;
 use serde_json::{Map, Value};
 
-/// How long a run lasts: when it ended, if it has.
+/// The end of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// It goes on.
+    /// It is still running.
     Open,
-    /// At this time.
+    /// It ended at this time.
     At(Time),
 }
 
 impl End {
-    /// Whether what belongs to the run is still kept.
+    /// Whether the bodies of the execution are still retained.
     pub(super) fn is_kept(self, now: Time, retention: Duration) -> bool {
         match self {
             Self::Open => true,
@@ -29,30 +29,30 @@ impl End {
     }
 }
 
-/// How long a run and the workflow it belongs to last, as a time sees it.
+/// What is retained for an execution at a point in time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Life {
-    /// Whether what belongs to the run is kept.
+    /// Whether bodies of the execution are retained.
     pub(super) run: bool,
-    /// Whether what belongs to the root of its tree is kept.
+    /// Whether bodies of the root of its tree are retained.
     pub(super) root: bool,
-    /// Now.
+    /// Current time.
     pub(super) now: Time,
 }
 
-/// The references in a log, and what shortens their lives.
+/// The references in a log, and the events that end their lifetimes.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     references: Vec<Mention>,
-    /// Hashes outside of references: nobody knows what they are for, so they live as long as the run.
+    /// Hashes outside of references. Their purpose is unknown, so they are retained as long as the execution.
     loose: Vec<String>,
     routed: HashSet<StepRunId>,
     released: HashSet<String>,
-    /// The runs that this one leans on.
+    /// Executions whose logs this one refers to; their bodies live as long as it does.
     pub(super) pins: BTreeSet<ExecutionId>,
 }
 
-/// A reference that an event holds.
+/// A reference in an event.
 #[derive(Debug)]
 struct Mention {
     sha256: String,
@@ -63,7 +63,7 @@ struct Mention {
 }
 
 impl Marks {
-    /// Takes in the next event.
+    /// Adds the references of an event.
     pub(super) fn read(&mut self, event: &Event) {
         match &event.body {
             Body::NextEvaluated(next) if !next.held && next.error.is_none() => {
@@ -96,7 +96,7 @@ impl Marks {
         if let (Some(RELEASED), Some(uri)) = (text("kind"), text("uri")) {
             self.released.insert(uri.to_owned());
         } else if let Some(reference) = ResultRef::of(map) {
-            // The parts of a manifest are in the log of the run that it names.
+            // The parts of a manifest are in the log of the execution that its URI names.
             let named = manifest::execution_of(&reference.uri);
             let named = named.filter(|_| reference.kind == RefKind::Manifest);
             self.pins.extend(named);
@@ -114,7 +114,7 @@ impl Marks {
         }
     }
 
-    /// The hashes of the bodies that the log keeps alive.
+    /// Hashes of the bodies that the log retains.
     pub(super) fn kept(&self, life: Life) -> impl Iterator<Item = &str> {
         let alive = self
             .references
@@ -135,7 +135,7 @@ impl Marks {
             Scope::Permanent => true,
             Scope::Execution => life.run,
             Scope::Workflow => life.run || life.root,
-            // What no step run tells of is kept as long as the run is.
+            // Without a step run, the reference is retained as long as the execution.
             Scope::Step => {
                 life.run
                     && !found
@@ -147,7 +147,7 @@ impl Marks {
     }
 }
 
-/// Every run of 64 hexadecimal digits in a text.
+/// Every sequence of exactly 64 hexadecimal digits in a text.
 fn hashes(text: &str) -> impl Iterator<Item = &str> {
     let parts = text.split(|c: char| !c.is_ascii_hexdigit());
     parts.filter(|part| part.len() == 64)

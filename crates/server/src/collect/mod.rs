@@ -1,7 +1,7 @@
-//! Collecting bodies: those that no living run and no unexpired scope refers to are removed.
+//! Garbage collection of bodies: deletes those that no live execution and no unexpired scope refers to.
 //!
-//! Enters: the log of every run, and the store of bodies. Leaves: fewer bodies. `marks` says what a log keeps alive, `round`
-//! reads all of them, newest first, and removes what is left over. With anything unread nothing is removed.
+//! Input: the logs of all executions and the body store. `marks` determines which bodies a log refers to; `round`
+//! reads all logs, newest first, and deletes the other bodies. If any log cannot be read, nothing is deleted.
 
 mod marks;
 mod round;

@@ -1,4 +1,5 @@
-//! One round: everything old is a candidate, every log takes out what it needs, and what is left is removed.
+//! One round: all old bodies are candidates, each log removes the bodies it needs from the candidates, and the rest is
+//! deleted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,36 +12,36 @@ use store::{ExecutionRow, Filter, Store};
 use super::marks::{End, Life, Marks};
 use crate::error::Error;
 
-/// A body younger than this may be one whose event is still on its way.
+/// Minimum age of a body, because the event of a younger body may not be committed yet.
 const GRACE: Duration = Duration::from_secs(24 * 3600);
-/// So many bodies are looked at in one pass over the logs.
+/// Maximum number of bodies per pass over the logs.
 const CANDIDATES: usize = 100_000;
-/// So many runs are listed at once.
+/// Page size of the list of executions.
 const RUNS: usize = 500;
-/// So many events are read at once.
+/// Page size of events.
 const EVENTS: usize = 5_000;
-/// Sub-playbooks are nested at most so deep, with room to spare.
+/// Maximum nesting of sub-playbooks, with a margin.
 const DEPTH_MAX: usize = 32;
 
-/// How bodies are collected.
+/// Options of a garbage collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Collection {
-    /// How long after a run's end its bodies are kept.
+    /// How long bodies are retained after the end of an execution.
     pub retention: Duration,
-    /// Whether nothing is removed, only counted.
+    /// Whether bodies are only counted and not deleted.
     pub is_dry: bool,
 }
 
-/// What was collected, or would be.
+/// Bodies that were deleted, or would be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// Bodies.
+    /// Number of bodies.
     pub bodies: u64,
-    /// Their bytes.
+    /// Their total size.
     pub bytes: u64,
 }
 
-/// Removes every body that is older than a day and that nothing needs any more.
+/// Deletes every unreferenced body that is older than a day.
 pub async fn collect(
     store: &dyn Store,
     bodies: &dyn Bodies,
@@ -79,23 +80,23 @@ pub async fn collect(
 /// One pass over the logs.
 struct Pass<'s> {
     store: &'s dyn Store,
-    /// What nothing was found to need yet.
+    /// Bodies without a known reference so far.
     candidates: BTreeMap<String, u64>,
     now: Time,
     retention: Duration,
-    /// Runs that went on when they were read, and how far.
+    /// Executions that were still running when they were read, with the last seq that was read.
     open: Vec<(ExecutionId, Seq)>,
 }
 
 impl Pass<'_> {
-    /// Takes out of the candidates whatever is needed.
+    /// Removes all referenced bodies from the candidates.
     async fn mark(&mut self) -> Result<(), Error> {
         for id in self.store.lasting_runs().await? {
             let marks = self.log(id, Seq(0)).await?.0;
             self.keep(&marks, self.life(false, false));
         }
         let newest = self.all_before(None, None).await?;
-        // What began or went on meanwhile may need some of it.
+        // Executions that started or continued meanwhile may refer to candidates.
         for (id, seq) in std::mem::take(&mut self.open) {
             let marks = self.log(id, seq).await?.0;
             self.keep(&marks, self.life(true, true));
@@ -104,7 +105,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Reads the runs older than `before` and newer than `until`, newest first; answers the newest.
+    /// Reads the executions older than `before` and newer than `until`, newest first; returns the newest.
     async fn all_before(
         &mut self,
         mut before: Option<ExecutionId>,
@@ -142,7 +143,7 @@ impl Pass<'_> {
             return Ok(());
         }
         let (marks, seq) = self.log(row.id, Seq(0)).await?;
-        // What this run leans on is kept as long as it is itself, however old it is.
+        // Bodies of the executions that this one refers to are retained as long as its own, regardless of their age.
         for pinned in marks.pins.iter().filter(|pinned| **pinned != row.id) {
             let marks = self.log(*pinned, Seq(0)).await?.0;
             self.keep(&marks, life);
@@ -154,14 +155,14 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// When the root of a tree of sub-playbooks ended.
+    /// When the root of a tree of executions ended.
     async fn root(&self, parent: ExecutionId) -> Result<End, Error> {
         let mut above = Some(parent);
         let mut found = End::Open;
         for _ in 0..DEPTH_MAX {
             let Some(id) = above else { break };
             let Some(row) = self.store.execution(id).await? else {
-                // Nobody knows, so it lasts.
+                // The end is unknown, so its bodies are retained.
                 return Ok(End::Open);
             };
             found = end(&row);
@@ -170,7 +171,7 @@ impl Pass<'_> {
         Ok(found)
     }
 
-    /// What a log holds after a seq, and its end.
+    /// Reads the log after a seq; returns its references and its last seq.
     async fn log(&self, id: ExecutionId, mut after: Seq) -> Result<(Marks, Seq), Error> {
         let mut marks = Marks::default();
         loop {

@@ -1,4 +1,4 @@
-//! The sweep: a round now and then, by a server that stays.
+//! Periodic garbage collection by a long-running server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +12,15 @@ use super::round::{Collected, Collection, collect};
 use crate::Shared;
 use crate::error::Error;
 
-/// How long the store has answered before a round begins, and how long after one the next does.
+/// How long the store must be available before a round starts, and the pause between two rounds.
 const EVERY: Duration = Duration::from_secs(3600);
-/// How often the store is asked whether it answers: whoever held a report back in the meantime then had time to deliver it.
+/// How often the availability of the store is checked. Workers that held a report back during an outage thus have time
+/// to deliver it.
 const LOOK: Duration = Duration::from_secs(30);
-/// A round takes at most this share of the time.
+/// A round takes at most one part in this many of the time.
 const SHARE: u32 = 20;
 
-/// Collects bodies until the server stops.
+/// Collects garbage until the server stops.
 pub(crate) async fn sweep(shared: Arc<Shared>, retention: Duration) {
     let mut next = Instant::now() + EVERY;
     loop {
@@ -37,11 +38,11 @@ pub(crate) async fn sweep(shared: Arc<Shared>, retention: Duration) {
                 tracing::info!(
                     bodies = collected.bodies,
                     bytes = collected.bytes,
-                    "bodies were collected"
+                    "deleted unreferenced bodies"
                 );
             }
             Ok(_) => {}
-            Err(error) => tracing::warn!(%error, "bodies are not collected now; trying again"),
+            Err(error) => tracing::warn!(%error, "failed to collect garbage; retrying later"),
         }
         next = Instant::now() + EVERY.max(begun.elapsed() * SHARE);
     }

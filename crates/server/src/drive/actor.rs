@@ -1,4 +1,4 @@
-//! The drive's loop: orders in, decisions made, commits under way, answers out.
+//! The driver's loop: receives requests, makes decisions, starts commits and sends replies.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::drive::slot::{DecisionId, Slot, Waiting};
 use crate::error::Error;
 use crate::loading::{self, Mark, OpenQuestions, Opened, Opening};
 
-/// How long the drive waits before it tries again what the store or the disk refused.
+/// Pause before an operation is retried that the store or the disk rejected.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
-/// So many orders are taken before what they led to is committed together.
+/// Maximum number of requests that are handled before their decisions are committed together.
 const ORDERS_AT_ONCE: usize = 256;
 
 pub(super) struct Drive {
@@ -33,16 +33,16 @@ pub(super) struct Drive {
     pub(super) slots: HashMap<ExecutionId, Slot>,
     pub(super) claims: Claims,
     pub(super) work: FuturesUnordered<BoxFuture<'static, Done>>,
-    /// Executions with decisions that are not handed to the store yet.
+    /// Executions with decisions that were not passed to the store yet.
     pub(super) gathering: BTreeSet<ExecutionId>,
-    /// Batches that the store is writing.
+    /// Number of batches that the store is writing.
     pub(super) batches: usize,
-    /// Counts the decisions made on threads of their own.
+    /// Number of decisions made on threads of their own.
     pub(super) decisions: u64,
     drains: Vec<oneshot::Sender<()>>,
 }
 
-/// Something the drive was waiting for.
+/// A finished future that the driver awaited.
 pub(super) enum Done {
     Opened(Loading, Result<Opening, Error>),
     Loaded(Loading, Result<model::template::Loaded, Error>),
@@ -62,14 +62,14 @@ pub(super) enum Done {
     LoadAgain(Loading),
 }
 
-/// What is loaded for an execution, as long as its slot has this number.
+/// Identifies one load of an execution; it is outdated once the slot has another number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Loading {
     execution: ExecutionId,
     number: u64,
 }
 
-/// Runs until every handle is gone or the server stops.
+/// Runs until every handle is dropped or the server stops.
 pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::Receiver<Order>) {
     let stop = shared.stop.clone();
     let mut drive = Drive {
@@ -82,8 +82,8 @@ pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::Receiver<Order>) 
         decisions: 0,
         drains: Vec::new(),
     };
-    // One that never ends: when all have been polled and none is done, they wake their task to be polled again, and what
-    // waits alone would be polled twice, the second time often by another thread.
+    // This future never completes. Without it, `FuturesUnordered` wakes its task again after polling all futures, and
+    // a single pending future would be polled twice, often by another thread the second time.
     drive.work.push(Box::pin(std::future::pending()));
     let mut taken = Vec::with_capacity(ORDERS_AT_ONCE);
     let in_memory = metrics::gauge!(crate::metrics::IN_MEMORY);
@@ -122,7 +122,7 @@ impl Drive {
                     ..Extras::consuming(consumed)
                 };
                 let waiting = Waiting::answering(Input::Submit(submit), extras, reply);
-                // Another request may have begun the same execution: what is here is never thrown away.
+                // Another request may have submitted the same execution, so an existing slot is never replaced.
                 let slots = &mut self.slots;
                 slots
                     .entry(execution)
@@ -150,19 +150,19 @@ impl Drive {
                 commands,
                 reply,
             } => {
-                // Nobody waits for it any more: the claims lapse with the asker's session.
+                // If the caller no longer waits, the claims expire with its session.
                 let _ = reply.send(self.build_for(&worker, &commands));
             }
             Order::HeldElsewhere { worker, reply } => {
                 let mut held = self.claims.held_elsewhere(&worker);
                 held.retain(|command| !self.slots.contains_key(&command.execution));
-                // Nobody waits for it any more: nothing to do.
+                // The caller may have stopped waiting.
                 let _ = reply.send(held);
             }
             Order::Taken { worker, commands } => self.claims.take_elsewhere(&worker, commands),
             Order::Forget(command) => self.claims.forget(command),
             Order::Inspect(reply) => {
-                // Whoever asked may have gone; nothing depends on the answer.
+                // The caller may have stopped waiting.
                 let _ = reply.send(self.claims.assignments());
             }
             Order::Drain(reply) => self.drains.push(reply),
@@ -193,27 +193,27 @@ impl Drive {
         }
     }
 
-    /// Whether what was loaded is still wanted: the execution may have been loaded anew meanwhile.
+    /// Whether the result of a load is still needed: the execution may have been loaded again meanwhile.
     fn is_current(&self, loading: Loading) -> bool {
         let slot = self.slots.get(&loading.execution);
         slot.is_some_and(|slot| slot.load_number == loading.number)
     }
 
-    /// Brings an execution into memory unless it is there.
+    /// Loads an execution unless it is in memory.
     pub(super) fn open_if_absent(&mut self, execution: ExecutionId) {
         if !self.slots.contains_key(&execution) {
             self.open(execution, VecDeque::new());
         }
     }
 
-    /// Brings an execution into memory; its inputs wait.
+    /// Loads an execution; its inputs are queued.
     pub(super) fn open(&mut self, execution: ExecutionId, queue: VecDeque<Waiting>) {
         let mut slot = Slot::new(None, None, Vec::new(), Seq(0));
         slot.queue = queue;
         self.reopen(execution, slot);
     }
 
-    /// Loads an execution anew; of what is in memory only its inputs and what is open about it are kept.
+    /// Loads an execution again; keeps only its inputs and its unresolved commits.
     pub(super) fn reopen(&mut self, execution: ExecutionId, former: Slot) {
         let mut slot = Slot::new(None, None, Vec::new(), Seq(0));
         let marks = former.queue.iter().flat_map(|waiting| &waiting.doubts);
@@ -243,7 +243,7 @@ impl Drive {
             return;
         };
         match opened {
-            // This process never drove it, or was taken for dead and has lost it.
+            // This process never owned the execution, or it was considered dead and the execution was adopted.
             Ok(Opening::Elsewhere(owner)) => {
                 self.claims.forget_execution(execution);
                 let queue = accept_submissions(slot.queue);
@@ -258,12 +258,12 @@ impl Drive {
             }
             Ok(Opening::Unknown) => refuse_all(slot.queue, || Error::NotFound(execution)),
             Err(error) if error.is_passing() => {
-                tracing::warn!(%execution, %error, "cannot load an execution; trying again");
+                tracing::warn!(%execution, %error, "failed to load execution; retrying");
                 self.slots.insert(execution, slot);
                 self.again(execution);
             }
             Err(error) => {
-                tracing::error!(%execution, %error, "cannot load an execution");
+                tracing::error!(%execution, %error, "failed to load execution");
                 let mut error = Some(error);
                 refuse_all(slot.queue, || {
                     error.take().unwrap_or(Error::NotFound(execution))
@@ -272,7 +272,7 @@ impl Drive {
         }
     }
 
-    /// An execution is in memory; what turns out to be in its log already is answered, the rest is decided.
+    /// Handles a loaded execution: replies to inputs whose commits are in the log, and decides the others.
     fn reopened(&mut self, execution: ExecutionId, opened: Opened, former: Slot) {
         let live = &opened.state.commands;
         self.claims
@@ -299,18 +299,18 @@ impl Drive {
         if first.is_some() {
             self.catch_up(execution, unseen);
             if let Some(slot) = self.slots.get_mut(&execution) {
-                // What was to follow from the commit whose answer was lost.
+                // Continues with what follows from the commit whose response was lost.
                 slot.queue.push_front(Waiting::new(Input::GoOn));
             }
         }
         self.decide(execution);
         if former.offers_again {
-            // Commands that were on their way to a worker are found again through the store.
+            // Commands that were being assigned to a worker are found again in the store.
             self.offered();
         }
     }
 
-    /// Loads the execution again after a while, its inputs still in line.
+    /// Loads the execution again after a pause; its inputs stay queued.
     pub(super) fn again(&mut self, execution: ExecutionId) {
         let Some(slot) = self.slots.get_mut(&execution) else {
             return;
@@ -331,7 +331,7 @@ impl Drive {
         }
     }
 
-    /// Forgets an execution that lacks what the store has: it is loaded anew when it is asked for again.
+    /// Removes an idle execution whose state in memory is stale; the next use loads it again.
     pub(super) fn forget_stale(&mut self, execution: ExecutionId) {
         if self.slots.get(&execution).is_some_and(Slot::is_idle) {
             self.slots.remove(&execution);
@@ -349,7 +349,7 @@ impl Drive {
             .filter(|need| !loading::from_recent(|seq| slot.recent(seq), need, &mut loaded))
             .collect();
         if !needs.is_empty() && (slot.under_way.is_some() || slot.gathered.is_some()) {
-            // What is needed may be in a commit that is not durable yet; the end of that commit asks again.
+            // The data may be in a commit that is not durable yet; when that commit ends, the input is decided again.
             slot.loaded = loaded;
             slot.is_loading = false;
             slot.waits_for_commit = true;
@@ -375,8 +375,8 @@ impl Drive {
                 self.decide(execution);
             }
             Err(error) => {
-                tracing::warn!(%execution, %error, "cannot load what a decision needs; trying again");
-                // The state stays, for a commit may be under way; the decision names its needs anew.
+                tracing::warn!(%execution, %error, "failed to load data for a decision; retrying");
+                // The state stays, because a commit may be in progress; the next decision returns its needs again.
                 slot.is_loading = true;
                 self.work.push(Box::pin(async move {
                     tokio::time::sleep(RETRY_AFTER).await;
@@ -395,7 +395,7 @@ impl Drive {
     }
 }
 
-/// An input whose commit turns out to have happened has succeeded; to decide it again would be to do it twice.
+/// Replies to inputs whose commits are in the log, and removes them; deciding them again would apply them twice.
 fn accept_landed(slot: &Slot, queue: VecDeque<Waiting>, landed: &[Mark]) -> VecDeque<Waiting> {
     let has_landed = |waiting: &Waiting| waiting.doubts.iter().any(|doubt| landed.contains(doubt));
     let mut rest = VecDeque::with_capacity(queue.len());
@@ -422,7 +422,7 @@ fn accept_landed(slot: &Slot, queue: VecDeque<Waiting>, landed: &[Mark]) -> VecD
     rest
 }
 
-/// A submission that turns out to be in the store already has succeeded; the rest meets a state loaded just now.
+/// Replies to submissions that are already in the store; the other inputs will be decided on the state just loaded.
 fn accept_submissions(queue: VecDeque<Waiting>) -> VecDeque<Waiting> {
     let mut rest = VecDeque::with_capacity(queue.len());
     for mut waiting in queue {

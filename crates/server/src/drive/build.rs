@@ -1,4 +1,4 @@
-//! Commands as workers get them: what to run, the data it sees, and how far it came before.
+//! Builds commands for workers: the work, its data, and its progress so far.
 
 use model::command::{Command, Work};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Seq};
@@ -7,7 +7,7 @@ use wire::{Claimed, Resume};
 use crate::drive::actor::Drive;
 
 impl Drive {
-    /// A live command as a worker gets it.
+    /// Builds a live command for a worker.
     pub(super) fn build(
         &mut self,
         execution: ExecutionId,
@@ -87,7 +87,7 @@ impl Drive {
     }
 }
 
-/// How far the run's own pipeline came.
+/// Progress of the run's own pipeline.
 fn own(run: &engine::Run) -> Resume {
     Resume {
         iteration: None,

@@ -1,4 +1,4 @@
-//! Claims: who holds which command, who waits for work, and what workers are told.
+//! Claims: which worker holds which command, which workers wait for commands, and the notices for workers.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use crate::drive::fetch::{Fetched, fetch};
 use crate::drive::handle::{Assignments, Hands};
 use crate::error::Error;
 
-/// What the drive knows of workers.
+/// What the driver knows about workers and their claims.
 pub(super) struct Claims {
-    /// Who holds which command.
+    /// Holder of each claimed command.
     holders: HashMap<CommandId, WorkerId>,
-    /// Workers that wait for work, in the order they asked.
+    /// Claim requests that wait for commands, in order of arrival.
     asks: VecDeque<Parked>,
-    /// Commands on offer that nobody was waiting for, by pool; possibly more than there are.
+    /// Upper bound of the unclaimed commands in the store, by pool.
     on_offer: HashMap<Name, usize>,
-    /// Commands that this process put on offer and nobody has taken, by pool, oldest first.
+    /// Commands that this process offered and that no worker has claimed, by pool, oldest first.
     shelf: HashMap<Name, VecDeque<Shelved>>,
-    /// Workers that listen, and what there is to tell those that do not at the moment.
+    /// Workers that wait for notices, and undelivered notices of workers that do not wait at the moment.
     listeners: HashMap<WorkerId, Listener>,
-    /// How often a listener was used.
+    /// Counter for `Listener::used`.
     uses: u64,
-    /// Who here has taken which command of an execution that another process drives.
+    /// Workers of this server that hold commands of executions owned by other processes.
     elsewhere: BoundedCache<CommandId, WorkerId>,
 }
 
@@ -46,23 +46,22 @@ impl Default for Claims {
     }
 }
 
-/// So many commands of executions that others drive are remembered, with who has taken them here. A worker whose command
-/// is forgotten learns from its next report that it is over.
+/// Capacity of `elsewhere`. If an entry is evicted, the worker learns from its next report that the command has ended.
 const ELSEWHERE_MAX: u64 = 4_096;
 
-/// A command on the shelf, and the kinds its step needs.
+/// An offered command and the tool kinds its step needs.
 type Shelved = (CommandId, Arc<[Name]>);
 
 struct Parked {
     ask: Ask,
     reply: oneshot::Sender<Result<Vec<Claimed>, Error>>,
-    /// Commands assigned to it that are not durable yet.
+    /// Assigned commands that are not durable yet.
     assigned: Vec<CommandId>,
     ready: Vec<Claimed>,
 }
 
 impl Parked {
-    /// Whether it still waits, and could take a command of this pool and these kinds.
+    /// Whether it still waits and can take a command of this pool and these kinds.
     fn takes(&self, pool: &Name, kinds: &[Name]) -> bool {
         !self.reply.is_closed()
             && self.ask.pool == *pool
@@ -71,7 +70,7 @@ impl Parked {
     }
 }
 
-/// Whether a worker that calls these kinds can run a step that needs those.
+/// Whether a worker that calls the kinds `calls` can run a step that needs the kinds `needs`.
 fn serves(calls: Option<&[Name]>, needs: &[Name]) -> bool {
     calls.is_none_or(|calls| needs.iter().all(|kind| calls.contains(kind)))
 }
@@ -80,7 +79,7 @@ fn serves(calls: Option<&[Name]>, needs: &[Name]) -> bool {
 struct Listener {
     reply: Option<oneshot::Sender<Vec<Told>>>,
     untold: Vec<Told>,
-    /// Counts up with each use, so that those of workers that went away long ago can be told.
+    /// Value of `Claims::uses` at the latest use; the smallest is the least recently used.
     used: u64,
 }
 
@@ -90,21 +89,23 @@ impl Listener {
     }
 }
 
-/// So many workers are remembered that do not listen at the moment. One that is forgotten learns from its next report or
-/// heartbeat what it would have been told.
+/// How many workers without an open long poll are remembered. A worker that is evicted learns of its notices from its
+/// next report or heartbeat.
 const SILENT_LISTENERS_MAX: usize = 256;
 
-/// How long a command that was given back is not looked for.
+/// Pause before a released command is offered again.
 const GIVE_BACK_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// So many pools are remembered as having nothing on offer; of one that is forgotten the store is asked.
+/// Maximum number of pools in `on_offer`. For a pool that is not in it, the store is queried.
 const POOLS_MAX: usize = 1_024;
 
-/// A shelf of this length is looked through for commands that are over, and again whenever it has doubled.
+/// Minimum length at which a pool's offers are checked for ended commands; checked again whenever the length has
+/// doubled.
 const SHELF_CHECKED_MIN: usize = 1_024;
 
 impl Claims {
-    /// Who gets a command that is being issued: the worker that reports, or one that waits. The flag says which.
+    /// Chooses a worker for a command that is being issued: the reporting worker (flag true) or one that waits (flag
+    /// false).
     pub(super) fn assign(
         &mut self,
         command: &Command,
@@ -127,7 +128,7 @@ impl Claims {
         Some((parked.ask.worker.clone(), false))
     }
 
-    /// Every assignment.
+    /// Returns all assignments.
     pub(super) fn assignments(&self) -> Assignments {
         let waiting = self.asks.iter().flat_map(|parked| &parked.assigned);
         Assignments {
@@ -136,7 +137,7 @@ impl Claims {
         }
     }
 
-    /// Takes a command out of the request it was assigned to; tells where that request stands in line.
+    /// Removes a command from the claim request it was assigned to, and returns the position of that request.
     fn take_assigned(&mut self, command: CommandId) -> Option<usize> {
         for (position, parked) in self.asks.iter_mut().enumerate() {
             let found = parked.assigned.iter().position(|id| *id == command);
@@ -148,13 +149,13 @@ impl Claims {
         None
     }
 
-    /// An execution was loaded anew: commands that its log has closed are held by nobody.
+    /// Removes holders of commands that the reloaded log has closed.
     pub(super) fn forget_closed(&mut self, execution: ExecutionId, is_live: impl Fn(Seq) -> bool) {
         self.holders
             .retain(|command, _| command.execution != execution || is_live(command.seq));
     }
 
-    /// Another process drives an execution: who holds its commands is known there.
+    /// Removes all holders of an execution that another process owns now.
     pub(super) fn forget_execution(&mut self, execution: ExecutionId) {
         self.holders
             .retain(|command, _| command.execution != execution);
@@ -165,7 +166,7 @@ impl Claims {
         self.elsewhere.remove(&command);
     }
 
-    /// A worker's listener. Those that were used longest ago and do not listen make room for it.
+    /// Returns a worker's listener. Evicts the least recently used listeners without an open long poll.
     fn listener(&mut self, worker: WorkerId) -> &mut Listener {
         self.uses += 1;
         if self.listeners.len() >= 2 * SILENT_LISTENERS_MAX && !self.listeners.contains_key(&worker)
@@ -188,19 +189,19 @@ impl Claims {
         self.holders.contains_key(&command)
     }
 
-    /// Who holds a command, as far as this process knows.
+    /// Holder of a command, as far as this process knows.
     pub(super) fn holder(&self, command: CommandId) -> Option<WorkerId> {
         self.holders.get(&command).cloned()
     }
 
-    /// A worker here has taken these commands of executions that others drive.
+    /// Records that a worker of this server holds these commands of executions owned elsewhere.
     pub(super) fn take_elsewhere(&mut self, worker: &WorkerId, commands: Vec<CommandId>) {
         for command in commands {
             self.elsewhere.insert(command, worker.clone(), 1);
         }
     }
 
-    /// The commit that would have closed these did not happen.
+    /// Restores the holders of commands whose closing commit failed.
     pub(super) fn hold_again(&mut self, execution: ExecutionId, stops: &[(Seq, Option<WorkerId>)]) {
         for (seq, holder) in stops {
             if let Some(worker) = holder {
@@ -213,7 +214,7 @@ impl Claims {
         }
     }
 
-    /// What a worker here has taken of executions that others drive, as far as is remembered.
+    /// Commands of executions owned elsewhere that a worker of this server holds, as far as recorded.
     pub(super) fn held_elsewhere(&self, worker: &WorkerId) -> Vec<CommandId> {
         let held = self.elsewhere.iter();
         let held = held.filter(|(_, holder)| *holder == worker);
@@ -229,14 +230,14 @@ impl Claims {
         }
     }
 
-    /// Tells the holder of a command.
+    /// Sends a notice to the holder of a command.
     pub(super) fn tell(&mut self, told: Told) {
         if let Some(worker) = self.holder(told.command) {
             self.tell_worker(&worker, told);
         }
     }
 
-    /// Tells a worker.
+    /// Sends a notice to a worker.
     pub(super) fn tell_worker(&mut self, worker: &WorkerId, told: Told) {
         let listener = self.listener(worker.clone());
         listener.untold.push(told);
@@ -249,12 +250,12 @@ impl Claims {
 }
 
 impl Drive {
-    /// A worker asks. What is on offer goes to it at once; else it waits its turn.
+    /// Handles a claim request: claims commands from the store if there may be some, otherwise the request waits.
     pub(super) fn ask(&mut self, ask: Ask, reply: oneshot::Sender<Result<Vec<Claimed>, Error>>) {
         self.claims
             .asks
             .retain(|parked| !parked.reply.is_closed() || !parked.assigned.is_empty());
-        // Of a pool that nobody has asked for yet, the store may hold commands from before this process began.
+        // For a pool without an entry, the store may have commands from before this process started.
         let on_offer = self.claims.on_offer.get(&ask.pool).copied().unwrap_or(1);
         if on_offer == 0 {
             let parked = Parked {
@@ -273,7 +274,7 @@ impl Drive {
                 worker: ask.worker.clone(),
                 pool: ask.pool.clone(),
                 max: ask.max,
-                // Servers on one store share their workers; a process alone leaves others' work to them.
+                // Servers on one store share their workers; a single process leaves the commands of others alone.
                 owner: shared.peers.is_none().then(|| shared.owner.clone()),
                 kinds: ask.kinds.clone(),
             };
@@ -282,7 +283,7 @@ impl Drive {
         }));
     }
 
-    /// Commands came from the store for a worker that asked.
+    /// Handles the commands that the store returned for a claim request.
     pub(super) fn claimed(
         &mut self,
         claims: Result<Vec<store::Claim>, Error>,
@@ -336,7 +337,7 @@ impl Drive {
         }));
     }
 
-    /// What could be fetched from the drivers of claimed commands is here.
+    /// Handles the commands fetched from other servers.
     pub(super) fn fetched(
         &mut self,
         fetched: Fetched,
@@ -349,7 +350,7 @@ impl Drive {
         self.deliver(fetched.ready, ask, reply);
     }
 
-    /// Commands go to the worker that asked; if there are none it goes on waiting.
+    /// Sends commands to the worker that requested them; if there are none, the request waits again.
     fn deliver(
         &mut self,
         ready: Vec<Claimed>,
@@ -366,18 +367,18 @@ impl Drive {
         }
     }
 
-    /// A claim nobody can use: the command is offered again, and its execution brought into memory for the next ask.
+    /// Releases a claim that cannot be used, and loads the execution for the next claim request.
     pub(super) fn give_back(&mut self, command: CommandId, epoch: LeaseEpoch) {
         self.claims.forget(command);
         self.open_if_absent(command.execution);
         let shared = self.shared.clone();
         tokio::spawn(async move {
             if let Err(error) = shared.store.release(command, epoch).await {
-                tracing::warn!(%command, %error, "cannot give a command back; its lease will lapse");
+                tracing::warn!(%command, %error, "failed to release command; its lease will expire");
             }
-            // Its execution may be loading: to offer the command at once would be to claim it in vain again and again.
+            // The execution may still be loading. Offering the command at once would lead to useless claims in a loop.
             tokio::time::sleep(GIVE_BACK_PAUSE).await;
-            // A drive that is gone needs no hint.
+            // If the driver has stopped, no notification is needed.
             let _ = shared
                 .drive
                 .send(crate::drive::handle::Order::Offered)
@@ -385,10 +386,10 @@ impl Drive {
         });
     }
 
-    /// A command that was assigned to a waiting worker is durable; it goes to the worker.
+    /// Delivers a command to the waiting worker it was assigned to; the assignment is durable now.
     pub(super) fn hand(&mut self, command: CommandId, epoch: LeaseEpoch) {
         let position = self.claims.take_assigned(command);
-        // A command that was closed meanwhile goes to nobody.
+        // A command that was closed meanwhile is not delivered.
         let claimed = self.build(command.execution, command.seq, epoch);
         match (position, claimed) {
             (Some(position), claimed) => {
@@ -400,7 +401,7 @@ impl Drive {
         }
     }
 
-    /// The commit that would have assigned a command did not happen; the worker's request goes on without it.
+    /// Undoes an assignment whose commit failed; the claim request continues without it.
     pub(super) fn unassign(&mut self, command: CommandId) {
         self.claims.forget(command);
         if let Some(position) = self.claims.take_assigned(command) {
@@ -408,7 +409,7 @@ impl Drive {
         }
     }
 
-    /// Answers a request once everything assigned to it is durable; one that has got nothing goes on waiting.
+    /// Replies to a claim request once all its assignments are durable; a request without commands keeps waiting.
     fn answer_if_complete(&mut self, position: usize) {
         let parked = &self.claims.asks[position];
         if !parked.assigned.is_empty() || parked.ready.is_empty() {
@@ -423,7 +424,7 @@ impl Drive {
         }
     }
 
-    /// A command is on offer to whoever asks.
+    /// Offers a command to the next claim request.
     pub(super) fn offer(&mut self, pool: &Name, kinds: Arc<[Name]>, command: CommandId) {
         let offered = self.claims.shelf.entry(pool.clone()).or_default();
         offered.push_back((command, kinds));
@@ -433,7 +434,7 @@ impl Drive {
         self.serve(pool);
     }
 
-    /// Hands what is on the shelf to workers that wait; the hand-over rides in the execution's next commit.
+    /// Assigns offered commands to waiting workers; the assignment is part of the execution's next commit.
     fn serve(&mut self, pool: &Name) {
         let Some(mut offered) = self.claims.shelf.remove(pool) else {
             return;
@@ -468,7 +469,7 @@ impl Drive {
         }
     }
 
-    /// Takes off a shelf what may not be handed out any more.
+    /// Removes offers that are no longer valid.
     fn clear_shelf(&mut self, pool: &Name) {
         let Some(mut offered) = self.claims.shelf.remove(pool) else {
             return;
@@ -477,7 +478,7 @@ impl Drive {
         self.claims.shelf.insert(pool.clone(), offered);
     }
 
-    /// What a worker elsewhere needs to run commands that it holds.
+    /// Builds commands for a worker of another server that holds them.
     pub(super) fn build_for(
         &mut self,
         worker: &WorkerId,
@@ -485,7 +486,7 @@ impl Drive {
     ) -> Vec<Claimed> {
         let mut built = Vec::with_capacity(commands.len());
         for (command, epoch) in commands {
-            // An execution that is not in memory, or not as the store has it, is there the next time it is asked for.
+            // If the execution is not in memory or its state is stale, the next request finds it loaded.
             self.open_if_absent(command.execution);
             if let Some(claimed) = self.build(command.execution, command.seq, *epoch) {
                 self.claims.holders.insert(*command, worker.clone());
@@ -497,7 +498,7 @@ impl Drive {
         built
     }
 
-    /// Whether a command may be handed out: it is live, nobody holds it, and its run goes on.
+    /// Whether a command may be assigned: it is live and unclaimed, and its execution is neither paused nor stopping.
     fn is_on_offer(&self, command: CommandId) -> bool {
         let state = self
             .slots
@@ -509,9 +510,9 @@ impl Drive {
         is_live && !self.claims.is_held(command)
     }
 
-    /// There may be commands on offer in any pool that is asked for.
+    /// Checks the store for offered commands in every pool that workers wait for.
     pub(super) fn offered(&mut self) {
-        // Workers that are busy at this moment ask later.
+        // Workers that are busy at the moment send their claim requests later.
         for on_offer in self.claims.on_offer.values_mut() {
             *on_offer = (*on_offer).max(1);
         }
@@ -528,7 +529,7 @@ impl Drive {
         }
     }
 
-    /// A worker that waits and has nothing assigned asks again.
+    /// Repeats the first claim request of the pool that has no assignments.
     fn wake_one(&mut self, pool: &Name) {
         let idle = |parked: &Parked| {
             parked.ask.pool == *pool && parked.assigned.is_empty() && parked.ready.is_empty()

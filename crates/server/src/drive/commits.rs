@@ -1,4 +1,4 @@
-//! Commits: decisions gather, become durable, and are answered.
+//! Commits: collects decisions, writes them, and sends the replies once they are durable.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,23 +20,23 @@ use crate::error::Error;
 use crate::loading::{DoubtfulCommit, SNAPSHOT_VERSION};
 use crate::snapshot;
 
-/// A snapshot is taken when this many events have come since the last.
+/// Number of events between two snapshots of an execution.
 const SNAPSHOT_EVERY: u64 = 5_000;
 
-/// So many batches are under way at once; what comes meanwhile goes together in the next. Several, so that one that waits
-/// in the store does not hold up everything.
+/// Maximum number of batches being written; further decisions are collected for the next batch. There are several, so
+/// that one slow batch does not delay everything.
 const BATCHES_MAX: usize = 4;
 
-/// Who waits for what an input led to.
+/// Reply channel of the caller of an input.
 type Asker = tokio::sync::oneshot::Sender<Result<Reply, Posted>>;
 
-/// What became of a commit, and everything that hangs on it.
+/// A finished commit with the actions that follow from it.
 pub(super) struct Outcome {
     result: Result<Committed, Error>,
     rest: Rest,
 }
 
-/// What a commit carries beside what the store is given.
+/// Actions after a commit.
 struct Rest {
     events: Vec<model::event::Event>,
     stops: Vec<(Seq, Option<WorkerId>)>,
@@ -48,7 +48,7 @@ struct Rest {
 }
 
 impl Drive {
-    /// Adds a decision to what the execution will commit next.
+    /// Adds a decision to the next commit of the execution.
     pub(super) fn gather(&mut self, execution: ExecutionId, waiting: Waiting, decision: Decision) {
         let Some(slot) = self.slots.get_mut(&execution) else {
             return;
@@ -81,7 +81,7 @@ impl Drive {
             now: self.shared.store.now(),
             net: slot.net.clone(),
         };
-        // Before the commands are closed: nobody holds a closed one.
+        // Holders are looked up before commands are closed, because closing removes them.
         let stops = decision.stops.into_iter();
         let stops = stops.map(|(seq, _)| (seq, self.claims.holder(CommandId { execution, seq })));
         gathered.stops.extend(stops);
@@ -111,13 +111,13 @@ impl Drive {
         slot.state = Some(decision.state);
         slot.snapshot_if_due();
         if more {
-            // What follows waits until this part is durable, so that other executions and other inputs have their turn.
+            // The continuation waits until this part is durable, so that other executions and inputs get their turn.
             slot.continue_later();
             slot.waits_for_commit = true;
         }
     }
 
-    /// A command on offer goes to a worker that waits.
+    /// Adds the assignment of an offered command to a waiting worker.
     pub(super) fn gather_hand(&mut self, command: CommandId, worker: WorkerId) {
         let execution = command.execution;
         let Some(slot) = self.slots.get_mut(&execution) else {
@@ -137,7 +137,7 @@ impl Drive {
         });
     }
 
-    /// A message whose input was refused is consumed all the same.
+    /// Consumes the message of a refused input.
     pub(super) fn gather_consumed(&mut self, execution: ExecutionId, waiting: &Waiting) {
         let Some(slot) = self.slots.get_mut(&execution) else {
             return;
@@ -150,10 +150,10 @@ impl Drive {
         gathered.commit.consumed.extend(waiting.extras.consumed);
     }
 
-    /// Hands what has gathered to the store in one batch, one commit per execution at a time.
+    /// Passes the collected decisions to the store in one batch, with at most one commit per execution in progress.
     pub(super) fn flush(&mut self) {
         if self.batches >= BATCHES_MAX {
-            // The end of one of them asks again.
+            // `batch_committed` leads to the next flush.
             return;
         }
         let mut batch = Vec::new();
@@ -162,7 +162,7 @@ impl Drive {
                 continue;
             };
             if slot.under_way.is_some() {
-                // The end of the commit under way asks again.
+                // The end of the commit in progress leads to the next flush.
                 continue;
             }
             let Some(gathered) = slot.gathered.take() else {
@@ -198,7 +198,7 @@ impl Drive {
         }
     }
 
-    /// Takes up what became of a batch.
+    /// Handles the results of a batch.
     pub(super) fn batch_committed(&mut self, outcomes: Vec<(ExecutionId, Outcome)>) {
         self.batches -= 1;
         for (execution, outcome) in outcomes {
@@ -209,7 +209,7 @@ impl Drive {
 
     fn committed(&mut self, execution: ExecutionId, outcome: Outcome) {
         let Some(slot) = self.slots.get_mut(&execution) else {
-            // A slot with a commit under way is never dropped; should it be, nobody stays assigned.
+            // A slot with a commit in progress is never removed. If it were, its assignments must not leak.
             for (_, seq, _) in outcome.rest.handed {
                 self.unassign(CommandId { execution, seq });
             }
@@ -227,12 +227,12 @@ impl Drive {
                 self.put_back(execution, decided, &outcome.rest, NotDone::Again);
             }
             Err(error) if error.refused_write().is_some() => {
-                tracing::debug!(%execution, %error, "a commit was not written");
+                tracing::debug!(%execution, %error, "commit was not written");
                 let unwritten = NotDone::Unwritten(error);
                 self.put_back(execution, decided, &outcome.rest, unwritten);
             }
             Err(error) if error.is_passing() => {
-                tracing::warn!(%execution, %error, "a commit may not have happened; trying again");
+                tracing::warn!(%execution, %error, "commit outcome unknown; retrying");
                 let first = outcome.rest.events.first();
                 let first = first.map(|event| (event.seq, event.event_id));
                 let mut decided = decided;
@@ -246,14 +246,14 @@ impl Drive {
                 self.put_back(execution, decided, &outcome.rest, NotDone::Again);
             }
             Err(error) => {
-                tracing::error!(%execution, %error, "a commit was refused");
+                tracing::error!(%execution, %error, "commit was rejected");
                 let refused = NotDone::Refused(error);
                 self.put_back(execution, decided, &outcome.rest, refused);
             }
         }
     }
 
-    /// The commit did not happen: its inputs go back in line on freshly loaded state, or are answered with the error.
+    /// Handles a failed commit: its inputs are queued again on reloaded state, or get the error as their reply.
     fn put_back(
         &mut self,
         execution: ExecutionId,
@@ -283,7 +283,7 @@ impl Drive {
         if matches!(why, NotDone::Unwritten(_)) {
             slot.put_control_first();
         }
-        // Until it is loaded anew nothing is decided, assigned or built from what is in memory.
+        // Until the execution is loaded again, nothing may be decided, assigned or built from the state in memory.
         slot.state = None;
         slot.offers_again = true;
         slot.waits_for_commit = false;
@@ -294,7 +294,7 @@ impl Drive {
         self.again(execution);
     }
 
-    /// The commit is durable: answers, hints and streams may leave.
+    /// Handles a durable commit: sends replies, notifications and stream updates.
     fn announce(&mut self, execution: ExecutionId, decided: Vec<Decided>, rest: Rest) {
         for (_, seq, epoch) in rest.handed {
             self.hand(CommandId { execution, seq }, epoch);
@@ -322,10 +322,11 @@ impl Drive {
         if ended {
             self.slots.remove(&execution);
         }
-        // Who is woken last runs first: a worker waits for its answer, and nobody for the streams.
+        // Replies go out last because the runtime runs the task woken last first, and only workers block on their
+        // reply.
         for (reply, answer) in answers {
             if let Err(Ok(unheard)) = reply.send(Ok(answer)) {
-                // Nobody waits for the answer any more: what was assigned with it is offered to others.
+                // The caller no longer waits: the commands assigned in the reply are offered again.
                 for claimed in unheard.next {
                     self.give_back(claimed.command.id, claimed.lease_epoch);
                 }
@@ -333,7 +334,7 @@ impl Drive {
         }
     }
 
-    /// What those who wait for a commit are answered.
+    /// Builds the replies to the inputs of a commit.
     fn answers(&mut self, execution: ExecutionId, decided: Vec<Decided>) -> Vec<(Asker, Reply)> {
         let mut answers = Vec::with_capacity(decided.len());
         for entry in decided {
@@ -357,7 +358,7 @@ impl Drive {
         answers
     }
 
-    /// Tells the bus, if there is one, of work that nobody here was waiting for and of events to publish.
+    /// Notifies the bus, if there is one, of unassigned commands and of events to publish.
     fn hint(&self, offered: &[Offered]) {
         let Some(bus) = &self.shared.bus else { return };
         self.shared.sweeps.outbox.notify_one();
@@ -367,7 +368,7 @@ impl Drive {
         }
     }
 
-    /// A commit whose answer was lost did happen: what hangs on it is found again through the store.
+    /// Handles a commit that happened although its response was lost: repeats its notifications from the loaded state.
     pub(super) fn catch_up(&mut self, execution: ExecutionId, unseen: Vec<model::event::Event>) {
         let slot = self.slots.get(&execution);
         let state = slot.and_then(|slot| slot.state.as_ref());
@@ -414,7 +415,7 @@ impl Drive {
                 });
             }
         }
-        // Nobody watching is fine.
+        // There may be no subscribers.
         let _ = self.shared.published.send(Arc::new(Published {
             execution,
             events,
@@ -425,7 +426,7 @@ impl Drive {
         }
     }
 
-    /// Workers that hold a command which should stop are told; a command nobody holds is withdrawn at once.
+    /// Sends a stop notice to the holders of these commands; commands without a holder are withdrawn at once.
     fn tell_stops(&mut self, execution: ExecutionId, stops: &[(Seq, Option<WorkerId>)]) {
         for (seq, holder) in stops {
             let command = CommandId {
@@ -446,18 +447,19 @@ impl Drive {
     }
 }
 
-/// Why a commit did not happen, which decides what becomes of its inputs.
+/// Why a commit failed; this decides what happens to its inputs.
 enum NotDone {
-    /// They are decided again.
+    /// All inputs are decided again.
     Again,
-    /// The first is answered with the error; the others are decided again without it.
+    /// The first input gets the error as its reply; the others are decided again without it.
     Refused(Error),
-    /// The store takes no writes now: whoever waits is told so at once, and what nobody waits for is decided again.
+    /// The store currently accepts no writes: callers get the error at once, and inputs without a caller are decided
+    /// again.
     Unwritten(Error),
 }
 
 impl NotDone {
-    /// Answers an input, or gives it back for another try.
+    /// Sends the error to the caller of an input, or returns the input to be decided again.
     fn answer(&mut self, waiting: Waiting) -> Option<Waiting> {
         let error = match self {
             Self::Again => return Some(waiting),
@@ -465,9 +467,9 @@ impl NotDone {
                 Self::Refused(error) => error,
                 _ => return Some(waiting),
             },
-            // An earlier commit of the input may have happened: to tell of a failure might be wrong.
+            // An earlier commit of the input may have happened, so an error could be wrong.
             Self::Unwritten(_) if !waiting.doubts.is_empty() => return Some(waiting),
-            // What the log leaves undone is to be done, whoever asked for it.
+            // The work that the log leaves undone must continue, whether or not a caller waits.
             Self::Unwritten(_) if matches!(waiting.input, Input::GoOn) => return Some(waiting),
             Self::Unwritten(_) if waiting.reply.is_none() => return Some(waiting),
             Self::Unwritten(error) => match error.refused_write() {
@@ -476,14 +478,14 @@ impl NotDone {
             },
         };
         if let Some(reply) = waiting.reply {
-            // Nobody waits for the answer any more: nothing to do.
+            // The caller may have stopped waiting.
             let _ = reply.send(Err(Posted::Failed(error)));
         }
         None
     }
 }
 
-/// Takes what became of a commit into the figures.
+/// Counts the result of a commit in the metrics.
 fn count(outcome: &Outcome) {
     use crate::metrics::{COMMITS, EVENTS, FENCED, MOVED, STORE_FAILURES};
     let name = match &outcome.result {
@@ -499,7 +501,7 @@ fn count(outcome: &Outcome) {
 }
 
 impl Slot {
-    /// Rides a snapshot along when enough has happened since the last; not with what has to fit into the reserve.
+    /// Adds a snapshot if one is due, except to commits that use the reserved space.
     fn snapshot_if_due(&mut self) {
         let (Some(state), Some(gathered)) = (&self.state, &mut self.gathered) else {
             return;
@@ -520,10 +522,10 @@ impl Slot {
     }
 }
 
-/// A commit, the bodies it points at, and what hangs on it.
+/// A commit, the bodies it refers to, and the actions that follow it.
 type Pending = (Commit, Vec<engine::BodyToKeep>, Rest);
 
-/// Bodies first, then the events that point at them.
+/// Stores the bodies first, then the events that refer to them.
 async fn write(shared: &Shared, batch: Vec<Pending>) -> Vec<(ExecutionId, Outcome)> {
     let mut outcomes = Vec::with_capacity(batch.len());
     let mut commits = Vec::with_capacity(batch.len());

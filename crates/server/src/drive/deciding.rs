@@ -1,7 +1,7 @@
-//! Deciding the inputs of an execution: at once, or on a thread of its own where a decision takes long.
+//! Decides the inputs of an execution, inline or on a thread of its own if decisions are slow.
 //!
-//! Enters: the inputs in line. Leaves: decisions that are gathered for the next commit, refusals, and what has to be loaded
-//! before an input can be decided.
+//! Input: the queued inputs. Output: decisions for the next commit, refusals, and requests to load the data that an
+//! input needs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,20 +15,20 @@ use crate::drive::actor::{Done, Drive};
 use crate::drive::handle::Posted;
 use crate::drive::slot::{DecisionId, Slot, Waiting};
 
-/// Ids that one decision may draw beyond those of the events reported to it.
+/// Maximum number of IDs that one decision may use, in addition to those of reported events.
 const IDS_PER_DECISION: usize = 1_200;
 
-/// After a decision that took longer, the execution's next one is made on a thread of its own.
+/// After a slower decision, the next one of the execution is made on a thread of its own.
 const DECISION_TIME_MAX: Duration = Duration::from_millis(5);
 
-/// What was decided on a thread of its own.
+/// A decision from a thread of its own.
 pub(super) struct TimedDecision {
     result: Result<Decision, Undecided>,
     is_slow: bool,
 }
 
 impl Drive {
-    /// Decides the inputs in line, until one needs something loaded.
+    /// Decides the queued inputs until one has to wait.
     pub(super) fn decide(&mut self, execution: ExecutionId) {
         loop {
             let Some(slot) = self.slots.get_mut(&execution) else {
@@ -48,7 +48,7 @@ impl Drive {
                 continue;
             }
             if !is_submission && slot.state.is_none() {
-                // The submission before it was refused; the store knows whether there is such an execution.
+                // The submission before it was refused. Only the store knows whether the execution exists.
                 if let Some(slot) = self.slots.remove(&execution) {
                     self.reopen(execution, slot);
                 }
@@ -74,7 +74,7 @@ impl Drive {
         }
     }
 
-    /// Decides the input in front while other executions go on.
+    /// Decides the first input on another thread, so that other executions are not delayed.
     fn decide_on_thread(
         &mut self,
         execution: ExecutionId,
@@ -102,9 +102,9 @@ impl Drive {
             match deciding.await {
                 Ok(decision) => Done::Decided(execution, id, Box::new(decision)),
                 Err(error) => match error.try_into_panic() {
-                    // A decision that panics ends the drive, wherever it is made.
+                    // A decision that panics must end the driver, on whichever thread it runs.
                     Ok(panic) => std::panic::resume_unwind(panic),
-                    // The process ends.
+                    // The runtime is shutting down.
                     Err(_) => std::future::pending().await,
                 },
             }
@@ -120,7 +120,7 @@ impl Drive {
         let Some(slot) = self.slots.get_mut(&execution) else {
             return;
         };
-        // The slot was loaded anew meanwhile; its inputs are still in line.
+        // The slot was loaded again meanwhile, and its inputs are still queued.
         if slot.deciding != Some(id) {
             return;
         }
@@ -131,7 +131,7 @@ impl Drive {
         }
     }
 
-    /// Takes up what was decided about the input in front. False: the slot waits for something.
+    /// Applies the decision about the first input. Returns false if the slot has to wait.
     fn take_decision(
         &mut self,
         execution: ExecutionId,
@@ -174,26 +174,26 @@ impl Drive {
         true
     }
 
-    /// Whether others may have moved what the input was decided on.
+    /// Whether another server may have changed the execution since its state was loaded.
     fn may_lag(&self, waiting: &Waiting) -> bool {
         self.shared.peers.is_some() && !waiting.is_checked
     }
 
-    /// What does not fit the state in memory may fit the store's: another server may have driven the execution since.
+    /// Reloads the state before an input is refused, because another server may have changed the execution.
     fn check(&mut self, execution: ExecutionId, waiting: Waiting) {
         let Some(slot) = self.slots.get_mut(&execution) else {
             return;
         };
         slot.queue.push_front(waiting);
         if slot.under_way.is_some() || slot.gathered.is_some() {
-            // The commit shows whether the state is current; its end asks again.
+            // The commit shows whether the state is current; when it ends, the input is decided again.
             slot.waits_for_commit = true;
         } else if let Some(slot) = self.slots.remove(&execution) {
             self.open(execution, slot.queue);
         }
     }
 
-    /// An input that does not fit changes nothing, but the message that brought it is done with.
+    /// Refuses an input. It changes nothing, but the message that carried it is consumed.
     pub(super) fn refuse(
         &mut self,
         execution: ExecutionId,
@@ -204,10 +204,10 @@ impl Drive {
             self.gather_consumed(execution, &waiting);
         }
         if let Some(reply) = waiting.reply {
-            // Nobody waits for the answer any more: nothing to do.
+            // The caller may have stopped waiting.
             let _ = reply.send(Err(Posted::Refused(refusal)));
         }
-        // A submission that is refused leaves nothing behind.
+        // A refused submission leaves no slot behind.
         let is_nothing = |slot: &Slot| slot.state.is_none() && slot.is_idle();
         if self.slots.get(&execution).is_some_and(is_nothing) {
             self.slots.remove(&execution);

@@ -1,4 +1,4 @@
-//! Fetching: workers here claim commands of executions that other servers drive, and need what it takes to run them.
+//! Fetches the data of commands whose executions other servers own, for workers of this server that claimed them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use crate::Shared;
 use crate::control;
 use crate::peers::{self, Driver};
 
-/// How long nothing is claimed anew when no driver could be asked.
+/// Pause before the next claim if no owner returned a command.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A command and the claim it is held under.
+/// A command and the epoch of its claim.
 type Claim = (CommandId, LeaseEpoch);
 
-/// What came of asking.
+/// Result of the requests to the owners.
 pub(super) struct Fetched {
-    /// Commands that can run.
+    /// Commands with their data.
     pub(super) ready: Vec<Claimed>,
-    /// Commands whose drivers could not be asked, or that are over.
+    /// Commands whose owners did not respond, or that have ended.
     pub(super) missed: Vec<Claim>,
 }
 
-/// Asks the drivers of executions elsewhere for what it takes to run their commands.
+/// Requests the data of claimed commands from the servers that own their executions.
 pub(super) async fn fetch(shared: &Shared, worker: &WorkerId, commands: Vec<Claim>) -> Fetched {
     let mut fetched = Fetched {
         ready: Vec::new(),
@@ -50,7 +50,7 @@ pub(super) async fn fetch(shared: &Shared, worker: &WorkerId, commands: Vec<Clai
     fetched
 }
 
-/// The commands of each driver other than this server.
+/// Groups the commands by owner; `None` for executions without another owner.
 async fn by_owner(shared: &Shared, commands: Vec<Claim>) -> HashMap<Option<OwnerId>, Vec<Claim>> {
     let mut by_owner: HashMap<Option<OwnerId>, Vec<Claim>> = HashMap::new();
     for (command, epoch) in commands {
@@ -62,7 +62,7 @@ async fn by_owner(shared: &Shared, commands: Vec<Claim>) -> HashMap<Option<Owner
     by_owner
 }
 
-/// Asks one driver; what a dead one drove is taken over, and found here the next time.
+/// Requests commands from one owner. If it is dead, its executions are adopted and the next claim finds them here.
 async fn ask(
     shared: &Shared,
     owner: &OwnerId,
@@ -73,7 +73,7 @@ async fn ask(
         Ok(Driver::Reachable(client)) => {
             let built = peers::build(&client, worker, commands.to_vec()).await;
             built.unwrap_or_else(|error| {
-                tracing::warn!(%owner, %error, "a server cannot be asked for its commands");
+                tracing::warn!(%owner, %error, "failed to fetch commands from peer server");
                 Vec::new()
             })
         }
@@ -82,7 +82,7 @@ async fn ask(
                 if let Err(error) =
                     control::adopt(shared, command.execution, Priority::Normal).await
                 {
-                    tracing::warn!(%command, %error, "cannot take over from a dead server");
+                    tracing::warn!(%command, %error, "failed to adopt execution of a dead server");
                 }
             }
             Vec::new()

@@ -1,4 +1,4 @@
-//! What an execution will commit next: the decisions that have gathered, and who gets the commands among them.
+//! The next commit of an execution: the collected decisions, and the workers that get the commands in them.
 
 use std::sync::Arc;
 
@@ -18,32 +18,32 @@ pub(super) struct Gathered {
     pub(super) bodies: Vec<BodyToKeep>,
     pub(super) decided: Vec<Decided>,
     pub(super) stops: Vec<(Seq, Option<WorkerId>)>,
-    /// Commands handed to workers that were waiting for work.
+    /// Commands assigned to workers that were waiting for work.
     pub(super) handed: Vec<(WorkerId, Seq, LeaseEpoch)>,
-    /// Commands on offer to whoever asks.
+    /// Commands without a worker, offered to the next claim.
     pub(super) offered: Vec<Offered>,
-    /// How the execution stands with it; what is decided later may be ahead of that.
+    /// Status of the execution after this commit; later decisions may already have changed it in memory.
     pub(super) status: RunStatus,
 }
 
-/// A command on offer.
+/// An offered command.
 pub(super) struct Offered {
-    /// Who may take it.
+    /// Pool whose workers can claim it.
     pub(super) pool: Name,
-    /// The tool kinds its step needs.
+    /// Tool kinds that its step needs.
     pub(super) kinds: Arc<[Name]>,
-    /// The event that issued it.
+    /// Seq of the event that issued it.
     pub(super) seq: Seq,
 }
 
-/// What new commands are issued with.
+/// Data needed to issue new commands.
 pub(super) struct Issuing {
     pub(super) now: Time,
     pub(super) net: Option<Arc<Net>>,
 }
 
 impl Issuing {
-    /// The tool kinds that a step's tasks need.
+    /// Tool kinds that the tasks of a step need.
     fn kinds(&self, step: &Name) -> Arc<[Name]> {
         let step = self
             .net
@@ -61,7 +61,7 @@ impl Issuing {
 }
 
 impl Gathered {
-    /// Nothing yet, on top of this state.
+    /// An empty commit on top of a state.
     pub(super) fn new(execution: ExecutionId, state: Option<&State>) -> Self {
         let expected = state.map_or(Seq(0), |state| state.seq);
         Self {
@@ -75,7 +75,7 @@ impl Gathered {
         }
     }
 
-    /// Events whose ids came from outside are kept by id, so that they are known when they come again.
+    /// Records the IDs of events that clients sent, so that a repeated event is recognized.
     pub(super) fn key_foreign(&mut self, decided: &mut Decided, events: &[Event]) {
         let hashes = &decided.waiting.extras.foreign;
         if hashes.is_empty() {
@@ -93,7 +93,7 @@ impl Gathered {
         }
     }
 
-    /// A change among the commands, with the worker that gets a new one, if one waits for work.
+    /// Converts a command change for the store. A new command is assigned to a worker if one is waiting for work.
     pub(super) fn command(
         &mut self,
         claims: &mut Claims,

@@ -1,4 +1,4 @@
-//! How the rest of the server speaks to the drive.
+//! The interface of the driver for the rest of the server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use wire::{Claimed, Told, Verdict};
 use crate::error::Error;
 use crate::playbooks::Registered;
 
-/// Orders waiting for the drive; a full queue makes senders wait.
+/// Capacity of the driver's request queue; when it is full, senders wait.
 const ORDERS_MAX: usize = 4096;
 
 /// A commit that became durable.
@@ -22,66 +22,66 @@ const ORDERS_MAX: usize = 4096;
 pub struct Published {
     /// The execution.
     pub execution: ExecutionId,
-    /// What happened.
+    /// The committed events.
     pub events: Vec<Event>,
-    /// How the execution stands.
+    /// Status of the execution after the commit.
     pub status: RunStatus,
 }
 
-/// The commands that the drive has assigned to workers.
+/// Commands that the driver has assigned to workers.
 #[derive(Debug, Clone, Default)]
 pub struct Assignments {
-    /// Those that a waiting worker gets once they are durable.
+    /// Assigned to a waiting worker; it receives them once they are durable.
     pub waiting: Vec<CommandId>,
-    /// Those that a worker holds.
+    /// Held by a worker.
     pub held: Vec<CommandId>,
 }
 
-/// A worker that can take further commands with the answer to its report.
+/// The capacity of a worker that can receive more commands in the reply to its report.
 #[derive(Debug, Clone)]
 pub(crate) struct Hands {
     /// The worker.
     pub(crate) worker: WorkerId,
-    /// The pool it serves.
+    /// Pool of the worker.
     pub(crate) pool: Name,
-    /// The tool kinds it can call; none means every kind.
+    /// Tool kinds that the worker can call; `None` means every kind.
     pub(crate) kinds: Option<Vec<Name>>,
-    /// How many it takes.
+    /// Number of free slots.
     pub(crate) free: u32,
 }
 
-/// What the drive answers when an input is durable.
+/// Reply to an input that is durable.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    /// How the reporting worker goes on.
+    /// What the reporting worker must do next.
     pub(crate) verdict: Verdict,
-    /// Commands handed over to it.
+    /// Commands assigned to the worker.
     pub(crate) next: Vec<Claimed>,
-    /// Where the events whose ids came from outside stand in the log.
+    /// Seqs of the events whose IDs came from a client.
     pub(crate) recorded: Vec<(EventId, Seq)>,
 }
 
-/// What rides along with an input.
+/// Data that accompanies an input.
 #[derive(Debug, Default)]
 pub(crate) struct Extras {
-    /// The worker that can take further commands.
+    /// Capacity of the reporting worker.
     pub(crate) hands: Option<Hands>,
-    /// The message that the input came in.
+    /// Message that carried the input.
     pub(crate) consumed: Option<MessageKey>,
-    /// Whether whoever posts the input answers its message should it be refused; else the drive consumes it.
+    /// Whether the caller consumes the message if the input is refused; otherwise the driver consumes it.
     pub(crate) answers_refusal: bool,
-    /// The events whose ids came from outside, with the hash of what was sent.
+    /// Events whose IDs came from a client, with the hash of what the client sent.
     pub(crate) foreign: HashMap<EventId, [u8; 32]>,
-    /// The text of the playbook that a retry goes on with.
+    /// Playbook version that a retry continues with.
     pub(crate) switch: Option<Box<Registered>>,
-    /// The playbook that a submission starts.
+    /// Net of the playbook that a submission starts.
     pub(crate) net: Option<Arc<Net>>,
-    /// Whether it may use the space that is reserved for control requests.
+    /// Whether the input may use the space that is reserved for control requests.
     pub(crate) priority: Priority,
 }
 
 impl Extras {
-    /// The input came in a message.
+    /// Extras of an input that arrived in a message.
     pub(crate) fn consuming(consumed: Option<MessageKey>) -> Self {
         Self {
             consumed,
@@ -90,7 +90,7 @@ impl Extras {
     }
 }
 
-/// Whether an input by itself may use the space that is reserved for control requests.
+/// Whether this kind of input may use the space that is reserved for control requests.
 pub(crate) fn priority_of(input: &Input) -> Priority {
     match input {
         Input::Cancel(_) | Input::Pause { .. } => Priority::Control,
@@ -98,7 +98,7 @@ pub(crate) fn priority_of(input: &Input) -> Priority {
     }
 }
 
-/// Why an input was not taken.
+/// Why an input failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Posted {
     #[error(transparent)]
@@ -107,7 +107,7 @@ pub(crate) enum Posted {
     Failed(#[from] Error),
 }
 
-/// Something for the drive to do.
+/// A request to the driver.
 pub(crate) enum Order {
     /// Start an execution.
     Submit {
@@ -116,56 +116,56 @@ pub(crate) enum Order {
         consumed: Option<MessageKey>,
         reply: oneshot::Sender<Result<Reply, Posted>>,
     },
-    /// Move an execution.
+    /// Apply an input to an execution.
     Move {
         execution: ExecutionId,
         input: Input,
         extras: Extras,
         reply: oneshot::Sender<Result<Reply, Posted>>,
     },
-    /// A worker asks for commands; answered when there are some.
+    /// Claim commands for a worker; the reply is sent when there are some.
     Claim {
         ask: wire::Ask,
         reply: oneshot::Sender<Result<Vec<Claimed>, Error>>,
     },
-    /// A worker listens for what it should be told.
+    /// Wait for notices to a worker.
     Listen {
         worker: WorkerId,
         reply: oneshot::Sender<Vec<Told>>,
     },
-    /// Commands on offer may exist that this drive has not seen being issued.
+    /// The store may have offered commands that this driver did not issue.
     Offered,
-    /// A worker elsewhere holds commands of executions driven here and needs what it takes to run them.
+    /// Build commands of executions owned here for a worker of another server that holds them.
     Build {
         worker: WorkerId,
         commands: Vec<(CommandId, LeaseEpoch)>,
         reply: oneshot::Sender<Vec<Claimed>>,
     },
-    /// Which commands of executions driven elsewhere a worker has taken here.
+    /// Return the commands of executions owned elsewhere that a worker of this server holds.
     HeldElsewhere {
         worker: WorkerId,
         reply: oneshot::Sender<Vec<CommandId>>,
     },
-    /// A worker has taken these commands of executions driven elsewhere.
+    /// A worker of this server holds these commands of executions owned elsewhere.
     Taken {
         worker: WorkerId,
         commands: Vec<CommandId>,
     },
-    /// A command is held by nobody of this process any more.
+    /// Remove the holder of a command.
     Forget(CommandId),
-    /// Tell which commands are assigned to workers.
+    /// Return the commands that are assigned to workers.
     Inspect(oneshot::Sender<Assignments>),
-    /// Answer when everything taken in so far is durable.
+    /// Reply when everything accepted so far is durable.
     Drain(oneshot::Sender<()>),
 }
 
-/// The sending side.
+/// Sends requests to the driver.
 #[derive(Clone)]
 pub(crate) struct Handle {
     orders: mpsc::Sender<Order>,
 }
 
-/// A drive's queue.
+/// Creates the request queue of a driver.
 pub(crate) fn channel() -> (Handle, mpsc::Receiver<Order>) {
     let (orders, receiver) = mpsc::channel(ORDERS_MAX);
     (Handle { orders }, receiver)
@@ -176,7 +176,7 @@ impl Handle {
         self.orders.send(order).await.map_err(|_| Error::Stopping)
     }
 
-    /// Moves an execution and waits until that is durable.
+    /// Applies an input to an execution and waits until it is durable.
     pub(crate) async fn post(
         &self,
         execution: ExecutionId,
@@ -194,7 +194,7 @@ impl Handle {
         answer.await.unwrap_or(Err(Posted::Failed(Error::Stopping)))
     }
 
-    /// The same for an input that changes nothing where it does not fit.
+    /// Like `post`, but a refusal is not an error: the input then has no effect.
     pub(crate) async fn tell(
         &self,
         execution: ExecutionId,
@@ -207,7 +207,7 @@ impl Handle {
         }
     }
 
-    /// Lets an execution go on with whatever its log leaves undone; nobody waits for it.
+    /// Lets an execution continue with the work that its log leaves undone; does not wait for it.
     pub(crate) async fn go_on(&self, execution: ExecutionId) -> Result<(), Error> {
         let (reply, _) = oneshot::channel();
         let extras = Extras::default();
@@ -221,7 +221,7 @@ impl Handle {
         .await
     }
 
-    /// Which commands are assigned to workers; none where the drive is gone.
+    /// Returns the commands that are assigned to workers; empty if the driver has stopped.
     pub(crate) async fn assignments(&self) -> Assignments {
         let (reply, answer) = oneshot::channel();
         if self.send(Order::Inspect(reply)).await.is_err() {
@@ -230,7 +230,7 @@ impl Handle {
         answer.await.unwrap_or_default()
     }
 
-    /// Which commands of executions driven elsewhere a worker has taken here.
+    /// Returns the commands of executions owned elsewhere that a worker of this server holds.
     pub(crate) async fn held_elsewhere(&self, worker: &WorkerId) -> Result<Vec<CommandId>, Error> {
         let (reply, answer) = oneshot::channel();
         let worker = worker.clone();
@@ -238,11 +238,11 @@ impl Handle {
         answer.await.map_err(|_| Error::Stopping)
     }
 
-    /// Waits until everything taken in so far is durable.
+    /// Waits until everything accepted so far is durable.
     pub(crate) async fn drain(&self) {
         let (reply, answer) = oneshot::channel();
         if self.send(Order::Drain(reply)).await.is_ok() {
-            // A drive that is gone has nothing left to wait for.
+            // If the driver has stopped, there is nothing to wait for.
             let _ = answer.await;
         }
     }

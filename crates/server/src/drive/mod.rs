@@ -1,8 +1,9 @@
-//! The drive: one task that decides for every execution of this process, in order, and commits.
+//! The driver: one task that decides all inputs of this process's executions in order, and commits the decisions.
 //!
-//! Enters: orders from transports, sweeps and people. A decision advances the state in memory at once; nothing leaves
-//! the process before its commit. While one commit of an execution is under way, later decisions of it gather into
-//! the next. A commit that did not happen puts its inputs back in line on freshly loaded state.
+//! Inputs: requests from transports, sweeps and clients. A decision changes the state in memory at once, but nothing
+//! is sent to others before its commit is durable. While a commit of an execution is being written, its later
+//! decisions are collected for the next commit. If a commit fails, its inputs are queued again and the state is loaded
+//! from the store.
 
 mod actor;
 mod build;

@@ -1,4 +1,4 @@
-//! A slot: one execution in memory, its inputs in line, and what is not durable yet.
+//! One execution in memory, with its queued inputs and the data that is not durable yet.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,57 +16,59 @@ use crate::drive::gathered::Gathered;
 use crate::drive::handle::{Extras, Posted, Reply, priority_of};
 use crate::loading::{DoubtfulCommit, Mark};
 
-/// How many recent events are kept at hand for templates.
+/// How many recent events stay in memory for templates.
 const TAIL_MAX: usize = 512;
 
-/// A step with more arcs has conditions enough to hold up other executions while they are evaluated.
+/// Steps with more arcs are decided on a thread of their own, because evaluating their conditions would delay other
+/// executions.
 const WIDE_STEP_ARCS: usize = 64;
 
 /// One execution in memory.
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "what a slot waits for and how it was fenced are facts of their own"
+    reason = "each flag is independent of the others"
 )]
 pub(super) struct Slot {
-    /// The playbook; none while the slot is being opened.
+    /// Net of the playbook; `None` until it is loaded.
     pub(super) net: Option<Arc<Net>>,
     pub(super) state: Option<State>,
     /// Inputs not decided yet.
     pub(super) queue: VecDeque<Waiting>,
-    /// What has been loaded for the input in front.
+    /// Data loaded for the first input in the queue.
     pub(super) loaded: Loaded,
-    /// Whether something is being loaded for the input in front, or for the slot itself.
+    /// Whether data is being loaded for the first input or for the slot itself.
     pub(super) is_loading: bool,
-    /// Goes up whenever the execution is to be loaded anew: what was being loaded before that is not used.
+    /// Incremented when the execution is loaded again; results of earlier loads are then ignored.
     pub(super) load_number: u64,
-    /// Whether the input in front needs something that the commit under way may hold, or continues what it holds.
+    /// Whether the first input must wait for the commit being written, because it may need data of that commit or
+    /// continues it.
     pub(super) waits_for_commit: bool,
-    /// The decision about the input in front that a thread of its own is making.
+    /// The decision about the first input, if a thread of its own is making it.
     pub(super) deciding: Option<DecisionId>,
-    /// Whether the latest decision took so long that the next one gets a thread of its own.
+    /// Whether the latest decision was so slow that the next one gets a thread of its own.
     pub(super) is_slow: bool,
-    /// Decided, not handed to the store yet.
+    /// Decisions that were not passed to the store yet.
     pub(super) gathered: Option<Gathered>,
-    /// Handed to the store: the inputs, to be put back in line should the commit not happen.
+    /// Inputs of the commit that the store is writing; they are queued again if it fails.
     pub(super) under_way: Option<Vec<Decided>>,
-    /// Whether a commit was refused because a claim that entitled to it is not current.
+    /// Whether a commit was rejected because a claim it depends on had expired.
     pub(super) is_fenced: bool,
-    /// Commits of which nobody knows whether they happened.
+    /// Commits whose outcome is unknown.
     pub(super) doubts: Vec<DoubtfulCommit>,
-    /// Whether its commands are offered again once it is loaded: some were assigned in a commit that did not happen.
+    /// Whether to check for offered commands after the next load, because a failed commit had assigned some.
     pub(super) offers_again: bool,
-    /// The last seq that a snapshot covers.
+    /// Last seq that a snapshot covers.
     pub(super) snapshot_seq: Seq,
     tail: VecDeque<Event>,
-    /// The latest context, and the latest of a loop that sees an older `ctx`.
+    /// The latest context, and the latest context of a loop that sees an older `ctx`.
     contexts: [Option<(ContextKey, Arc<Context>)>; 2],
 }
 
-/// One decision that is made on a thread of its own; its result counts only while the slot waits for it.
+/// ID of a decision on a thread of its own. The result is ignored if the slot no longer waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DecisionId(pub(super) u64);
 
-/// What a context depends on.
+/// Everything that a context depends on.
 #[derive(PartialEq)]
 struct ContextKey {
     ctx_seq: Seq,
@@ -74,30 +76,30 @@ struct ContextKey {
     run: Option<StepRunId>,
 }
 
-/// An input in line.
+/// A queued input.
 pub(super) struct Waiting {
     pub(super) input: Input,
     pub(super) extras: Extras,
     pub(super) reply: Option<oneshot::Sender<Result<Reply, Posted>>>,
-    /// The first events of commits it was in and of which nobody knows whether they happened.
+    /// First events of the commits that contained the input and whose outcome is unknown.
     pub(super) doubts: Vec<Mark>,
-    /// Whether the state it is decided on was loaded after it came.
+    /// Whether the state was loaded after the input arrived.
     pub(super) is_checked: bool,
 }
 
-/// An input that is decided and waits to be durable.
+/// An input that is decided but not durable yet.
 pub(super) struct Decided {
     pub(super) waiting: Waiting,
-    /// Commands that go to the reporting worker with the answer.
+    /// Commands for the reporting worker; they are sent in the reply.
     pub(super) handed: Vec<(Seq, LeaseEpoch)>,
-    /// The reported command, for the verdict.
+    /// The reported command, needed for the verdict.
     pub(super) command: Option<Seq>,
-    /// Where its events with ids from outside stand.
+    /// Seqs of its events whose IDs came from a client.
     pub(super) recorded: Vec<(EventId, Seq)>,
 }
 
 impl Waiting {
-    /// Whether it is a control request, or is needed for one.
+    /// Priority of the input: `Control` for a control request, or for an input that a control request depends on.
     fn priority(&self) -> Priority {
         match self.extras.priority {
             Priority::Control => Priority::Control,
@@ -105,10 +107,10 @@ impl Waiting {
         }
     }
 
-    /// Nothing followed from it, and nothing needs to be written.
+    /// Replies to an input that had no effect.
     pub(super) fn done(self) {
         if let Some(reply) = self.reply {
-            // Nobody waits for the answer any more: nothing to do.
+            // The caller may have stopped waiting.
             let _ = reply.send(Ok(Reply {
                 verdict: Verdict::Proceed,
                 next: Vec::new(),
@@ -117,7 +119,7 @@ impl Waiting {
         }
     }
 
-    /// An input whose outcome someone waits for.
+    /// An input with a caller that waits for the reply.
     pub(super) fn answering(
         input: Input,
         extras: Extras,
@@ -130,7 +132,7 @@ impl Waiting {
         }
     }
 
-    /// An input that nobody waits for.
+    /// An input without a caller.
     pub(super) fn new(input: Input) -> Self {
         Self {
             input,
@@ -171,7 +173,7 @@ impl Slot {
         }
     }
 
-    /// Whether nothing is in line or on its way.
+    /// Whether nothing is queued, loading or being committed.
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty()
             && self.gathered.is_none()
@@ -179,14 +181,14 @@ impl Slot {
             && !self.is_loading
     }
 
-    /// Whether the next decision may take so long that other executions would have to wait for it.
+    /// Whether the next decision may be slow enough to delay other executions.
     pub(super) fn needs_thread(&self) -> bool {
         let is_wide = |net: &Arc<Net>| net.arcs_of_a_step_max() > WIDE_STEP_ARCS;
         self.is_slow || self.net.as_ref().is_some_and(is_wide)
     }
 
-    /// Puts an input in line. A request to stop goes before the continuation of a long decision, which may follow
-    /// itself without end.
+    /// Queues an input. A cancellation is queued before the continuation of a long decision, which may repeat without
+    /// end.
     pub(super) fn line_up(&mut self, waiting: Waiting) {
         let decided = usize::from(self.deciding.is_some());
         let mut undecided = self.queue.iter().skip(decided);
@@ -199,7 +201,7 @@ impl Slot {
         }
     }
 
-    /// Puts the continuation of a decision in front of what waits, but behind requests to stop.
+    /// Queues the continuation of a decision before all other inputs except cancellations.
     pub(super) fn continue_later(&mut self) {
         let inputs = std::mem::take(&mut self.queue).into_iter();
         let (stops, others): (Vec<_>, Vec<_>) =
@@ -209,8 +211,8 @@ impl Slot {
         self.queue.extend(others);
     }
 
-    /// Puts the control requests in front of what waits: on a full disk they can be carried out, the rest cannot. Nothing
-    /// goes before the submission of an execution.
+    /// Moves control requests to the front of the queue: on a full disk, only they can be committed. The submission of
+    /// an execution stays first.
     pub(super) fn put_control_first(&mut self) {
         if self.is_new() {
             return;
@@ -222,8 +224,8 @@ impl Slot {
         self.queue.extend(others);
     }
 
-    /// Whether the commit of an input may use the space that is reserved for control requests: a control request may, and
-    /// whatever ends a run that someone has stopped.
+    /// Whether the commit of an input may use the space that is reserved for control requests: a control request may,
+    /// and so may every input of an execution that was cancelled or finalized.
     pub(super) fn priority(&self, waiting: &Waiting) -> Priority {
         let stop = self.state.as_ref().and_then(|state| state.stop.as_ref());
         match stop.map(|stop| stop.reason) {
@@ -232,20 +234,21 @@ impl Slot {
         }
     }
 
-    /// Whether an input may be committed together with what has gathered: what has another priority must not decide
-    /// about the space that it gets.
+    /// Whether an input may be added to the pending commit: both must have the same priority, because the priority of
+    /// a commit decides which space it may use.
     pub(super) fn may_join_gathered(&self, waiting: &Waiting) -> bool {
         let gathered = self.gathered.as_ref();
         gathered.is_none_or(|gathered| gathered.commit.priority == self.priority(waiting))
     }
 
-    /// Whether the execution is only being submitted.
+    /// Whether the execution is still being submitted.
     pub(super) fn is_new(&self) -> bool {
         let first = self.queue.front().map(|waiting| &waiting.input);
         matches!(first, Some(Input::Submit(_)))
     }
 
-    /// The playbook that an input is decided with, and the input; a submission brings its own, a retry may bring another.
+    /// Returns the net and the input for a decision. A submission carries its own net; a retry may switch to another
+    /// one.
     pub(super) fn decided_with(&self, waiting: &Waiting) -> Option<(Arc<Net>, Input)> {
         let input = waiting.input.clone();
         if let Input::Submit(_) = &input {
@@ -266,7 +269,7 @@ impl Slot {
         })
     }
 
-    /// A submission of an execution that is here already: it is answered when the first one is durable.
+    /// Handles a repeated submission: its reply is sent when the first one is durable.
     pub(super) fn join_submission(&mut self, waiting: Waiting) {
         let decided = Decided {
             waiting,
@@ -281,7 +284,7 @@ impl Slot {
         }
     }
 
-    /// Keeps the events of a decision at hand: the store does not have them yet.
+    /// Keeps the events of a decision in memory, because the store does not have them yet.
     pub(super) fn remember(&mut self, decision: &Decision) {
         self.tail.extend(decision.events.iter().cloned());
         while self.tail.len() > TAIL_MAX && self.under_way.is_none() {
@@ -289,7 +292,7 @@ impl Slot {
         }
     }
 
-    /// Takes out of the line what is said under claims that are not current; the rest stays.
+    /// Removes and returns the queued inputs whose claims have expired.
     pub(super) fn take_fenced(&mut self, claims: &[(Seq, LeaseEpoch)]) -> Vec<Waiting> {
         let is_fenced = |waiting: &Waiting| match &waiting.input {
             Input::Report(report) => !claims.contains(&(report.command, report.lease_epoch)),
@@ -311,24 +314,25 @@ impl Slot {
         fenced
     }
 
-    /// A recent event.
+    /// Returns a recent event.
     pub(super) fn recent(&self, seq: Seq) -> Option<&Event> {
         let first = self.tail.front()?.seq;
         let index = usize::try_from(seq.0.checked_sub(first.0)?).ok()?;
         self.tail.get(index)
     }
 
-    /// Where a recent event stands.
+    /// Returns the seq of a recent event.
     pub(super) fn place_of(&self, id: EventId) -> Option<Seq> {
         let found = self.tail.iter().find(|event| event.event_id == id);
         found.map(|event| event.seq)
     }
 
-    /// The execution's data for the workers of a step run; the same value until `ctx` or a step's result changes.
+    /// Returns the execution's data for the workers of a step run. The value is shared until `ctx` or a step's result
+    /// changes.
     pub(super) fn context(&mut self, run: &StepRunId) -> Option<Arc<Context>> {
         let state = self.state.as_ref()?;
         let ctx = state.ctx_of(run);
-        // A parallel loop goes on seeing `ctx` as it was when it started.
+        // A parallel loop keeps the `ctx` of its start.
         let is_fixed = !Arc::ptr_eq(ctx, &state.ctx);
         let key = ContextKey {
             ctx_seq: state.ctx_seq,
@@ -346,7 +350,7 @@ impl Slot {
         Some(context)
     }
 
-    /// How the holder of a command goes on.
+    /// What the holder of a command must do next.
     pub(super) fn verdict(&self, command: Seq) -> Verdict {
         let Some(state) = &self.state else {
             return Verdict::Stop;
@@ -368,7 +372,7 @@ impl Slot {
         }
     }
 
-    /// The commands of this execution that are live.
+    /// The live commands of this execution.
     pub(super) fn commands(&self, execution: ExecutionId) -> Vec<CommandId> {
         let live = self.state.iter().flat_map(|state| state.commands.keys());
         live.map(|seq| CommandId {

@@ -1,11 +1,11 @@
-//! What makes an event the same event when it is sent again.
+//! Identifies events that are sent again.
 
 use model::command::ReportEnd;
 use model::id::{CommandId, EventId, LeaseEpoch};
 use sha2::{Digest, Sha256};
 use wire::WireEvent;
 
-/// The sha256 of an event's content, however its fields were spelled and ordered.
+/// SHA-256 of an event's content, independent of the spelling and order of its fields.
 pub(super) fn hash(event: &WireEvent) -> [u8; 32] {
     let content = WireEvent {
         event_id: None,
@@ -17,7 +17,7 @@ pub(super) fn hash(event: &WireEvent) -> [u8; 32] {
         status: event.status(),
         ..event.clone()
     };
-    let text = serde_json::to_vec(&content).expect("an event serialises to JSON");
+    let text = serde_json::to_vec(&content).expect("an event serializes to JSON");
     Sha256::digest(text).into()
 }
 
@@ -27,7 +27,7 @@ fn kind_name(event: &WireEvent) -> String {
         .map_or_else(|_| event.event_type.clone(), |kind| kind.name().to_owned())
 }
 
-/// The same JSON with its keys in order.
+/// The same JSON with sorted keys.
 fn canonical(raw: &model::raw::Raw) -> model::raw::Raw {
     fn sorted(value: serde_json::Value) -> serde_json::Value {
         match value {
@@ -46,7 +46,7 @@ fn canonical(raw: &model::raw::Raw) -> model::raw::Raw {
     model::raw::Raw::of(&sorted(raw.value()))
 }
 
-/// The id of an event whose sender gave it none: the same for the same content under the same claim.
+/// ID of an event that has none: the same for the same content under the same claim.
 pub(super) fn derived(event: &WireEvent, claim: (CommandId, LeaseEpoch)) -> EventId {
     let (command, LeaseEpoch(epoch)) = claim;
     let mut hasher = Sha256::new();
@@ -55,11 +55,11 @@ pub(super) fn derived(event: &WireEvent, claim: (CommandId, LeaseEpoch)) -> Even
     hasher.update(hash(event));
     let digest: [u8; 32] = hasher.finalize().into();
     let head: [u8; 8] = digest[..8].try_into().expect("a digest has 32 bytes");
-    // Positive, as every id is.
+    // IDs are positive.
     EventId(i64::from_be_bytes(head) & i64::MAX)
 }
 
-/// Whether a report that holds a boundary is the last of its command.
+/// A report that contains a boundary is the last one of its command.
 pub(super) fn end(events: &[model::event::Event]) -> ReportEnd {
     if events.iter().any(|event| event.kind().is_boundary()) {
         ReportEnd::Finished

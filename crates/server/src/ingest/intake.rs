@@ -1,4 +1,4 @@
-//! Taking in: a batch is checked whole, then reported in one piece.
+//! Checks a batch as a whole, then reports it in one input.
 
 use std::collections::HashMap;
 
@@ -16,82 +16,83 @@ use crate::ingest::identity::{derived, end, hash};
 use crate::ingest::translate::{Translated, Translation, Untranslatable, is_later_word};
 use crate::loading;
 
-/// So many events are read at once, and so many times, to find the end that a later word speaks of.
+/// Page size and maximum number of pages when searching for the end that a repeated event refers to.
 const PAGE: usize = 500;
 const PAGES_MAX: usize = 40;
 
-/// Why a batch was not taken; nothing of it was.
+/// Why a batch was refused; nothing of it was recorded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
-    /// Events that cannot be understood, each with its place in the batch.
-    #[error("{} of the events cannot be understood", .0.len())]
+    /// Events that cannot be parsed, with their indexes in the batch.
+    #[error("cannot parse {} of the events", .0.len())]
     Invalid(Vec<(usize, String)>),
-    /// Only the control plane may say this.
-    #[error("`{0}` is the server's to say")]
+    /// Only the server may emit this event.
+    #[error("`{0}` can only be emitted by the server")]
     ServersOwn(String),
-    /// An id that is in the log with other content.
-    #[error("event {0} is in the log with other content")]
+    /// The event ID is in the log with different content.
+    #[error("event ID {0} already exists with different content")]
     Conflict(EventId),
     /// The events are about several commands.
     #[error("the events are about more than one command")]
     SeveralCommands,
-    /// No claim entitles to these events.
-    #[error("no current claim entitles to these events")]
+    /// The worker holds no claim for these events.
+    #[error("the worker holds no active lease for these events")]
     Fenced,
-    /// Nobody has claimed the command.
-    #[error("command {0} is held by nobody: claim it with POST /api/commands/claim first")]
+    /// No worker has claimed the command.
+    #[error("command {0} is not claimed: claim it with POST /api/commands/claim first")]
     Unclaimed(CommandId),
-    /// There is no such execution.
+    /// The server failed, for example because the execution does not exist.
     #[error(transparent)]
     Failed(#[from] Error),
-    /// The engine does not take it.
+    /// The engine refuses the report.
     #[error(transparent)]
     Unfit(#[from] engine::Refusal),
 }
 
-/// A batch was taken, or everything in it had been before.
+/// A batch that was recorded, or that consists of duplicates.
 pub(crate) struct Taken {
-    /// What became of each event, in order.
+    /// The result of each event, in order.
     pub(crate) events: Vec<EventAnswer>,
 }
 
-/// Events of one execution on their way in, with the claim they are sent under. Its epoch is the store's own.
+/// Events of one execution from a client, with the claim they are sent under. The epoch is the one in the store, not
+/// the sealed form that clients see.
 pub(crate) struct IncomingEvents {
     /// The execution.
     pub(crate) execution: ExecutionId,
-    /// Who sends them.
+    /// The worker that sends them.
     pub(crate) worker: Option<WorkerId>,
-    /// The command they are about, where one is named.
+    /// The command they are about, if it is named.
     pub(crate) command: Option<CommandId>,
-    /// The claim that it is held under, where it is named.
+    /// Epoch of the claim, if it is named.
     pub(crate) lease_epoch: Option<LeaseEpoch>,
-    /// What happened.
+    /// The events.
     pub(crate) events: Vec<WireEvent>,
 }
 
-/// A command, and the claim that is spoken under.
+/// A command and the claim under which a client reports.
 struct Claim {
     command: CommandId,
     lease_epoch: LeaseEpoch,
     worker: WorkerId,
-    /// Whether another claim has taken its place; what was said under it before is known all the same.
+    /// Whether the claim has been replaced. Events that were recorded under it are still recognized as duplicates.
     is_stale: bool,
 }
 
-/// An event that is not in the log yet, and its place in the batch.
+/// An event that is not in the log yet, with its index in the batch.
 struct NewEvent<'e> {
     index: usize,
     event: &'e WireEvent,
 }
 
-/// What became of an event that is not in the log yet.
+/// What happened to an event that was not in the log.
 #[derive(Clone, Copy)]
 enum Disposition {
     Recorded,
     Known(Option<Seq>),
 }
 
-/// Takes in events of one execution.
+/// Ingests events of one execution.
 pub(crate) async fn take(shared: &Shared, incoming: IncomingEvents) -> Result<Taken, Refused> {
     parse(&incoming.events)?;
     authorise(&incoming.events)?;
@@ -138,7 +139,7 @@ pub(crate) async fn take(shared: &Shared, incoming: IncomingEvents) -> Result<Ta
     })
 }
 
-/// What is answered to one event.
+/// The response for one event.
 fn answer(event: &WireEvent, before: Option<Seq>, reported: &ReportedEvents) -> EventAnswer {
     let id = event.event_id;
     let recorded = id.and_then(|id| reported.recorded.get(&id).copied());
@@ -175,7 +176,7 @@ fn parse(events: &[WireEvent]) -> Result<(), Refused> {
     }
 }
 
-/// A client speaks for a worker; what only the server can know it may not say.
+/// Rejects events that only the server may emit.
 fn authorise(events: &[WireEvent]) -> Result<(), Refused> {
     let own = events
         .iter()
@@ -186,8 +187,8 @@ fn authorise(events: &[WireEvent]) -> Result<(), Refused> {
     }
 }
 
-/// A worker's word on commands, on routing by an older name, and on a loop's end is acknowledged; the server knows each
-/// itself.
+/// Whether the event is acknowledged without being recorded: events about commands, routing under an older name, and
+/// the end of a loop. The server records these itself.
 pub(crate) fn needs_no_row(event: &WireEvent) -> bool {
     let name = event.event_type.as_str();
     let is_routing = || event.kind().is_ok_and(|kind| kind == Kind::NextEvaluated);
@@ -200,9 +201,9 @@ fn is_failed_command(event: &WireEvent) -> bool {
     event.event_type == "command.failed"
 }
 
-/// The one command that the events are about: the one that is named, or the one of their step that the worker holds.
+/// Finds the command that the events are about: the named one, or the one of their step that the worker holds.
 ///
-/// The inner error says why there is no claim, where events that need a row could not be taken.
+/// The inner error is the reason why there is no claim; it only matters if an event must be recorded.
 async fn find_claim(
     shared: &Shared,
     incoming: &IncomingEvents,
@@ -224,7 +225,7 @@ async fn find_claim(
         step.as_ref() == Some(&open.command.run.step) && is_theirs
     };
     let Some(found) = open.iter().find(is_meant) else {
-        // The command is over; its claim still tells the ids of what was said under it.
+        // The command has ended. Its claim still determines the derived event IDs.
         let claim = named.zip(incoming.lease_epoch).zip(speaker);
         let claim = claim.map(|((command, lease_epoch), worker)| Claim {
             command,
@@ -242,7 +243,7 @@ async fn find_claim(
         .lease_epoch
         .is_none_or(|epoch| epoch == found.lease_epoch);
     if speaker.is_some_and(|speaker| speaker != holder) || !is_current {
-        // What it said while it held the command is known by the claim it had then.
+        // Events that it sent while it held the command are recognized by the claim it had then.
         let stale = incoming.lease_epoch.zip(speaker);
         let stale = stale.map(|(lease_epoch, worker)| Claim {
             command,
@@ -260,7 +261,7 @@ async fn find_claim(
     }))
 }
 
-/// The events that are in the log already, with their places.
+/// Events that are already in the log, with their seqs.
 async fn duplicates(
     shared: &Shared,
     execution: ExecutionId,
@@ -287,17 +288,17 @@ async fn duplicates(
     Ok(known)
 }
 
-/// What became of a report.
+/// Result of a report.
 #[derive(Default)]
 struct ReportedEvents {
-    /// Where the events that were sent are in the log.
+    /// Seqs of the recorded events.
     recorded: HashMap<EventId, Seq>,
-    /// What became of each of them on the way there.
+    /// What happened to each event.
     dispositions: HashMap<EventId, Disposition>,
 }
 
-/// Checks that this process drives the execution, or nobody does. Events are translated by the driver: to load the run here
-/// as well would be for nothing, because the report of them is refused here.
+/// Checks that this process owns the execution, or that no process does. Only the owner translates events: loading the
+/// execution here would be useless, because the report would be refused.
 fn check_driver(shared: &Shared, owner: Option<OwnerId>) -> Result<(), Refused> {
     match owner.filter(|owner| *owner != shared.owner) {
         Some(owner) => Err(Error::Elsewhere(owner).into()),
@@ -305,7 +306,7 @@ fn check_driver(shared: &Shared, owner: Option<OwnerId>) -> Result<(), Refused> 
     }
 }
 
-/// News of a command that is over: nothing of it is recorded.
+/// Handles new events of a command that has ended; nothing is recorded.
 async fn known_by_end(
     shared: &Shared,
     claim: &Claim,
@@ -322,7 +323,7 @@ async fn known_by_end(
     })
 }
 
-/// Reports the news under its claim, in one piece.
+/// Reports the new events under their claim, in one input.
 async fn report(
     shared: &Shared,
     claim: Claim,
@@ -419,7 +420,7 @@ async fn translate(
     }
 }
 
-/// The end that a claim's holder reported before, if these events are no more than later words on it.
+/// Finds the end that the holder of the claim reported before, if the events only repeat it.
 async fn later_words(
     shared: &Shared,
     claim: &Claim,

@@ -1,4 +1,4 @@
-//! Batches that are durable first and decided later: a message to their execution holds them meanwhile.
+//! Asynchronous batches: stored in a message to their execution and decided later.
 
 use engine::Input;
 use model::event::{Batch, Body};
@@ -18,13 +18,13 @@ use crate::ingest::intake::{IncomingEvents, Refused, take};
 /// A batch in a message.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Deferred {
-    /// What it is known by.
+    /// ID of the batch.
     pub(crate) request_id: Name,
     /// The events.
     pub(crate) request: BatchRequest,
 }
 
-/// How a batch ended, for those who ask.
+/// Result of a batch, for status requests.
 #[derive(Debug, Serialize, Deserialize)]
 struct End {
     status: BatchState,
@@ -32,7 +32,7 @@ struct End {
     error: Option<TaskError>,
 }
 
-/// What is known of a batch from the start.
+/// Description of a batch, stored when it is accepted.
 #[derive(Debug, Serialize, Deserialize)]
 struct Begin {
     execution_id: ExecutionId,
@@ -47,7 +47,7 @@ fn end_key(request_id: &Name) -> String {
     format!("{}{request_id}", store::BATCH_END)
 }
 
-/// Keeps a batch durably; it is decided soon. The same batch again is the same batch.
+/// Stores a batch durably, to be decided soon. Repeating the request has no further effect.
 pub(crate) async fn accept(
     shared: &Shared,
     request_id: Name,
@@ -78,7 +78,7 @@ pub(crate) async fn accept(
     };
     let sent = shared.store.send(message, Priority::Normal).await;
     sent.map_err(Error::from)?;
-    // The message comes first: a description of a batch without a message would never be removed.
+    // The message is stored first, because the description of a batch without a message would never be removed.
     let (key_text, text) = (begin_key(&request_id), Raw::of(&begin));
     let kept = shared.store.set_setting_once(&key_text, text.text()).await;
     kept.map_err(Error::from)?;
@@ -92,7 +92,7 @@ pub(crate) async fn accept(
     })
 }
 
-/// A message's key that depends on the batch's name alone.
+/// Message key that depends only on the batch ID.
 fn key(request_id: &Name) -> MessageKey {
     let digest: [u8; 32] = Sha256::digest(request_id.as_str().as_bytes()).into();
     let head: [u8; 8] = digest[..8].try_into().expect("a digest has 32 bytes");
@@ -103,7 +103,7 @@ fn key(request_id: &Name) -> MessageKey {
     }
 }
 
-/// Decides a batch that was kept. The message is consumed with the last word on it.
+/// Decides a stored batch. The message is consumed together with its final event.
 pub(crate) async fn decide(
     shared: &Shared,
     deferred: Deferred,
@@ -166,7 +166,7 @@ pub(crate) async fn decide(
     record(shared, execution, body, Some(consumed)).await
 }
 
-/// Writes a word on a batch into the log. An execution that has ended takes only what became of the batch.
+/// Records an event about a batch. An execution that has ended only accepts the final one.
 async fn record(
     shared: &Shared,
     execution: ExecutionId,
@@ -178,7 +178,7 @@ async fn record(
     shared.drive.tell(execution, input, extras).await
 }
 
-/// How a batch stands.
+/// Returns the status of a batch.
 pub(crate) async fn status(
     shared: &Shared,
     request_id: &Name,

@@ -1,7 +1,7 @@
-//! Ingestion: events from clients of any age become reports on commands.
+//! Ingestion: converts events from clients of any version into reports on commands.
 //!
-//! Enters: a batch of wire events of one execution. Leaves: one report to the drive, or every reason why not.
-//! Checked in this order: parse, authorise, duplicate, fence, type.
+//! Input: a batch of wire events of one execution. Output: one report to the driver, or all reasons for the refusal.
+//! The checks run in this order: parse, authorize, deduplicate, check the claim, check the type.
 
 mod identity;
 mod intake;

@@ -1,11 +1,11 @@
-//! Outcomes in events from clients: whole ones, results beside an end, and errors in every form they were ever sent.
+//! Outcomes in events from clients: complete outcomes, results of older clients, and errors in all supported forms.
 
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::raw::Raw;
 use serde_json::{Map, Value, json};
 use wire::{ResultKind, WireEvent};
 
-/// Whether the payload is that of the log's own event.
+/// Whether the payload has the form of the log's own event.
 pub(super) fn is_whole(wire: &WireEvent) -> bool {
     let payload = fields(wire);
     let has_outcome = payload.get("outcome").is_some_and(is_outcome);
@@ -16,7 +16,7 @@ fn is_outcome(value: &Value) -> bool {
     serde_json::from_value::<Outcome>(value.clone()).is_ok()
 }
 
-/// How the task ended, by what the client says: an outcome, a result, or an error.
+/// Outcome of the task according to the client: an outcome, a result, or an error.
 pub(super) fn reported_outcome(wire: &WireEvent, has_failed: bool) -> Raw {
     if let Some(outcome) = fields(wire)
         .get("outcome")
@@ -34,8 +34,8 @@ pub(super) fn reported_outcome(wire: &WireEvent, has_failed: bool) -> Raw {
     }
 }
 
-/// The result in an event: in its payload, or where the payload says it is. A client that says which of the two has it
-/// stored with its status.
+/// The result in an event: in its payload, or at the location that the event names. If the client sets `result_kind`,
+/// the result is stored with its status.
 fn stored_result(wire: &WireEvent) -> Value {
     let status = "COMPLETED";
     match wire.result_kind {
@@ -66,7 +66,7 @@ pub(super) fn reported_error(wire: &WireEvent) -> TaskError {
         TaskError::new(
             ErrorKind::Unknown,
             "STEP_FAILED",
-            "the worker reports a failure",
+            "the worker reported a failure",
         )
     };
     let inner = |name: &str| payload.get(name).and_then(|inner| inner.get("error"));

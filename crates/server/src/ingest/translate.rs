@@ -1,8 +1,8 @@
-//! Translation: what a client of any age says of a step, in the words of the log.
+//! Translates events of clients of any version into events of the log.
 //!
-//! Older clients tell of a step's begin and end and put the result beside the end; the log wants the task's own events.
-//! What a client leaves out is filled in, what the log knows already is left out. Each event is translated against the
-//! state after the one before it, so a batch comes to what its events come to one by one.
+//! Older clients report the start and end of a step and put the result into the end, whereas the log needs the events
+//! of the task. Missing events are added, and events that the log has already are dropped. Each event is translated
+//! against the state after the previous one, so the result does not depend on how events are batched.
 
 use engine::{Run, State};
 use model::command::{Continuation, Cursor, Stage, Work};
@@ -19,7 +19,7 @@ use wire::{InvalidEvent, WireEvent};
 
 use crate::ingest::outcome::{is_whole, reported_error, reported_outcome};
 
-/// A step run that a client reports on, as its log stands after what was translated so far.
+/// A step run that a client reports on, with the state after the events translated so far.
 pub(super) struct Translation<'s> {
     state: State,
     run_id: StepRunId,
@@ -29,38 +29,38 @@ pub(super) struct Translation<'s> {
     now: Time,
 }
 
-/// Why an event cannot become one of the log's.
+/// Why an event cannot be translated.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Untranslatable {
     #[error(transparent)]
     Invalid(#[from] InvalidEvent),
-    /// A step of several tasks ends with their outcomes.
+    /// A step with several tasks needs their outcomes before its end.
     #[error(
-        "step `{step}` has {tasks} tasks, and the outcomes of some are missing: report `task.done` of each before the step's end"
+        "step `{step}` has {tasks} tasks, and some have no outcome: report `task.done` for each before the end of the step"
     )]
     TasksUnreported { step: String, tasks: usize },
-    /// The step has no such task.
+    /// The step does not have this task.
     #[error("step `{step}` has no task `{task}`; its tasks are {tasks}")]
     UnknownTask {
         step: String,
         task: String,
         tasks: String,
     },
-    /// The step run has ended, and this is not a later word on that end.
-    #[error("the step run has ended")]
+    /// The step run has ended, and the event does not repeat that end.
+    #[error("the step has already ended")]
     Ended,
 }
 
-/// What became of a client's event.
+/// Result of translating an event.
 pub(super) enum Translated {
-    /// The log's events for it, in order; the last has its id.
+    /// Events for the log, in order; the last one has the ID of the client's event.
     Events(Vec<Event>),
     /// The log has it already.
     Known,
 }
 
 impl<'s> Translation<'s> {
-    /// Begins with the log as it stands.
+    /// Starts with the current state.
     pub(super) fn new(
         state: State,
         command: Seq,
@@ -78,7 +78,7 @@ impl<'s> Translation<'s> {
         })
     }
 
-    /// Translates one event and takes it as recorded.
+    /// Translates one event and applies the result to the state.
     pub(super) fn translate(
         &mut self,
         wire: &WireEvent,
@@ -127,7 +127,7 @@ impl<'s> Translation<'s> {
         self.run()?.continuation(iteration)
     }
 
-    /// What must be recorded before anything else of a step run or of one of its iterations.
+    /// The start events that must be recorded before any other event of a step run or iteration.
     fn begin(&self, iteration: Option<u64>) -> Vec<Event> {
         let Some(run) = self.run() else {
             return Vec::new();
@@ -150,7 +150,7 @@ impl<'s> Translation<'s> {
         }
     }
 
-    /// The step's end; its one task's outcome goes before it where nobody has told of that.
+    /// The end of the step, preceded by the outcome of its only task if that was not reported.
     fn end_step(&self, wire: &WireEvent) -> Result<Vec<Event>, Untranslatable> {
         let mut events = self.begin(None);
         events.extend(self.end_tasks(wire, None)?);
@@ -189,7 +189,7 @@ impl<'s> Translation<'s> {
         Ok(events)
     }
 
-    /// The outcome of a pipeline's one task, if its end comes with the step's.
+    /// The outcome of the only task, if it is reported with the end of the step or iteration.
     fn end_tasks(
         &self,
         wire: &WireEvent,
@@ -219,7 +219,7 @@ impl<'s> Translation<'s> {
         Ok(events)
     }
 
-    /// Whether nothing of the pipeline is left to be reported.
+    /// Whether all tasks of the pipeline have been reported.
     fn has_run_all(&self, continuation: &Continuation) -> bool {
         let last = self.step.tasks.last();
         let is_behind_last =
@@ -228,7 +228,7 @@ impl<'s> Translation<'s> {
             || (is_behind_last && continuation.stage == Stage::Ready)
     }
 
-    /// A task or one of its attempts begins.
+    /// The start of a task or of one of its attempts.
     fn start_task(&self, wire: &WireEvent, kind: Kind) -> Result<Vec<Event>, Untranslatable> {
         let at = self.placed(wire)?;
         let mut events = self.begin(at.iteration);
@@ -243,7 +243,7 @@ impl<'s> Translation<'s> {
         }
         let is_begun = is_under_way(continuation, &at);
         let current = if is_begun { continuation.attempt } else { 0 };
-        // A retry that names no attempt is the next one.
+        // A retry without an attempt number is the next attempt.
         let attempt = wire.attempt.unwrap_or(current + 1).max(1);
         if is_begun && attempt <= current && attempt > 1 {
             return Ok(Vec::new());
@@ -253,7 +253,7 @@ impl<'s> Translation<'s> {
         Ok(events)
     }
 
-    /// A task or one of its attempts ends.
+    /// The end of a task or of one of its attempts.
     fn end_task(&self, wire: &WireEvent, kind: Kind) -> Result<Vec<Event>, Untranslatable> {
         let at = self.placed(wire)?;
         let mut events = self.begin(at.iteration);
@@ -298,7 +298,7 @@ impl<'s> Translation<'s> {
         Ok(events)
     }
 
-    /// The begin of a task, or of its next attempt, that nobody has told of.
+    /// The start of a task, or of its next attempt, if it was not reported.
     fn start_missing(&self, at: &At, continuation: &Continuation) -> Vec<Event> {
         if !is_under_way(continuation, at) {
             let at = At {
@@ -318,7 +318,8 @@ impl<'s> Translation<'s> {
         Vec::new()
     }
 
-    /// What the log needs before attempt `next` of a task begins: the attempts before it, each with its retry.
+    /// The events that the log needs before attempt `next` of a task starts: the earlier attempts, each with its
+    /// retry.
     fn attempts_before(&self, at: &At, continuation: &Continuation, next: u32) -> Vec<Event> {
         let is_begun = is_under_way(continuation, at);
         let mut events = Vec::new();
@@ -339,7 +340,7 @@ impl<'s> Translation<'s> {
                 ..at.clone()
             };
             if is_retrying {
-                // The retry of this attempt is in the log.
+                // The retry of this attempt is in the log already.
                 is_retrying = false;
             } else {
                 let policy = PolicyEvaluated {
@@ -366,7 +367,7 @@ impl<'s> Translation<'s> {
     fn started_body(&self, wire: &WireEvent) -> Body {
         match wire.event(self.now) {
             Ok(event) if matches!(event.body, Body::TaskStarted(_)) => event.body,
-            // An older client's payload says something else; it is no rendered input.
+            // The payload of an older client is not a rendered input.
             _ => Body::TaskStarted(nothing_rendered()),
         }
     }
@@ -381,7 +382,7 @@ impl<'s> Translation<'s> {
         Ok(event)
     }
 
-    /// Where the client says it happened, in the run of the command it holds.
+    /// The location that the client reports, within the run of the command it holds.
     fn placed(&self, wire: &WireEvent) -> Result<At, Untranslatable> {
         let mut at = wire.at()?;
         at.step = Some(self.run_id.step.clone());
@@ -408,7 +409,7 @@ impl<'s> Translation<'s> {
         Ok(at)
     }
 
-    /// The task that runs, or comes next.
+    /// The task that is running, or the next one.
     fn current_task(&self, continuation: &Continuation) -> Option<Name> {
         let tasks = &self.step.tasks;
         match &continuation.cursor {
@@ -432,7 +433,7 @@ impl<'s> Translation<'s> {
         }
     }
 
-    /// A task's place: the pass that is under way, or the next one.
+    /// Location of a task: its current visit, or the next one.
     fn task_at(&self, label: Name, iteration: Option<u64>, continuation: &Continuation) -> At {
         let known = continuation.visits.get(&label).copied().unwrap_or(0);
         let is_here = continuation.cursor == Cursor::At(label.clone());
@@ -468,8 +469,8 @@ impl<'s> Translation<'s> {
     }
 }
 
-/// Whether this speaks of an end that the log has by an older name: the first word on it counted. The log's own names
-/// mean a new end, which there cannot be.
+/// Whether the event repeats, under an older event name, a start or end that the log already has. The first report
+/// counts. The log's own names would mean a second end, which is impossible.
 pub(super) fn is_later_word(wire: &WireEvent) -> bool {
     let name = wire.event_type.as_str();
     let is_older = Kind::stored(name).is_none();
@@ -479,7 +480,7 @@ pub(super) fn is_later_word(wire: &WireEvent) -> bool {
     (is_older && is_boundary) || name == "command.failed"
 }
 
-/// Whether this pass of the task has begun and has no outcome.
+/// Whether this visit of the task has started and has no outcome.
 fn is_under_way(continuation: &Continuation, at: &At) -> bool {
     let Some(label) = &at.task else { return false };
     let is_here = continuation.cursor == Cursor::At(label.clone());
@@ -491,7 +492,7 @@ fn is_under_way(continuation: &Continuation, at: &At) -> bool {
     is_here && has_begun && visit == at.visit
 }
 
-/// The meta that the log keeps: everything but the sealed epoch, which readers of the log could report with.
+/// The meta to record: everything except the sealed epoch, which readers of the log could use to report.
 fn recorded_meta(wire: &WireEvent) -> Option<Raw> {
     let meta = wire.kept_meta()?;
     let Value::Object(mut fields) = meta.value() else {
@@ -543,7 +544,7 @@ fn ended_body(wire: &WireEvent, kind: Kind, has_failed: bool) -> Body {
     }
 }
 
-/// Extracted fields may stand beside the reference; the log keeps them in it.
+/// Moves extracted fields that are next to the reference into it.
 fn take_extracted(wire: &WireEvent, stored: &mut ResultStored) {
     let payload = wire.payload.as_ref().map(Raw::value);
     let extracted = payload

@@ -1,4 +1,4 @@
-//! What entries came to, kept sealed until it expires: by execution, by tree of executions, or by playbook.
+//! Encrypted cache of resolved entries until they expire: per execution, per tree of executions, or per playbook.
 
 use std::time::Duration;
 
@@ -16,21 +16,23 @@ use crate::keychain::lookup::Keychain;
 use crate::keychain::seal;
 use crate::tokens::Actor;
 
-/// How deep a tree of executions is looked up.
+/// Maximum depth of a tree of executions.
 const DEPTH_MAX: usize = 64;
-/// How often a value is sealed anew because its master key went away meanwhile.
+/// Maximum number of attempts to encrypt a value while the master key is rotated.
 pub(super) const SEALS_MAX: usize = 4;
 
-/// A value and how long it is good for.
+/// A value with its expiry.
 pub(super) struct Kept {
     pub(super) value: Value,
     pub(super) expires_at: Option<Time>,
-    /// A digest of what it was asked for with; none where someone set it. It is good for nothing else.
+    /// Digest of the request that returned the value, `None` if an admin set it. The value is only used for the same
+    /// request.
     pub(super) made_of: Option<String>,
 }
 
 impl Kept {
-    /// What is sealed: a value that was set is a map, one that was asked for a pair.
+    /// The form that is encrypted: a map for a value that was set, a pair of digest and value for one that was
+    /// fetched.
     fn sealed(&self) -> Value {
         match &self.made_of {
             Some(made_of) => json!([made_of, self.value]),
@@ -54,21 +56,21 @@ impl Kept {
     }
 }
 
-/// Whose entries are meant.
+/// The execution whose entries are resolved.
 #[derive(Debug, Clone)]
 pub(super) struct Owner {
     pub(super) execution: ExecutionId,
-    /// The execution that started it.
+    /// The parent execution.
     pub(super) parent: Option<ExecutionId>,
-    /// The playbook's path.
+    /// Path of the playbook.
     pub(super) path: String,
 }
 
-/// An entry as every run of a playbook sees it.
+/// An entry that all executions of a playbook share.
 pub(crate) struct Global<'a> {
-    /// The playbook's path.
+    /// Path of the playbook.
     pub(crate) path: &'a str,
-    /// The entry.
+    /// Name of the entry.
     pub(crate) name: &'a str,
 }
 
@@ -77,7 +79,7 @@ fn of_playbook(path: &str) -> String {
 }
 
 impl Keychain {
-    /// Where an entry of an execution is kept.
+    /// Cache scope of an entry.
     pub(super) async fn scope_key(
         &self,
         owner: &Owner,
@@ -90,7 +92,7 @@ impl Keychain {
         })
     }
 
-    /// The execution at the top of the tree.
+    /// Finds the root of the tree of executions.
     async fn root(&self, owner: &Owner) -> Result<ExecutionId, Error> {
         let mut top = owner.execution;
         let mut above = owner.parent;
@@ -103,7 +105,7 @@ impl Keychain {
         Ok(top)
     }
 
-    /// What an entry came to, unless it has expired.
+    /// Returns a cached value unless it has expired.
     pub(super) async fn kept(&self, scope: &str, name: &str) -> Result<Option<Kept>, Error> {
         let Some(row) = self.store.safe().keychain(scope, name).await? else {
             return Ok(None);
@@ -116,12 +118,12 @@ impl Keychain {
         Ok(Some(Kept::opened(value, row.expires_at)))
     }
 
-    /// What every run of a playbook shares: someone set it, or one of them asked for it.
+    /// Returns the value that all executions of a playbook share: set by an admin, or fetched by one of them.
     pub(super) async fn kept_for_all(&self, path: &str, name: &str) -> Result<Option<Kept>, Error> {
         self.kept(&of_playbook(path), name).await
     }
 
-    /// Keeps what an entry came to.
+    /// Caches the value of an entry.
     pub(super) async fn keep(&self, scope: &str, name: &str, kept: &Kept) -> Result<(), Error> {
         let place = place(scope, name);
         let value = kept.sealed();
@@ -151,7 +153,7 @@ fn place(scope: &str, name: &str) -> SealedPlace {
 }
 
 impl Server {
-    /// How an entry stands that every run of a playbook shares; never its value.
+    /// State of an entry that all executions of a playbook share, without its value.
     pub(crate) async fn keychain_state(&self, entry: Global<'_>) -> Result<KeychainState, Error> {
         let scope = of_playbook(entry.path);
         let row = self
@@ -170,7 +172,7 @@ impl Server {
         })
     }
 
-    /// Sets an entry for every run of a playbook.
+    /// Sets an entry for all executions of a playbook.
     pub(crate) async fn set_keychain(
         &self,
         entry: Global<'_>,
@@ -192,7 +194,7 @@ impl Server {
         self.keychain_state(entry).await
     }
 
-    /// Forgets an entry that every run of a playbook shares; it is resolved anew when it is needed.
+    /// Removes an entry that all executions of a playbook share; it is resolved again on next use.
     pub(crate) async fn forget_keychain(
         &self,
         entry: Global<'_>,

@@ -1,4 +1,4 @@
-//! Before step 1: a run whose credentials cannot be had does not begin.
+//! Checks before the first step: if its credentials cannot be resolved, an execution does not start.
 
 use model::id::ExecutionId;
 use model::playbook::{KeychainKind, Playbook};
@@ -10,7 +10,7 @@ use crate::keychain::entries::Resolving;
 use crate::keychain::error::Error;
 use crate::keychain::lookup::Keychain;
 
-/// A run that is about to begin.
+/// An execution that is about to start.
 pub(crate) struct Beginning<'a> {
     pub(crate) playbook: &'a Playbook,
     pub(crate) execution: ExecutionId,
@@ -20,14 +20,14 @@ pub(crate) struct Beginning<'a> {
 }
 
 impl Keychain {
-    /// Whether a playbook has entries or names credentials.
+    /// Whether a playbook has keychain entries or names credentials.
     pub(crate) fn has_names(&self, playbook: &Playbook) -> bool {
         let declared = self.declared(playbook);
         !declared.entries.is_empty() || !declared.names.is_empty()
     }
 
-    /// Resolves every entry of the keychain and every credential that the playbook's tasks name. Entries that nothing
-    /// names are left alone: a run must not wait for an endpoint that it does not use.
+    /// Resolves every keychain entry and every credential that the tasks of the playbook use. Unused entries are
+    /// skipped: an execution must not wait for an endpoint that it does not use.
     pub(crate) async fn check(&self, run: Beginning<'_>) -> Result<(), Error> {
         let declared = self.declared(run.playbook);
         let scope = Scope {
@@ -48,7 +48,7 @@ impl Keychain {
     }
 }
 
-/// Whether resolving a playbook's keychain may take a request over the network.
+/// Whether resolving a playbook's keychain may need network requests.
 pub(crate) fn asks_network(playbook: &Playbook) -> bool {
     let mut entries = playbook.keychain.iter();
     entries.any(|entry| matches!(entry.kind, KeychainKind::Token | KeychainKind::Vault))

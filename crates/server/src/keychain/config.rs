@@ -1,4 +1,4 @@
-//! How the keychain is set up: its master key, and what playbooks may reach through it.
+//! Configuration of the keychain: its master key, and the sources that playbooks may use.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,27 +9,27 @@ use serde_json::{Map, Value};
 
 use crate::keychain::keys::MasterKeys;
 
-/// How the keychain is set up. Without a master key nothing is sealed or opened.
+/// Configuration of the keychain. Without a master key, nothing can be encrypted or decrypted.
 #[derive(Clone, Default)]
 pub struct KeychainConfig {
-    /// What seals.
+    /// Master keys.
     pub keys: MasterKeys,
-    /// What entries of kind `env` may read.
+    /// Variables that entries of kind `env` may read.
     pub env: BTreeMap<String, String>,
-    /// Where entries of kind `file` may read.
+    /// Directory that entries of kind `file` may read.
     pub files: Option<PathBuf>,
-    /// Where entries of kind `vault` are found.
+    /// Secret manager for entries of kind `vault`.
     pub vault: Option<VaultConfig>,
-    /// Makes requests to token endpoints and secret managers; none where this process makes none.
+    /// Sends requests to token endpoints and secret managers; `None` if this process sends none.
     pub fetch: Option<Arc<dyn Fetch>>,
 }
 
-/// A secret manager with the API of a key-value store, version 2.
+/// A secret manager with the API of the Vault key-value store, version 2.
 #[derive(Clone)]
 pub struct VaultConfig {
-    /// Its URL.
+    /// URL of the server.
     pub address: String,
-    /// Who asks.
+    /// Access token.
     pub token: String,
 }
 
@@ -45,31 +45,32 @@ pub struct FetchRequest {
     pub form: Option<Value>,
     /// The body as JSON.
     pub json: Option<Value>,
-    /// Whether the operator named the URL, which may then be in a private network.
+    /// Whether the operator configured the URL; it may then be in a private network.
     pub is_operators: bool,
 }
 
-/// What came of it.
+/// Response to a request for a secret.
 pub struct Fetched {
-    /// The status.
+    /// HTTP status.
     pub status: u16,
-    /// The body; null where it is no JSON.
+    /// JSON body; null if the body is not JSON.
     pub body: Value,
 }
 
-/// Why there is no answer, without any value of the request.
+/// Why there is no response; contains no value of the request.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{why}")]
 pub struct FetchError {
-    /// Why.
+    /// Cause.
     pub why: String,
-    /// Whether the same request may succeed later.
+    /// Whether the error is transient.
     pub is_passing: bool,
 }
 
-/// Makes a request under the rules of the http tool. The server cannot make one itself: authors choose the address.
+/// Sends requests under the rules of the http tool. The server must not send them itself, because playbook authors
+/// choose the address.
 #[async_trait]
 pub trait Fetch: Send + Sync {
-    /// The answer, or why there is none.
+    /// Sends a request and returns the response.
     async fn fetch(&self, request: FetchRequest) -> Result<Fetched, FetchError>;
 }

@@ -1,4 +1,5 @@
-//! Credentials: set, listed and removed by admins, over HTTP or on the store itself. What was set never comes back.
+//! Credentials: admins set, list and remove them, over HTTP or directly on the store. Their values cannot be read
+//! back.
 
 use model::playbook::credentials::{NAME_BYTES_MAX, is_name};
 use serde_json::{Map, Value, json};
@@ -10,13 +11,13 @@ use crate::keychain::error::Error;
 use crate::keychain::lookup::Keychain;
 use crate::tokens::Actor;
 
-/// The largest value, as JSON.
+/// Maximum size of a value as JSON.
 const DATA_BYTES_MAX: usize = 256 * 1024;
-/// How often a version is taken anew when others set the same credential at the same time.
+/// Maximum number of attempts if the same credential is set concurrently.
 const TRIES_MAX: usize = 16;
 
 impl Server {
-    /// Keeps a credential, as its next version if there is one of the name.
+    /// Stores a credential; if the name exists, as its next version.
     pub async fn set_credential(
         &self,
         request: &CredentialRequest,
@@ -35,20 +36,20 @@ impl Server {
         Ok(shown(set?))
     }
 
-    /// Every credential by name, without what it opens.
+    /// Lists all credentials by name, without their values.
     pub async fn credentials(&self) -> Result<Vec<CredentialEntry>, Error> {
         let rows = self.shared.store.safe().credentials().await?;
         Ok(rows.into_iter().map(shown).collect())
     }
 
-    /// One credential, without what it opens.
+    /// Returns one credential, without its value.
     pub async fn credential(&self, name: &str) -> Result<CredentialEntry, Error> {
         let row = self.shared.store.safe().credential(name).await?;
         row.map(shown)
             .ok_or_else(|| Error::NotFound(name.to_owned()))
     }
 
-    /// Removes a credential. Workers that have it forget it within a minute.
+    /// Removes a credential. Workers that cached it drop it within a minute.
     pub async fn remove_credential(&self, name: &str, actor: Actor) -> Result<(), Error> {
         let keychain = &self.shared.keychain;
         if !self.shared.store.safe().remove_credential(name).await? {
@@ -64,7 +65,7 @@ impl Server {
     }
 }
 
-/// Something that was asked of the keychain, for the audit trail.
+/// An operation of the keychain, for the audit log.
 pub(super) struct Done<'a> {
     pub(super) action: &'static str,
     pub(super) resource: &'a str,
@@ -102,7 +103,7 @@ impl Keychain {
                 updated_at: now,
                 last_used_at: None,
             };
-            // What can no longer be opened is sealed again, as the version after it.
+            // If the value can no longer be decrypted, it is encrypted again as the next version.
             let is_kept = safe.put_credential(row.clone()).await?;
             if is_kept && self.confirm(&place, &row.sealed).await? {
                 return Ok(row);
@@ -111,7 +112,7 @@ impl Keychain {
         Err(Error::Conflict(format!("credential `{}`", request.name)))
     }
 
-    /// The value of a credential, with its type beside it.
+    /// Returns the value of a credential with its type.
     pub(super) async fn credential(&self, name: &str) -> Result<Value, Error> {
         let row = self.store.safe().credential(name).await?;
         let row = row.ok_or_else(|| Error::NotFound(name.to_owned()))?;
@@ -140,25 +141,25 @@ impl Keychain {
     }
 }
 
-/// Credentials, entries and types have names of the same form.
+/// Checks a name; credentials, entries and types have names of the same form.
 pub(super) fn check_name(what: &str, name: &str) -> Result<(), Error> {
     if !is_name(name) {
         return Err(Error::Invalid(format!(
-            "`{what}` is not a word of 1 to {NAME_BYTES_MAX} letters, digits, `_`, `-`, `.`, `:` or `@`"
+            "invalid `{what}`: expected 1 to {NAME_BYTES_MAX} letters, digits, `_`, `-`, `.`, `:` or `@`"
         )));
     }
     Ok(())
 }
 
-/// A value is a map, and not too large.
+/// Checks that a value is a non-empty map within the size limit.
 pub(super) fn check_data(data: &Value) -> Result<&Value, Error> {
     let is_map = data.as_object().is_some_and(|map| !map.is_empty());
     if !is_map {
-        let message = "`data` is not a map with at least one key";
+        let message = "invalid `data`: expected a map with at least one key";
         return Err(Error::Invalid(message.to_owned()));
     }
     if data.to_string().len() > DATA_BYTES_MAX {
-        let message = format!("`data` has more than {DATA_BYTES_MAX} bytes");
+        let message = format!("`data` exceeds {DATA_BYTES_MAX} bytes");
         return Err(Error::Invalid(message));
     }
     Ok(data)

@@ -1,4 +1,4 @@
-//! What a playbook opens: in its keychain, and step by step.
+//! The secrets that a playbook uses: its keychain entries, and the names in each step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,13 +7,13 @@ use model::playbook::credentials::{Opens, named_in};
 use model::playbook::{KeychainEntry, Playbook};
 use model::template::Scope;
 
-/// What a playbook opens.
+/// The secrets that a playbook uses.
 pub(crate) struct Declared {
-    /// Its keychain, in order.
+    /// Keychain entries, in order.
     pub(super) entries: Vec<KeychainEntry>,
-    /// What each step opens.
+    /// The names that each step uses, with the tool kinds of its tasks.
     steps: BTreeMap<Name, (Opens, Vec<Name>)>,
-    /// Every name that its steps write out.
+    /// All names that are written literally in steps.
     pub(super) names: BTreeSet<String>,
 }
 
@@ -31,12 +31,13 @@ impl Declared {
         }
     }
 
-    /// The entry of that name.
+    /// Finds an entry by name.
     pub(super) fn entry(&self, name: &str) -> Option<&KeychainEntry> {
         self.entries.iter().find(|entry| entry.name == *name)
     }
 
-    /// What the steps open, as far as it can be told before the run: entries in their order, then credentials.
+    /// Names that the steps use, as far as they are known before the execution starts: entries in their order, then
+    /// credentials.
     pub(super) fn opened_names(&self, scope: &Scope) -> Vec<String> {
         let reads_any = self.steps.values().any(|(opens, _)| opens.any_entry);
         let mut rendered = BTreeSet::new();
@@ -55,7 +56,7 @@ impl Declared {
         entries.chain(credentials.cloned()).collect()
     }
 
-    /// Whether the step writes the name out, or reads any entry and it is one.
+    /// Whether the step names it literally, or it is an entry and the step may read any entry.
     pub(super) fn names(&self, step: &Name, name: &str) -> bool {
         let Some((opens, _)) = self.steps.get(step) else {
             return false;
@@ -64,13 +65,13 @@ impl Declared {
         opens.names.contains(name) || (may_be_entry && self.entry(name).is_some())
     }
 
-    /// Whether the step has names that only a rendering tells.
+    /// Whether some names of the step are templates.
     pub(super) fn is_rendered(&self, step: &Name) -> bool {
         let opens = self.steps.get(step);
         opens.is_some_and(|(opens, _)| !opens.rendered.is_empty())
     }
 
-    /// Whether one of the step's templates comes to the name in this scope.
+    /// Whether one of the step's templates evaluates to the name in this scope.
     pub(super) fn renders(&self, step: &Name, name: &str, scope: &Scope) -> bool {
         let Some((opens, kinds)) = self.steps.get(step) else {
             return false;

@@ -1,4 +1,4 @@
-//! Entries of a playbook's keychain, resolved in order: a later one may use those before it.
+//! Resolves the entries of a playbook's keychain in order; an entry can use earlier ones.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use crate::keychain::declared::Declared;
 use crate::keychain::error::Error;
 use crate::keychain::lookup::Keychain;
 
-/// The largest file that an entry may be.
+/// Maximum size of a file that an entry reads.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
-/// Variables that entries may read begin so.
+/// Required prefix of variables that entries read.
 pub(super) const ENV_PREFIX: &str = "NOETL_SECRET_";
 
-/// Names of one execution on their way to values.
+/// Resolves names for one execution.
 pub(super) struct Resolving<'k> {
     pub(super) keychain: &'k Keychain,
     declared: Arc<Declared>,
     pub(super) owner: Owner,
     scope: Scope,
-    /// What was resolved so far.
+    /// Values resolved so far.
     done: Map<String, Value>,
-    /// The credentials that were opened for it.
+    /// Credentials that were decrypted.
     pub(super) opened: BTreeSet<String>,
 }
 
@@ -47,7 +47,7 @@ impl<'k> Resolving<'k> {
         }
     }
 
-    /// What a name comes to: an entry of the keychain, or a credential.
+    /// Resolves a name to the value of a keychain entry or credential.
     pub(super) async fn resolve(&mut self, name: &str) -> Result<Kept, Error> {
         let declared = Arc::clone(&self.declared);
         let position = declared
@@ -92,7 +92,7 @@ impl<'k> Resolving<'k> {
                 let value = value.map(|value| Value::from(value.as_str()));
                 value.ok_or_else(|| {
                     let variable = shown(entry, variable);
-                    format!("the server has no variable {variable}; only those that begin with {ENV_PREFIX} can be read")
+                    format!("variable {variable} is not set on the server; its name must start with {ENV_PREFIX}")
                 })
             })?),
             KeychainKind::File => {
@@ -110,7 +110,7 @@ impl<'k> Resolving<'k> {
         kept
     }
 
-    /// An entry's keys, rendered; what they read is resolved first.
+    /// Renders an entry's fields; resolves the entries that they read first.
     async fn fields(&mut self, position: usize) -> Result<Map<String, Value>, Error> {
         let declared = Arc::clone(&self.declared);
         let entry = &declared.entries[position];
@@ -125,7 +125,7 @@ impl<'k> Resolving<'k> {
             let value = match at {
                 Some(before) if before < position => Box::pin(self.entry(before)).await?.value,
                 Some(_) => {
-                    let why = format!("it uses `{name}`, which does not come before it");
+                    let why = format!("it uses `{name}`, which must be declared before it");
                     return Err(unresolved(entry.name.as_str(), why));
                 }
                 None => self.credential(&name).await?,
@@ -137,9 +137,9 @@ impl<'k> Resolving<'k> {
         scope.reveals_secrets = true;
         let mut fields = Map::new();
         for (key, tree) in &entry.fields {
-            // The message of a template may quote what it was given.
+            // The error of a template may quote its input.
             let why = |_| {
-                let why = format!("its `{key}` cannot be rendered");
+                let why = format!("cannot render its `{key}`");
                 unresolved(entry.name.as_str(), why)
             };
             let rendered = tree.render(&scope).map_err(why)?;
@@ -148,7 +148,7 @@ impl<'k> Resolving<'k> {
         Ok(fields)
     }
 
-    /// A map of fields to places, or one place, each read.
+    /// Reads a map of fields to sources, or a single source.
     fn each(
         &self,
         entry: &KeychainEntry,
@@ -167,7 +167,7 @@ impl<'k> Resolving<'k> {
         }
         let keys = ["variable", "var", "env", "path", "file", "key"];
         let Some(place) = text(fields, &keys) else {
-            let why = "it names neither a `map` nor a single `variable` or `path`";
+            let why = "it needs a `map`, a `variable` or a `path`";
             return Err(unresolved(name, why.to_owned()));
         };
         Ok(match read(place)? {
@@ -176,13 +176,13 @@ impl<'k> Resolving<'k> {
         })
     }
 
-    /// A file in the operator's directory: a map where it holds one, else its text.
+    /// Reads a file in the operator's directory: returns a map if it contains a JSON object, otherwise its text.
     fn file(&self, entry: &KeychainEntry, path: &str) -> Result<Value, String> {
         let Some(folder) = &self.keychain.config.files else {
-            return Err("the server has no NOETL_SECRETS_DIR to read files from".to_owned());
+            return Err("NOETL_SECRETS_DIR is not set on the server".to_owned());
         };
         let told = shown(entry, path);
-        let missing = || format!("there is no file {told} in NOETL_SECRETS_DIR");
+        let missing = || format!("file {told} not found in NOETL_SECRETS_DIR");
         let folder = folder.canonicalize().map_err(|_| missing())?;
         let file = folder.join(path).canonicalize().map_err(|_| missing())?;
         if !file.starts_with(&folder) {
@@ -190,7 +190,7 @@ impl<'k> Resolving<'k> {
         }
         let size = file.metadata().map(|meta| meta.len());
         if size.map_err(|_| missing())? > FILE_BYTES_MAX {
-            return Err(format!("{told} has more than {FILE_BYTES_MAX} bytes"));
+            return Err(format!("file {told} exceeds {FILE_BYTES_MAX} bytes"));
         }
         let text = std::fs::read_to_string(&file).map_err(|_| missing())?;
         let text = text.trim_end_matches(['\r', '\n']);
@@ -201,7 +201,7 @@ impl<'k> Resolving<'k> {
     }
 }
 
-/// A value that lasts until someone changes it.
+/// A value without an expiry.
 fn lasting(value: Value) -> Kept {
     Kept {
         value,
@@ -220,7 +220,7 @@ fn given(mut fields: Map<String, Value>) -> Value {
     Value::Object(fields)
 }
 
-/// The entries and credentials that an entry's templates read.
+/// Entries and credentials that an entry's templates read.
 fn read_by(entry: &KeychainEntry) -> Vec<String> {
     let mut names = Vec::new();
     for tree in entry.fields.values() {
@@ -245,12 +245,13 @@ pub(super) fn unresolved(name: &str, why: impl Into<String>) -> Error {
     }
 }
 
-/// A place as errors tell it: as the author wrote it. What a template came to may be a secret.
+/// A source in error messages: shown if it is written literally in the playbook. The result of a template may be a
+/// secret.
 pub(super) fn shown(entry: &KeychainEntry, place: &str) -> String {
     if is_shown(entry, place) {
         format!("`{place}`")
     } else {
-        "(as a template names it)".to_owned()
+        "(from a template)".to_owned()
     }
 }
 
@@ -277,11 +278,11 @@ fn holds(value: &Value, text: &str) -> bool {
     }
 }
 
-/// An error without the name that a template came to.
+/// Replaces an error that would reveal the result of a template.
 fn untold(entry: &KeychainEntry, name: &str, error: Error) -> Error {
     match error {
         Error::NotFound(_) if !is_shown(entry, name) => {
-            let why = format!("there is no credential {}", shown(entry, name));
+            let why = format!("credential {} not found", shown(entry, name));
             unresolved(entry.name.as_str(), why)
         }
         error => error,

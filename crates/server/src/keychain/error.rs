@@ -1,67 +1,68 @@
-//! What can go wrong with credentials. No message shows a value.
+//! Errors of the keychain. No message contains a value.
 
 use std::path::PathBuf;
 
 use model::outcome::{ErrorKind, TaskError};
 
-/// Why a credential was not kept, found or handed out.
+/// Why a credential could not be stored, found or returned.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No master key was given, and this store makes none.
-    #[error("there is no master key to seal credentials with")]
+    /// No master key is configured, and this store does not create one.
+    #[error("no master key configured")]
     MasterKeyMissing,
-    /// What was given as the master key is none.
-    #[error("{0} is not a master key: 32 bytes in base64 or hex")]
+    /// The configured master key is invalid.
+    #[error("invalid master key in {0}: expected 32 bytes in base64 or hex")]
     MasterKeyInvalid(String),
-    /// The file of the master key cannot be used.
-    #[error("the master key in `{}` cannot be used", file.display())]
+    /// The file of the master key cannot be read or written.
+    #[error("cannot use the master key file `{}`", file.display())]
     MasterKeyFile {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// What the disk said.
+        /// Cause.
         #[source]
         source: std::io::Error,
     },
-    /// Sealed under a key that is not at hand.
-    #[error("{what} is sealed under master key {key_id}, which is not at hand")]
+    /// The value is encrypted with a master key that this server does not have.
+    #[error("{what} is encrypted with master key {key_id}, which this server does not have")]
     MasterKeyWrong {
-        /// What is sealed.
+        /// The credential or entry.
         what: String,
-        /// The key.
+        /// ID of the master key.
         key_id: String,
     },
-    /// What is kept is not what was sealed.
-    #[error("{0} does not open: what is kept is not what was sealed")]
+    /// The stored value is not what was encrypted.
+    #[error("cannot decrypt {0}: the stored value has been modified")]
     Tampered(String),
-    /// There is no such credential.
-    #[error("there is no credential `{0}`")]
+    /// The credential does not exist.
+    #[error("credential `{0}` not found")]
     NotFound(String),
     /// An entry of the keychain cannot be resolved.
-    #[error("keychain entry `{name}` cannot be resolved: {why}")]
+    #[error("cannot resolve keychain entry `{name}`: {why}")]
     Unresolved {
-        /// The entry.
+        /// Name of the entry.
         name: String,
-        /// Why, without any value.
+        /// Cause, without any value.
         why: String,
     },
-    /// An endpoint or a secret manager cannot answer now.
-    #[error("keychain entry `{name}` cannot be resolved now: {why}")]
+    /// An endpoint or a secret manager is temporarily unavailable.
+    #[error("cannot resolve keychain entry `{name}` now: {why}")]
     Unavailable {
-        /// The entry.
+        /// Name of the entry.
         name: String,
-        /// Why, without any value.
+        /// Cause, without any value.
         why: String,
     },
-    /// Others changed the same thing at the same time.
-    #[error("others changed {0} at the same time; set it again")]
+    /// The value was changed concurrently.
+    #[error("{0} was changed concurrently; set it again")]
     Conflict(String),
-    /// A worker asks for what its command's step does not declare. What it asks for may be a secret, and is not told.
-    #[error("step `{step}` asks for a credential that it does not declare")]
+    /// A worker requests a name that its command's step does not declare. The name may be a secret, so the error omits
+    /// it.
+    #[error("step `{step}` requests a credential that it does not declare")]
     NotDeclared {
         /// The step.
         step: String,
     },
-    /// What was given is no credential.
+    /// The request is not a valid credential.
     #[error("{0}")]
     Invalid(String),
     /// The store failed.
@@ -70,7 +71,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The stable code shown to people.
+    /// Stable error code that users see.
     pub fn code(&self) -> &'static str {
         match self {
             Self::MasterKeyMissing => "MASTER_KEY_MISSING",
@@ -87,30 +88,30 @@ impl Error {
         }
     }
 
-    /// What a person does about it.
+    /// What the user can do about it.
     pub fn remedy(&self) -> Option<String> {
         let remedy = match self {
             Self::MasterKeyMissing => {
-                "make one with `openssl rand -base64 32` and give it to every server as NOETL_MASTER_KEY or NOETL_MASTER_KEY_FILE"
+                "create one with `openssl rand -base64 32` and set NOETL_MASTER_KEY or NOETL_MASTER_KEY_FILE on every server"
             }
             Self::MasterKeyWrong { .. } => {
-                "give the key that sealed it as NOETL_MASTER_KEY_OLD, or set the credential again"
+                "set NOETL_MASTER_KEY_OLD to the key that encrypted it, or set the credential again"
             }
-            Self::Tampered(_) => "set the credential again, and find out who changed the store",
+            Self::Tampered(_) => "set the credential again, and find out what modified the store",
             Self::NotFound(name) => {
                 return Some(format!(
-                    "set it: `noetl secret set {name} --type TYPE --file FILE.json`"
+                    "create it with `noetl secret set {name} --type TYPE --file FILE.json`"
                 ));
             }
             Self::NotDeclared { .. } => {
-                "name it under `auth` of the step's task, or list it in the playbook's `keychain`"
+                "add it to `auth` of the step's task, or list it in the playbook's `keychain`"
             }
             _ => return None,
         };
         Some(remedy.to_owned())
     }
 
-    /// Whether the same request may succeed later without anyone changing it.
+    /// Whether the error is transient: the same request may succeed later.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Store(error) => error.is_passing(),
@@ -119,7 +120,7 @@ impl Error {
         }
     }
 
-    /// How a task fails for it.
+    /// The task error that the failure causes.
     pub(crate) fn failure(&self) -> TaskError {
         let retryable = self.is_passing();
         let kind = if retryable {
@@ -133,7 +134,7 @@ impl Error {
         }
     }
 
-    /// Why, with what to do about it.
+    /// The message with its remedy.
     pub(crate) fn told(&self) -> String {
         match self.remedy() {
             Some(remedy) => format!("{self}; {remedy}"),

@@ -1,4 +1,4 @@
-//! Entries that come over the network: tokens from an endpoint, values from a secret manager. Kept until they expire.
+//! Entries fetched over the network, from token endpoints and secret managers, and cached until they expire.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::keychain::entries::{Resolving, shown, text, unresolved};
 use crate::keychain::error::Error;
 use crate::keychain::lookup::Asked;
 
-/// How long a value is kept whose source does not say.
+/// Cache time of a value without an expiry.
 const KEPT: Duration = Duration::from_secs(300);
-/// A token is asked for anew so long before it expires, or a tenth of its life.
+/// A token is renewed this long before it expires, or after 90 % of its lifetime if that is earlier.
 const MARGIN: Duration = Duration::from_secs(30);
-/// The longest that anything is kept.
+/// Maximum cache time.
 const KEPT_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 impl Resolving<'_> {
-    /// What the network says, or said not long ago.
+    /// Returns the cached value, or fetches it.
     pub(super) async fn fetched(
         &self,
         entry: &KeychainEntry,
@@ -59,7 +59,7 @@ impl Resolving<'_> {
         Ok(kept)
     }
 
-    /// What an entry is asked for with. What came of it is not given to whoever asks with something else.
+    /// Digest of the request. A cached value is only used for the same request.
     fn digest(&self, entry: &KeychainEntry, fields: &Map<String, Value>) -> String {
         let vault = self.keychain.config.vault.as_ref();
         let vault = vault.filter(|_| entry.kind == KeychainKind::Vault);
@@ -74,7 +74,7 @@ impl Resolving<'_> {
 
     async fn ask(&self, name: &str, request: FetchRequest) -> Result<Value, Error> {
         let Some(fetch) = &self.keychain.config.fetch else {
-            return Err(unresolved(name, "this process makes no requests"));
+            return Err(unresolved(name, "this process sends no network requests"));
         };
         let answer = fetch.fetch(request).await;
         let Fetched { status, body } = answer.map_err(|error| {
@@ -84,7 +84,7 @@ impl Resolving<'_> {
                 unresolved(name, error.why)
             }
         })?;
-        let why = || format!("the endpoint answered {status}");
+        let why = || format!("the endpoint returned status {status}");
         match status {
             200..300 => Ok(body),
             408 | 429 | 500.. => Err(unavailable(name, why())),
@@ -92,7 +92,7 @@ impl Resolving<'_> {
         }
     }
 
-    /// A token from its endpoint, and how long it is good for.
+    /// Requests a token from its endpoint; returns it with its lifetime.
     async fn token(
         &self,
         name: &str,
@@ -134,7 +134,7 @@ impl Resolving<'_> {
         token_of(name, self.ask(name, request).await?)
     }
 
-    /// Values of a secret manager: the whole of a path, or a field for each key.
+    /// Reads a secret manager: all values of a path, or one field for each key of `map`.
     async fn vault(
         &self,
         entry: &KeychainEntry,
@@ -145,7 +145,7 @@ impl Resolving<'_> {
             && !matches!(provider, "vault" | "hashicorp")
         {
             let provider = shown(entry, provider);
-            let why = format!("the secret manager {provider} is not built in; use `vault`");
+            let why = format!("secret manager {provider} is not supported; use `vault`");
             return Err(unresolved(name, why));
         }
         if let Some(map) = fields.get("map").and_then(Value::as_object) {
@@ -160,7 +160,7 @@ impl Resolving<'_> {
                 let value = paths[path].get(field).cloned();
                 let why = || {
                     let place = shown(entry, place);
-                    let why = format!("its `{key}` names a field that is not there: {place}");
+                    let why = format!("its `{key}` names a field that does not exist: {place}");
                     unresolved(name, why)
                 };
                 all.insert(key.clone(), value.ok_or_else(why)?);
@@ -178,8 +178,7 @@ impl Resolving<'_> {
         path: &str,
     ) -> Result<Map<String, Value>, Error> {
         let Some(vault) = &self.keychain.config.vault else {
-            let why =
-                "the server knows no secret manager: set NOETL_VAULT_ADDR and NOETL_VAULT_TOKEN";
+            let why = "no secret manager configured: set NOETL_VAULT_ADDR and NOETL_VAULT_TOKEN on the server";
             return Err(unresolved(name, why));
         };
         let mount = text(fields, &["mount"]).unwrap_or("secret");
@@ -188,7 +187,10 @@ impl Resolving<'_> {
             !text.is_empty() && text.chars().all(is_word) && !text.contains("..")
         };
         if !is_plain(mount) || !is_plain(path) {
-            return Err(unresolved(name, "its path is no path of a secret"));
+            return Err(unresolved(
+                name,
+                "its `path` or `mount` is not a valid secret path",
+            ));
         }
         let path = path.strip_prefix(&format!("{mount}/")).unwrap_or(path);
         let path = path.strip_prefix("data/").unwrap_or(path);
@@ -205,7 +207,7 @@ impl Resolving<'_> {
         };
         let body = self.ask(name, request).await?;
         let values = body.pointer("/data/data").and_then(Value::as_object);
-        let why = || unresolved(name, "the secret manager's answer has no values");
+        let why = || unresolved(name, "the response of the secret manager has no values");
         values.cloned().ok_or_else(why)
     }
 }
@@ -225,7 +227,7 @@ fn says_json(headers: &Map<String, Value>) -> bool {
 }
 
 fn token_of(name: &str, body: Value) -> Result<(Value, Duration), Error> {
-    let no_token = || unresolved(name, "the endpoint's answer has no `access_token`");
+    let no_token = || unresolved(name, "the response of the endpoint has no `access_token`");
     let Value::Object(mut answer) = body else {
         return Err(no_token());
     };
@@ -239,7 +241,7 @@ fn token_of(name: &str, body: Value) -> Result<(Value, Duration), Error> {
     Ok((Value::Object(answer), life.min(KEPT_MAX)))
 }
 
-/// Seconds, as endpoints say them: a number, or a text of one.
+/// Parses a number of seconds, given as a number or as a string.
 fn seconds(value: &Value) -> Option<Duration> {
     let seconds = value.as_u64().or_else(|| value.as_str()?.parse().ok())?;
     Some(Duration::from_secs(seconds))

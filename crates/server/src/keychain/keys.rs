@@ -1,4 +1,5 @@
-//! Master keys: given by the operator, or made at first need in the store's directory. Never a default.
+//! Master keys: configured by the operator, or generated on first use in the store's directory. There is no default
+//! key.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -17,12 +18,12 @@ use crate::keychain::error::Error;
 const LENIENT: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
-/// A key that wraps data keys.
+/// A key that encrypts data keys.
 #[derive(Clone)]
 pub struct MasterKey(Zeroizing<[u8; 32]>);
 
 impl MasterKey {
-    /// Reads 32 bytes in hex or base64.
+    /// Parses 32 bytes in hex or base64.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let mut key = Zeroizing::new([0; 32]);
@@ -41,12 +42,12 @@ impl MasterKey {
         None
     }
 
-    /// A fresh one.
+    /// Generates a key.
     pub fn fresh() -> Self {
         Self(random())
     }
 
-    /// What rows call it; says nothing of the key.
+    /// ID of the key in stored rows; reveals nothing about the key.
     pub fn id(&self) -> String {
         let mut hash = sha2::Sha256::new();
         hash.update(b"noetl master key");
@@ -68,29 +69,29 @@ pub(super) fn random<const N: usize>() -> Zeroizing<[u8; N]> {
     let mut bytes = Zeroizing::new([0; N]);
     SystemRandom::new()
         .fill(&mut *bytes)
-        .expect("the system gives random bytes");
+        .expect("the system provides random bytes");
     bytes
 }
 
-/// Where the master key comes from.
+/// Source of the master key.
 #[derive(Clone, Default)]
 pub enum MasterKeys {
-    /// From nowhere: the first use of a credential says what to do.
+    /// None. The first use of a credential returns an error with a remedy.
     #[default]
     Missing,
-    /// From the operator; what the old one wraps opens until it is wrapped anew.
+    /// Configured by the operator. Values encrypted with the old key can be read until they are re-encrypted.
     Given {
-        /// What seals.
+        /// Key that encrypts new values.
         current: MasterKey,
-        /// What sealed before.
+        /// Previous key.
         old: Option<MasterKey>,
     },
-    /// A file of the store, made at first need.
+    /// A file in the store's directory, generated on first use.
     File(PathBuf),
 }
 
 impl MasterKeys {
-    /// What seals now.
+    /// Key that encrypts new values.
     pub(super) fn current(&self) -> Result<MasterKey, Error> {
         match self {
             Self::Missing => Err(Error::MasterKeyMissing),
@@ -102,7 +103,7 @@ impl MasterKeys {
         }
     }
 
-    /// The key of that id; none if it is not at hand.
+    /// Finds a key by ID; `None` if this process does not have it.
     pub(super) fn find(&self, id: &str) -> Result<Option<MasterKey>, Error> {
         let known = match self {
             Self::Missing => return Err(Error::MasterKeyMissing),
@@ -113,7 +114,7 @@ impl MasterKeys {
     }
 }
 
-/// Where the key before is kept until nothing needs it.
+/// Path of the previous key, which is stored until no value needs it.
 pub(super) fn old_file(file: &Path) -> PathBuf {
     file.with_extension("key.old")
 }
@@ -129,7 +130,7 @@ pub(super) fn read(file: &Path) -> Result<Option<MasterKey>, Error> {
     }
 }
 
-/// Makes a key; if another process does so at the same time, both end with one of the two.
+/// Generates the key file. If another process does so at the same time, both use the same key.
 fn make(file: &Path) -> Result<MasterKey, Error> {
     let draft = write_draft(file)?;
     let linked = fs::hard_link(&draft, file);
@@ -143,7 +144,7 @@ fn make(file: &Path) -> Result<MasterKey, Error> {
     read(file)?.ok_or(Error::MasterKeyMissing)
 }
 
-/// A fresh key in a file beside, readable by its owner alone.
+/// Writes a new key to a file next to the key file; only its owner can read it.
 pub(super) fn write_draft(file: &Path) -> Result<PathBuf, Error> {
     let name = format!("key.{}", hex::encode(*random::<8>()));
     let draft = file.with_extension(name);

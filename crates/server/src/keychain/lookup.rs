@@ -1,4 +1,4 @@
-//! What every part of the keychain shares: its set-up, and values sealed and opened with it.
+//! State that all parts of the keychain share, and encryption of values with the configured keys.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -13,15 +13,15 @@ use crate::keychain::declared::Declared;
 use crate::keychain::error::Error;
 use crate::keychain::seal;
 
-/// What so many playbooks open is remembered.
+/// Number of playbooks whose declared secrets are cached.
 const DECLARED_MAX: u64 = 1_024;
 
-/// What an endpoint is asked for.
+/// Key of a network request for a secret.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Asked {
     pub(super) scope: String,
     pub(super) name: String,
-    /// A digest of what it is asked for with.
+    /// Digest of the request.
     pub(super) made_of: String,
 }
 
@@ -29,9 +29,9 @@ pub(super) struct Asked {
 pub(crate) struct Keychain {
     pub(super) config: KeychainConfig,
     pub(super) store: Arc<dyn Store>,
-    /// What is being asked for over the network, and who asks.
+    /// Locks of the network requests in progress.
     asking: Mutex<HashMap<Asked, Weak<tokio::sync::Mutex<()>>>>,
-    /// Held while the master key changes.
+    /// Held during a rotation of the master key.
     pub(super) rotating: tokio::sync::Mutex<()>,
     declared: Mutex<BoundedCache<PlaybookHash, Arc<Declared>>>,
 }
@@ -47,14 +47,14 @@ impl Keychain {
         }
     }
 
-    /// Seals a value for a place.
+    /// Encrypts a value for a location.
     pub(super) fn seal(&self, place: &SealedPlace, value: &Value) -> Result<Sealed, Error> {
         let key = self.config.keys.current()?;
         let text = zeroize::Zeroizing::new(value.to_string());
         Ok(seal::seal(&key, place, text.as_bytes()))
     }
 
-    /// Opens a value that was sealed for a place.
+    /// Decrypts a value that was encrypted for a location.
     pub(super) fn open(&self, place: &SealedPlace, sealed: &Sealed) -> Result<Value, Error> {
         let key = self.config.keys.find(&sealed.key_id)?;
         let key = key.ok_or_else(|| Error::MasterKeyWrong {
@@ -65,9 +65,10 @@ impl Keychain {
         serde_json::from_slice(&text).map_err(|_| Error::Tampered(seal::what(place)))
     }
 
-    /// Held while an endpoint is asked for this, so that it is asked once; other endpoints do not wait for it.
+    /// Lock for a network request, so that the same request is sent only once at a time; other requests do not wait
+    /// for it.
     pub(super) fn asking(&self, asked: &Asked) -> Arc<tokio::sync::Mutex<()>> {
-        let mut all = self.asking.lock().expect("looking up does not panic");
+        let mut all = self.asking.lock().expect("no holder of the lock panics");
         all.retain(|_, lock| lock.strong_count() > 0);
         if let Some(lock) = all.get(asked).and_then(Weak::upgrade) {
             return lock;
@@ -77,9 +78,9 @@ impl Keychain {
         lock
     }
 
-    /// What a playbook opens, found out once.
+    /// The secrets that a playbook uses, cached.
     pub(super) fn declared(&self, playbook: &model::playbook::Playbook) -> Arc<Declared> {
-        let mut known = self.declared.lock().expect("looking up does not panic");
+        let mut known = self.declared.lock().expect("no holder of the lock panics");
         if let Some(declared) = known.get(&playbook.hash) {
             return declared;
         }

@@ -1,6 +1,6 @@
-//! The keychain: credentials sealed at rest, and names resolved for workers at the last moment.
+//! The keychain: stores credentials encrypted and resolves names for workers just before use.
 //!
-//! Enters: credentials from admins, names from workers under a live claim. Leaves: values, to those workers alone.
+//! Input: credentials from admins, names from workers with a live claim. Output: values, only to those workers.
 
 mod cached;
 mod check;

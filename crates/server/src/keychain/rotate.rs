@@ -1,4 +1,4 @@
-//! A new master key: data keys are wrapped anew one by one. Broken off, it goes on where it was.
+//! Rotation of the master key: re-encrypts the data keys one by one. An interrupted rotation can be continued.
 
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -15,22 +15,23 @@ use crate::keychain::lookup::Keychain;
 use crate::keychain::seal;
 use crate::tokens::Actor;
 
-/// How often what others seal meanwhile is looked for.
+/// Maximum number of passes over values that other processes encrypt in the meantime.
 const ROUNDS_MAX: usize = 16;
 
-/// What a change of the master key did.
+/// Result of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rotated {
-    /// What seals now.
+    /// ID of the current master key.
     pub key_id: String,
-    /// How many data keys were wrapped anew.
+    /// Number of re-encrypted data keys.
     pub rewrapped: u64,
-    /// How many are still wrapped by another key; the old one is needed until there are none.
+    /// Number of data keys that another key still encrypts; the old master key is needed until it is 0.
     pub remaining: u64,
 }
 
 impl Server {
-    /// Wraps every data key anew: under a new key where the store makes its own, else under the one that was given.
+    /// Re-encrypts all data keys: with a new master key if the store generates its own, otherwise with the configured
+    /// one.
     pub async fn rotate_master_key(&self, actor: Actor) -> Result<Rotated, Error> {
         let keychain = &self.shared.keychain;
         let rotated = keychain.rotate().await;
@@ -91,7 +92,7 @@ impl Keychain {
         Ok(rotated)
     }
 
-    /// Wraps one data key anew; what no key at hand opens is left as it is.
+    /// Re-encrypts one data key. Returns false if no available key decrypts it.
     async fn rewrap(&self, place: &SealedPlace, sealed: &Sealed) -> Result<bool, Error> {
         let Some(old) = self.config.keys.find(&sealed.key_id)? else {
             return Ok(false);
@@ -101,8 +102,8 @@ impl Keychain {
         Ok(self.store.safe().rewrap(place, sealed, &again).await?)
     }
 
-    /// Wraps anew what was sealed while the master key changed. False where its key is lost already: it must be sealed
-    /// again.
+    /// Re-encrypts a value that was encrypted during a rotation. Returns false if its master key no longer exists; the
+    /// value must then be encrypted again.
     pub(super) async fn confirm(
         &self,
         place: &SealedPlace,
@@ -119,7 +120,7 @@ impl Keychain {
             };
             let again = seal::rewrap(&old, &current, place, &sealed)?;
             if !self.store.safe().rewrap(place, &sealed, &again).await? {
-                // Whoever changes the key wrapped it first, or it was replaced.
+                // The rotation re-encrypted it first, or it was replaced.
                 return Ok(true);
             }
             sealed = again;
@@ -127,7 +128,7 @@ impl Keychain {
         Ok(false)
     }
 
-    /// Whether this very value is what is kept.
+    /// Whether the store has exactly this encrypted value.
     async fn is_kept(&self, place: &SealedPlace, sealed: &Sealed) -> Result<bool, Error> {
         let safe = self.store.safe();
         let kept = match place {
@@ -142,7 +143,7 @@ impl Keychain {
     }
 }
 
-/// Keeps other processes on the same directory from changing the key at the same time, until it is dropped.
+/// Locks the key file against rotations of other processes on the same directory, until the lock is dropped.
 async fn locked(file: &Path) -> Result<fs::File, Error> {
     let path = file.with_extension("key.lock");
     let lock = {
@@ -160,11 +161,11 @@ async fn locked(file: &Path) -> Result<fs::File, Error> {
     locked.map_err(|error| unusable(&path, error))
 }
 
-/// Puts a new key in place of the old, which stays beside it. A change that was broken off is gone on with.
+/// Replaces the key with a new one and stores the old one next to it. An interrupted rotation is continued.
 fn begin(file: &Path) -> Result<(), Error> {
     let old = old_file(file);
     let Some(current) = read(file)? else {
-        // Nothing was ever sealed: the key that is made at first need is as new as any.
+        // Nothing was encrypted yet, so a key that is generated on first use is new.
         return Ok(());
     };
     match read(&old)? {
@@ -177,7 +178,7 @@ fn begin(file: &Path) -> Result<(), Error> {
     sync_folder(file)
 }
 
-/// Forgets the old key: nothing needs it.
+/// Deletes the old key; no value needs it.
 fn end(file: &Path) -> Result<(), Error> {
     let old = old_file(file);
     match fs::remove_file(&old) {
@@ -198,7 +199,7 @@ mod tests {
     use crate::keychain::cached::Kept;
     use crate::keychain::config::KeychainConfig;
 
-    /// A keychain as one process has it.
+    /// A keychain of one process.
     fn keychain(dir: &TempDir, store: &Arc<dyn Store>) -> Arc<Keychain> {
         let config = KeychainConfig {
             keys: MasterKeys::File(dir.path().join("master.key")),
@@ -266,11 +267,11 @@ mod tests {
             name: "pin".to_owned(),
         };
         assert!(keychain.confirm(&place, &row.sealed).await.unwrap());
-        // As if a whole change of keys passed between sealing and keeping.
+        // Simulates a complete rotation between encrypting and storing.
         fs::remove_file(dir.path().join("master.key")).unwrap();
         assert!(!keychain.confirm(&place, &row.sealed).await.unwrap());
         keychain.keep("run:1", "pin", &kept("b")).await.unwrap();
-        // Whatever took its place is not this one's to confirm.
+        // A value that replaced this one does not have to be confirmed.
         assert!(keychain.confirm(&place, &row.sealed).await.unwrap());
         let found = keychain.kept("run:1", "pin").await.unwrap().unwrap();
         assert_eq!(found.value["pin"], "b");

@@ -1,6 +1,7 @@
-//! Sealing: each value under a data key of its own, AES-256-GCM with a random nonce; the data key wrapped by the master key.
+//! Envelope encryption: each value has its own data key (AES-256-GCM with a random nonce), and the master key encrypts
+//! the data key.
 //!
-//! What a value is for goes into the seal, so that one row's value does not open in another's place.
+//! The location of a value is authenticated with it, so that the value of one row cannot be decrypted in another row.
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use store::{Sealed, SealedPlace};
@@ -9,7 +10,7 @@ use zeroize::Zeroizing;
 use crate::keychain::error::Error;
 use crate::keychain::keys::{MasterKey, random};
 
-/// Seals a value for a place under a fresh data key.
+/// Encrypts a value for a location with a new data key.
 pub(super) fn seal(key: &MasterKey, place: &SealedPlace, value: &[u8]) -> Sealed {
     let data_key = random::<32>();
     Sealed {
@@ -19,7 +20,7 @@ pub(super) fn seal(key: &MasterKey, place: &SealedPlace, value: &[u8]) -> Sealed
     }
 }
 
-/// Opens what was sealed for a place.
+/// Decrypts a value that was encrypted for a location.
 pub(super) fn open(
     key: &MasterKey,
     place: &SealedPlace,
@@ -30,7 +31,7 @@ pub(super) fn open(
     decrypt(&data_key, &bound("data", place), &sealed.data).ok_or_else(tampered)
 }
 
-/// The same value, its data key wrapped by another master key.
+/// Re-encrypts the data key with another master key; the value stays as it is.
 pub(super) fn rewrap(
     from: &MasterKey,
     to: &MasterKey,
@@ -57,7 +58,7 @@ fn unwrapped(
     Ok(Zeroizing::new(key))
 }
 
-/// What people call a sealed value.
+/// Name of an encrypted value in messages.
 pub(super) fn what(place: &SealedPlace) -> String {
     match place {
         SealedPlace::Credential { name, .. } => format!("credential `{name}`"),
@@ -65,7 +66,7 @@ pub(super) fn what(place: &SealedPlace) -> String {
     }
 }
 
-/// What a seal covers besides the value. Lengths come first, so that no two places read alike.
+/// Additional authenticated data. The lengths make it unambiguous.
 fn bound(part: &str, place: &SealedPlace) -> String {
     match place {
         SealedPlace::Credential { name, version } => {
@@ -91,7 +92,7 @@ fn encrypt(key: &[u8; 32], bound: &str, value: &[u8]) -> Vec<u8> {
             Aad::from(bound),
             &mut sealed,
         )
-        .expect("a value that fits into memory can be sealed");
+        .expect("a value that fits into memory can be encrypted");
     [nonce.as_slice(), &sealed].concat()
 }
 

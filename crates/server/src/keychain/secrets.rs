@@ -1,4 +1,4 @@
-//! Names resolved for a worker: under a live claim, and only those that the command's step declares.
+//! Resolves names for a worker that has a live claim, if the command's step declares them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use crate::keychain::error::Error;
 use crate::loading;
 use crate::tokens::Actor;
 
-/// What a worker was given is good for so long at most: a credential that changes is seen within it.
+/// Maximum validity of a value in a worker, so that a changed credential takes effect within this time.
 const VALID_MAX: Duration = Duration::from_secs(60);
-/// So many names may be asked for at once.
+/// Maximum number of names per request.
 const NAMES_MAX: usize = 64;
-/// What the audit trail says in place of a name that no step declares: it may be anything, a secret too.
-const UNDECLARED: &str = "(an undeclared name)";
+/// Replaces an undeclared name in the audit log, because the name may be anything, even a secret.
+const UNDECLARED: &str = "(undeclared name)";
 
-/// Why a worker is given nothing.
+/// Why a worker gets no secrets.
 pub(crate) enum Denied {
-    /// Its claim is not current.
+    /// Its lease has expired.
     Fenced,
-    /// The credential cannot be had.
+    /// The credential cannot be resolved.
     Keychain(Error),
-    /// The server cannot answer now.
+    /// The server failed.
     Failed(crate::error::Error),
 }
 
@@ -57,7 +57,7 @@ impl From<crate::error::Error> for Denied {
     }
 }
 
-/// What the names of a command come to.
+/// Resolves the names that a command needs.
 pub(crate) async fn secrets(shared: &Shared, ask: &SecretsAsk) -> Result<Vec<Secret>, Denied> {
     let command = held(shared, ask).await?;
     let net = shared.playbooks.net(&command.playbook).await?;
@@ -90,7 +90,7 @@ pub(crate) async fn secrets(shared: &Shared, ask: &SecretsAsk) -> Result<Vec<Sec
     Ok(secrets)
 }
 
-/// Entries may be made of the run's inputs; credentials by name are not.
+/// Entries may depend on the inputs of the execution; credentials do not.
 fn needs_workload(declared: &Declared, names: &[String]) -> bool {
     names.iter().any(|name| declared.entry(name).is_some())
 }
@@ -105,7 +105,7 @@ fn secret(shared: &Shared, name: &str, kept: Kept) -> Secret {
     }
 }
 
-/// The command, if the worker holds it under this claim.
+/// Returns the command if the worker holds it under this claim.
 async fn held(shared: &Shared, ask: &SecretsAsk) -> Result<Command, Denied> {
     let held = shared.store.held(&ask.worker).await?;
     let is_held = held.iter().any(|held| {
@@ -115,7 +115,7 @@ async fn held(shared: &Shared, ask: &SecretsAsk) -> Result<Command, Denied> {
         return Err(Denied::Fenced);
     }
     if ask.names.len() > NAMES_MAX {
-        let message = format!("more than {NAMES_MAX} credentials are asked for at once");
+        let message = format!("more than {NAMES_MAX} credentials requested at once");
         return Err(Error::Invalid(message).into());
     }
     let open = shared.store.open_commands(ask.command.execution).await?;
@@ -124,7 +124,7 @@ async fn held(shared: &Shared, ask: &SecretsAsk) -> Result<Command, Denied> {
     command.ok_or(Denied::Fenced)
 }
 
-/// What templates of the command's step see on the server.
+/// The data that templates of the command's step see on the server.
 async fn scope(shared: &Shared, command: &Command) -> Result<Scope, Denied> {
     let state = loading::state(&*shared.store, command.id.execution).await?;
     let state = state.ok_or(Denied::Fenced)?;
@@ -169,7 +169,7 @@ async fn check_declared(
     Ok(())
 }
 
-/// Writes down that a credential was handed out, or why it was not.
+/// Records in the audit log that a credential was returned, or why not.
 async fn used<T>(
     shared: &Shared,
     ask: &SecretsAsk,

@@ -1,4 +1,4 @@
-//! Tokens, the audit trail, settings, the outbox, and who holds, serves and drives what.
+//! Tests of access tokens, the audit log, settings, the outbox, claimed commands, tool kinds and execution owners.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn token(id: i64, byte: u8) -> TokenRow {
     }
 }
 
-/// A token is found by its hash alone, also when it is worth nothing any more.
+/// A token is found by its hash, even after revocation.
 pub async fn a_token_is_found_by_its_hash_and_keeps_its_revocation(site: &dyn Site) {
     let (here, there) = (site.join(), site.join());
     ok(here.put_token(token(2, 7)).await);
@@ -37,15 +37,15 @@ pub async fn a_token_is_found_by_its_hash_and_keeps_its_revocation(site: &dyn Si
     assert_eq!(ok(there.tokens().await), [token(1, 8), token(2, 7)]);
     ok(there.touch_token(AccessId(2)).await);
     ok(there.revoke_token(AccessId(2)).await);
-    let first = ok(here.token_by_hash(&[7; 32]).await).expect("it is kept");
+    let first = ok(here.token_by_hash(&[7; 32]).await).expect("the token exists");
     assert!(first.last_used_at.is_some() && first.revoked_at.is_some());
     ok(here.revoke_token(AccessId(2)).await);
     assert_eq!(ok(here.token_by_hash(&[7; 32]).await), Some(first));
-    let untouched = ok(here.token_by_hash(&[8; 32]).await).expect("it is kept");
+    let untouched = ok(here.token_by_hash(&[8; 32]).await).expect("the token exists");
     assert_eq!((untouched.last_used_at, untouched.revoked_at), (None, None));
 }
 
-/// Whoever writes, the trail is one chain.
+/// Concurrent writers produce one hash chain.
 pub async fn the_audit_trail_is_one_chain(site: &dyn Site) {
     const EACH: usize = 10;
     let writers = ["ann", "bob"].map(|actor| {
@@ -83,7 +83,7 @@ pub async fn the_audit_trail_is_one_chain(site: &dyn Site) {
     assert_eq!(after, 2 * EACH as u64);
 }
 
-/// What is set stays, whoever comes later.
+/// The first value of a setting stays.
 pub async fn a_setting_is_set_once(site: &dyn Site) {
     let (here, there) = (site.join(), site.join());
     assert_eq!(ok(here.setting("color").await), None);
@@ -95,7 +95,7 @@ pub async fn a_setting_is_set_once(site: &dyn Site) {
     assert_eq!(ok(there.setting("cluster_secret").await), secret);
 }
 
-/// A run with a command on offer at seq 4 that needs the given kinds.
+/// Creates an execution with an offered command at sequence number 4 that requires the given kinds.
 async fn offered(store: &dyn Store, kinds: &[&str]) -> ExecutionId {
     let first = request(store);
     let id = first.execution;
@@ -118,7 +118,7 @@ fn ask(worker: &str, kinds: Option<&[&str]>) -> Ask {
     }
 }
 
-/// A worker is not given what it cannot run.
+/// A worker only receives commands that it can run.
 pub async fn a_command_goes_only_to_a_worker_that_serves_its_kinds(site: &dyn Site) {
     let store = site.join();
     let both = offered(&*store, &["http", "python"]).await;
@@ -137,7 +137,7 @@ pub async fn a_command_goes_only_to_a_worker_that_serves_its_kinds(site: &dyn Si
     assert_eq!(claimed(None).await, [unlimited]);
 }
 
-/// What a worker holds, and whether it should go on with it.
+/// A worker sees its claimed commands, and whether their executions are paused or cancelled.
 pub async fn a_worker_sees_what_it_holds(site: &dyn Site) {
     let store = site.join();
     let before = store.now();
@@ -174,7 +174,7 @@ pub async fn a_worker_sees_what_it_holds(site: &dyn Site) {
     assert!(ok(store.held(&WorkerId("x".into())).await).is_empty());
 }
 
-/// A command handed over in the commit that issues it is held like any other.
+/// A command that is assigned in the commit that issues it counts as claimed.
 pub async fn a_command_issued_to_a_worker_is_held_by_it(site: &dyn Site) {
     let store = site.join();
     let first = request(&*store);
@@ -194,7 +194,7 @@ pub async fn a_command_issued_to_a_worker_is_held_by_it(site: &dyn Site) {
     );
 }
 
-/// Work that its commit withdraws first may be offered again by it; not the other way round.
+/// A commit may close work and offer it again, in this order only.
 pub async fn work_withdrawn_first_may_be_offered_again_in_one_commit(site: &dyn Site) {
     let store = site.join();
     let id = offered(&*store, &[]).await;
@@ -216,7 +216,7 @@ pub async fn work_withdrawn_first_may_be_offered_again_in_one_commit(site: &dyn 
     );
 }
 
-/// The living are known, and who drives what.
+/// A process sees the live processes and the owners of executions.
 pub async fn processes_know_of_each_other(site: &dyn Site) {
     let (here, there) = (site.join(), site.join());
     let (me, other) = (ok(here.owner()), ok(there.owner()));
@@ -234,13 +234,13 @@ pub async fn processes_know_of_each_other(site: &dyn Site) {
     first.creation.owner = Some(other.clone());
     let theirs = first.execution;
     ok(there.commit(first).await);
-    let driver = ok(here.owner_of(theirs).await).expect("it has one");
+    let driver = ok(here.owner_of(theirs).await).expect("the execution has an owner");
     assert!(alive(&driver, other));
     let mut first = request(&*there);
     first.creation.owner = Some(crate::OwnerId("nobody".into()));
     let orphan = first.execution;
     ok(there.commit(first).await);
-    let driver = ok(here.owner_of(orphan).await).expect("it is named");
+    let driver = ok(here.owner_of(orphan).await).expect("the owner is recorded");
     assert!(!driver.alive);
     let free = request(&*there);
     let id = free.execution;
@@ -249,7 +249,7 @@ pub async fn processes_know_of_each_other(site: &dyn Site) {
     assert_eq!(ok(here.owner_of(ExecutionId(1)).await), None);
 }
 
-/// A publisher finds each append once, in order, until it says that it is done.
+/// A publisher reads each append once and in order, until it confirms the publication.
 pub async fn appends_wait_in_the_outbox_until_they_are_published(site: &dyn Site) {
     let store = site.join_publishing();
     let id = offered(&*store, &[]).await;
@@ -258,7 +258,7 @@ pub async fn appends_wait_in_the_outbox_until_they_are_published(site: &dyn Site
     ok(store.commit(other).await);
     let stale = PlainStep::new("b", 1).schedule(&*store, id, Seq(2));
     ok(store.commit(stale).await);
-    // A transaction that is open elsewhere holds back what it might yet come before.
+    // An open transaction of another process delays later rows, because it may still write earlier ones.
     let mut waiting = Vec::new();
     for _ in 0..1_000_000 {
         waiting = ok(store.outbox(0, 9).await);
@@ -286,14 +286,14 @@ pub async fn appends_wait_in_the_outbox_until_they_are_published(site: &dyn Site
     assert_eq!(ok(site.join().outbox(0, 9).await), waiting[2..]);
 }
 
-/// Without a publisher nothing piles up.
+/// Without a publisher, the outbox stays empty.
 pub async fn a_store_that_does_not_publish_leaves_the_outbox_empty(site: &dyn Site) {
     let store = site.join();
     offered(&*store, &[]).await;
     assert!(ok(store.outbox(0, 9).await).is_empty());
 }
 
-/// A store that works says so.
+/// A working store reports that it is healthy.
 pub async fn a_store_that_works_is_healthy(site: &dyn Site) {
     let store = site.join();
     ok(store.health());

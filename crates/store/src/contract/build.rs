@@ -1,4 +1,4 @@
-//! Commits to test with.
+//! Commits for tests.
 
 use model::command::{Command, Work};
 use model::event::{
@@ -57,7 +57,7 @@ fn after(
     expected: Seq,
     bodies: Vec<(At, Body)>,
 ) -> Vec<Event> {
-    let count = u32::try_from(bodies.len()).expect("tests are small");
+    let count = u32::try_from(bodies.len()).expect("a test has few events");
     let mut ids = model::id::IdBlock::starting_at(store.ids(count));
     let now = store.now();
     let seqs = expected.0 + 1..;
@@ -80,7 +80,7 @@ fn after(
         .collect()
 }
 
-/// The end of a run.
+/// The end of an execution.
 pub(super) fn finished(generation: u32, ended: Ending) -> (At, Body) {
     let finished = Finished {
         generation,
@@ -107,7 +107,7 @@ impl PlainStep {
         }
     }
 
-    /// It is scheduled and its command offered.
+    /// Schedules the run and offers its command.
     pub fn schedule(&self, store: &dyn Store, execution: ExecutionId, expected: Seq) -> Commit {
         let scheduled = StepScheduled {
             tokens: vec![TokenId {
@@ -150,7 +150,7 @@ impl PlainStep {
         commit
     }
 
-    /// Its task ends with a body outside the log, and the step with it.
+    /// Ends its task with a body outside the log, and ends the step.
     pub fn finish(&self, store: &dyn Store, execution: ExecutionId, expected: Seq) -> Commit {
         let ended = TaskEnded {
             outcome: Raw::of(&json!({"status": "ok", "result": null})),
@@ -176,7 +176,7 @@ impl PlainStep {
         next(store, execution, expected, bodies)
     }
 
-    /// A page of its task ends with a body outside the log, and what it collected is said.
+    /// Ends one page of its task with a body outside the log, and records the manifest.
     pub fn collect(&self, store: &dyn Store, execution: ExecutionId, expected: Seq) -> Commit {
         let mut commit = self.finish(store, execution, expected);
         let task = At {

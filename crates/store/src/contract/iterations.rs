@@ -1,4 +1,4 @@
-//! Iterations of loops: found, counted and skipped without a pass over the log.
+//! Tests of loop iterations: lookup, count and skip without scanning the log.
 
 use model::event::{
     At, Body, Ending, Failed, IterationDone, LoopDone, LoopStarted, LoopStats, Nothing, Retried,
@@ -42,7 +42,7 @@ fn failed(iteration: u64) -> (At, Body) {
     (at(iteration), Body::IterationFailed(Box::new(failed)))
 }
 
-/// Appends ends of iterations, each after its start; answers the last seq.
+/// Appends the ends of iterations, each after its start. Returns the last sequence number.
 async fn append(store: &dyn Store, id: ExecutionId, expected: Seq, ends: Vec<(At, Body)>) -> Seq {
     let bodies = ends.into_iter().flat_map(|(at, body)| {
         let started = (at.clone(), Body::IterationStarted(Nothing {}));
@@ -58,7 +58,7 @@ async fn write(store: &dyn Store, commit: Commit) -> Seq {
     version
 }
 
-/// A run whose loop ended 200 iterations in appends of 50, out of order, two of them with failures.
+/// Creates an execution whose loop has ended 200 iterations in appends of 50, out of order, with two failures.
 async fn looped(store: &dyn Store) -> (ExecutionId, Seq) {
     let first = request(store);
     let id = first.execution;
@@ -73,11 +73,11 @@ async fn looped(store: &dyn Store) -> (ExecutionId, Seq) {
     (id, seq)
 }
 
-/// A run that has ended, with one loop.
+/// An execution that has ended, with one loop.
 pub struct FinishedLoop {
-    /// The run.
+    /// The execution.
     pub execution: ExecutionId,
-    /// The loop.
+    /// The loop's step run.
     pub run: StepRunId,
     /// The `loop.started` event.
     pub started: Seq,
@@ -85,7 +85,7 @@ pub struct FinishedLoop {
     pub done: Seq,
 }
 
-/// Writes a loop of so many iterations in appends of 50; the result of each is its index.
+/// Writes a loop with the given number of iterations in appends of 50. The result of each is its index.
 pub async fn finish_loop(store: &dyn Store, iterations: u64) -> FinishedLoop {
     let first = request(store);
     let execution = first.execution;
@@ -165,7 +165,7 @@ fn task_done(iteration: u64) -> (At, Body) {
     (at, Body::TaskDone(Box::new(ended)))
 }
 
-/// The events of iterations are those in the log, whatever the order in which the iterations ended.
+/// Iterations are found by index, in whatever order they ended.
 pub async fn iterations_are_found_by_their_index(site: &dyn Site) {
     let store = site.join();
     let (id, _) = looped(&*store).await;
@@ -186,7 +186,7 @@ pub async fn iterations_are_found_by_their_index(site: &dyn Site) {
     assert_eq!(ok(store.iteration_count(id, &other).await), 0);
 }
 
-/// What failed before a retry does not count once the loop continues.
+/// Failures before a retry do not count once the loop continues.
 pub async fn iterations_are_counted_and_a_retry_counts_failures_anew(site: &dyn Site) {
     let store = site.join();
     let (id, seq) = looped(&*store).await;
@@ -216,7 +216,7 @@ pub async fn iterations_are_counted_and_a_retry_counts_failures_anew(site: &dyn 
     assert_eq!(ok(store.failed_iterations(id, &run(), 9).await), [110]);
 }
 
-/// An outline has every event that is no iteration's, and pages of it are the whole.
+/// An outline has every event that belongs to no iteration, and its pages together are complete.
 pub async fn an_outline_has_everything_but_iterations(site: &dyn Site) {
     let store = site.join();
     let (id, seq) = looped(&*store).await;
@@ -254,7 +254,7 @@ pub async fn an_outline_has_everything_but_iterations(site: &dyn Site) {
     }
 }
 
-/// What is dropped and folded again is what was there.
+/// Rebuilt rows equal the original rows.
 pub async fn rows_of_iterations_rebuilt_are_the_same(site: &dyn Site) {
     let store = site.join();
     let (id, _) = looped(&*store).await;

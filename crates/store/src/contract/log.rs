@@ -1,4 +1,4 @@
-//! The log: versions, keys, snapshots, lists, projections.
+//! Tests of the log: versions, keys, snapshots, lists and projections.
 
 use model::event::{Body, Ending, Note, Retried};
 use model::id::{EventId, Seq};
@@ -9,7 +9,7 @@ use super::build::{PlainStep, finished, next, request};
 use super::{Site, ok};
 use crate::{Committed, Error, Filter, Foreign, Key, Snapshot};
 
-/// Reading gives what was written, by range and by seq.
+/// Events are read back as written, by range and by sequence number.
 pub async fn a_commit_is_read_back_as_it_was_written(site: &dyn Site) {
     let store = site.join();
     let first = request(&*store);
@@ -19,19 +19,19 @@ pub async fn a_commit_is_read_back_as_it_was_written(site: &dyn Site) {
     assert_eq!(ok(store.commit(second.clone()).await), Committed::Done);
     let all = [first.events, second.events].concat();
     assert_eq!(ok(store.events(id, Seq(0), 100).await), all);
-    // Whatever was written together, a page is full unless the log ends.
+    // However events were batched, a page is full unless the log ends.
     for limit in 1..=all.len() {
         assert_eq!(ok(store.events(id, Seq(0), limit).await), all[..limit]);
     }
     assert_eq!(ok(store.events(id, Seq(1), 2).await), all[1..3]);
     let chosen = ok(store.events_at(id, &[Seq(4), Seq(1), Seq(9)]).await);
     assert_eq!(chosen, [all[0].clone(), all[3].clone()]);
-    let loaded = ok(store.load(id, 1).await).expect("it exists");
+    let loaded = ok(store.load(id, 1).await).expect("the execution exists");
     assert_eq!((loaded.row.version, loaded.tail), (Seq(4), all));
     assert_eq!(ok(site.join().execution(id).await), Some(loaded.row));
 }
 
-/// A decision made on an old state is not written.
+/// A decision based on an old state is not written.
 pub async fn a_commit_on_an_old_version_leaves_nothing(site: &dyn Site) {
     let store = site.join();
     let first = request(&*store);
@@ -57,7 +57,7 @@ pub async fn a_commit_on_an_old_version_leaves_nothing(site: &dyn Site) {
     assert_eq!(ok(store.commit(stray).await), moved);
 }
 
-/// The same request twice starts one run.
+/// The same request, sent twice, starts one execution.
 pub async fn creating_twice_creates_once(site: &dyn Site) {
     let store = site.join();
     let first = request(&*store);
@@ -67,7 +67,7 @@ pub async fn creating_twice_creates_once(site: &dyn Site) {
     assert_eq!(ok(store.executions(&Filter::default()).await).len(), 1);
 }
 
-/// A log has no holes.
+/// A log has no gaps.
 pub async fn seqs_with_a_gap_are_refused(site: &dyn Site) {
     let store = site.join();
     let mut first = request(&*store);
@@ -76,7 +76,7 @@ pub async fn seqs_with_a_gap_are_refused(site: &dyn Site) {
     assert!(matches!(refused, Err(Error::Malformed(_))), "{refused:?}");
 }
 
-/// Every event follows from an earlier one.
+/// Every event has an earlier cause.
 pub async fn a_cause_after_its_effect_is_refused(site: &dyn Site) {
     let store = site.join();
     let mut first = request(&*store);
@@ -85,7 +85,7 @@ pub async fn a_cause_after_its_effect_is_refused(site: &dyn Site) {
     assert!(matches!(refused, Err(Error::Malformed(_))), "{refused:?}");
 }
 
-/// Foreign ids are looked up before, and held by a key after.
+/// An event ID of a client is found by lookup and unique by key.
 pub async fn an_event_from_outside_is_found_by_its_id_and_kept_once(site: &dyn Site) {
     let store = site.join();
     let mut first = request(&*store);
@@ -107,7 +107,7 @@ pub async fn an_event_from_outside_is_found_by_its_id_and_kept_once(site: &dyn S
     assert_eq!(ok(store.events(id, Seq(0), 100).await).len(), 2);
 }
 
-/// One terminal event per generation; another generation may end again.
+/// A generation has one terminal event; another generation may have its own.
 pub async fn an_end_is_recorded_once_per_generation(site: &dyn Site) {
     let store = site.join();
     let first = request(&*store);
@@ -133,7 +133,7 @@ pub async fn an_end_is_recorded_once_per_generation(site: &dyn Site) {
     assert_eq!(ok(store.commit(end(Seq(3), 2)).await), Committed::Done);
 }
 
-/// Of commits that share a transaction only the faulty one is left out.
+/// Among commits that share a transaction, only the faulty one is refused.
 pub async fn one_members_violation_does_not_touch_the_others(site: &dyn Site) {
     let store = site.join();
     let key = Key::Terminal { generation: 1 };
@@ -160,7 +160,7 @@ pub async fn one_members_violation_does_not_touch_the_others(site: &dyn Site) {
     assert_eq!(ok(store.events(ids[2], Seq(0), 9).await).len(), 4);
 }
 
-/// Status, generation and place are a function of the log.
+/// Status, generation and finish time are derived from the log.
 pub async fn the_row_follows_the_log_through_a_life(site: &dyn Site) {
     let store = site.join();
     let first = request(&*store);
@@ -183,13 +183,13 @@ pub async fn the_row_follows_the_log_through_a_life(site: &dyn Site) {
         ok(store
             .commit(next(&*store, id, Seq(seq), vec![(at(), body)]))
             .await);
-        let row = ok(store.execution(id).await).expect("it exists");
+        let row = ok(store.execution(id).await).expect("the execution exists");
         assert_eq!((row.status, row.generation), (status, generation));
         assert_eq!(row.finished_at.is_some(), status.is_terminal());
     }
 }
 
-/// A snapshot is a shortcut only for those who understand it.
+/// A snapshot is only used by readers of the same snapshot version.
 pub async fn snapshots_shorten_the_tail_and_other_versions_are_passed_over(site: &dyn Site) {
     let store = site.join();
     let first = request(&*store);
@@ -203,13 +203,13 @@ pub async fn snapshots_shorten_the_tail_and_other_versions_are_passed_over(site:
     };
     second.snapshot = Some(snapshot.clone());
     ok(store.commit(second).await);
-    let loaded = ok(store.load(id, 3).await).expect("it exists");
+    let loaded = ok(store.load(id, 3).await).expect("the execution exists");
     assert_eq!((loaded.snapshot, loaded.tail.len()), (Some(snapshot), 1));
-    let loaded = ok(store.load(id, 4).await).expect("it exists");
+    let loaded = ok(store.load(id, 4).await).expect("the execution exists");
     assert_eq!((loaded.snapshot, loaded.tail.len()), (None, 4));
 }
 
-/// Lists filter and page.
+/// Lists support filters and pages.
 pub async fn lists_are_narrowed_and_newest_first(site: &dyn Site) {
     let store = site.join();
     let mut ids = Vec::new();
@@ -243,7 +243,7 @@ pub async fn lists_are_narrowed_and_newest_first(site: &dyn Site) {
     assert!(list(other).await.is_empty());
 }
 
-/// What is dropped and folded again is what was there.
+/// Rebuilt projections equal the original ones.
 pub async fn projections_rebuilt_are_the_same(site: &dyn Site) {
     let store = site.join();
     let first = request(&*store);
@@ -269,7 +269,7 @@ pub async fn projections_rebuilt_are_the_same(site: &dyn Site) {
     assert_eq!(shown().await, before);
 }
 
-/// A run lasts if one of its bodies is kept for good.
+/// An execution is lasting if one of its bodies is permanent.
 pub async fn only_runs_that_keep_a_body_for_good_last(site: &dyn Site) {
     let store = site.join();
     let mut lasting = Vec::new();

@@ -1,6 +1,6 @@
-//! What every store promises, as one suite: `store::contract_suite!(site)` runs it against a backend.
+//! The contract test suite for stores: `store::contract_suite!(site)` runs it against a backend.
 //!
-//! A [`Site`] is a place where processes meet: each [`Site::join`] is another process on the same fresh store.
+//! A [`Site`] is one new store; each [`Site::join`] simulates another process that uses it.
 
 mod access;
 mod build;

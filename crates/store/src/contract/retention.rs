@@ -1,4 +1,4 @@
-//! Rows that only recognize repetitions: there while a repetition may come, and removed afterwards.
+//! Tests of rows that only detect repetitions: they exist while a repetition may arrive, and are removed afterwards.
 
 use std::slice::from_ref;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::shared::{message, started};
 use super::{Site, ok};
 use crate::{BATCH, BATCH_END, OldRows, Priority, RemovedRows, SessionHolder, Store};
 
-/// A time long before and long after every row of a test.
+/// A time long before every row of a test.
 fn long_ago(store: &dyn Store) -> Time {
     store.now().before(Duration::from_secs(3_600))
 }
@@ -36,7 +36,7 @@ fn removed(rows: u64) -> RemovedRows {
     }
 }
 
-/// Sessions and `dedup` words are removed, except those that are still in use.
+/// Sessions and `dedup` keys are removed, except those still in use.
 pub async fn old_rows_are_removed(site: &dyn Site) {
     let store = site.join();
     let worker = |name: &str| WorkerId(name.into());
@@ -63,7 +63,7 @@ pub async fn old_rows_are_removed(site: &dyn Site) {
     assert_eq!((rows.removed, rows.postponed), (0, 1));
 }
 
-/// The key of a consumed message recognizes a repetition until its retention has passed.
+/// The key of a consumed message detects a repetition until its retention has passed.
 pub async fn keys_of_consumed_messages_are_removed(site: &dyn Site) {
     let store = site.join();
     let (sender, receiver) = (started(&*store, None).await, started(&*store, None).await);
@@ -92,7 +92,7 @@ pub async fn keys_of_consumed_messages_are_removed(site: &dyn Site) {
     ok(store.send(from_outside.clone(), Priority::Normal).await);
     assert_eq!(ok(store.inbox(None, 9).await), from_ref(&pending));
     assert_eq!(ok(store.remove_old(all_before(later)).await), removed(1));
-    // Nothing is left that would recognize them.
+    // No row is left that detects the repetition.
     ok(store.send(between.clone(), Priority::Normal).await);
     ok(store.send(from_outside.clone(), Priority::Normal).await);
     assert_eq!(
@@ -121,7 +121,7 @@ pub async fn states_of_ended_batches_are_removed(site: &dyn Site) {
     assert!(ok(store.setting("batch:open").await).is_some());
 }
 
-/// One call removes no more rows of a kind than it may; the next calls remove the others.
+/// One call removes at most `limit` rows of each kind; further calls remove the remaining ones.
 pub async fn old_rows_are_removed_in_slices(site: &dyn Site) {
     let store = site.join();
     for n in 0..5 {

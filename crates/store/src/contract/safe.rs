@@ -1,4 +1,5 @@
-//! Sealed values: credentials by name and version, resolved entries by scope, master keys changed under both.
+//! Tests of encrypted values: credentials by name and version, resolved entries by scope, and changes of the master
+//! key.
 
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ fn entry(scope: &str, name: &str, expires_at: Option<Time>) -> KeychainRow {
     }
 }
 
-/// Of two who set the same version one wins, and the other is told.
+/// If two writers set the same version, one succeeds and the other gets `false`.
 pub async fn a_credential_is_kept_version_by_version(site: &dyn Site) {
     let (here, there) = (site.join(), site.join());
     let (here, there) = (here.safe(), there.safe());
@@ -51,7 +52,7 @@ pub async fn a_credential_is_kept_version_by_version(site: &dyn Site) {
     let all = ok(here.credentials().await);
     assert_eq!(all, [credential("a", 1), credential("b", 2)]);
     ok(here.touch_credential("b").await);
-    let used = ok(there.credential("b").await).expect("it is kept");
+    let used = ok(there.credential("b").await).expect("the credential exists");
     assert!(used.last_used_at.is_some());
     assert!(ok(here.remove_credential("b").await));
     assert!(!ok(there.remove_credential("b").await));
@@ -59,7 +60,7 @@ pub async fn a_credential_is_kept_version_by_version(site: &dyn Site) {
     assert!(ok(there.put_credential(credential("b", 1)).await));
 }
 
-/// A resolved entry belongs to its scope, and goes when it has expired.
+/// A resolved entry belongs to its scope and is removed after its expiry.
 pub async fn a_resolved_entry_is_kept_by_scope_until_it_expires(site: &dyn Site) {
     let store = site.join();
     let later = Some(store.now().after(Duration::from_secs(3_600)));
@@ -82,7 +83,7 @@ pub async fn a_resolved_entry_is_kept_by_scope_until_it_expires(site: &dyn Site)
     assert_eq!(other, Some(entry("run:2", "other", None)));
 }
 
-/// A data key is wrapped anew only if it is still the one that was read.
+/// A data key is only rewrapped if it is still the one that was read.
 pub async fn data_keys_are_wrapped_anew_one_by_one(site: &dyn Site) {
     let store = site.join();
     let safe = store.safe();
@@ -115,6 +116,6 @@ pub async fn data_keys_are_wrapped_anew_one_by_one(site: &dyn Site) {
     }
     assert!(ok(safe.sealed_otherwise("k2").await).is_empty());
     assert_eq!(ok(safe.sealed_otherwise("k1").await).len(), 3);
-    let kept = ok(safe.credential("a").await).expect("it is kept");
+    let kept = ok(safe.credential("a").await).expect("the credential exists");
     assert_eq!(kept.sealed, new(&old[0].1));
 }

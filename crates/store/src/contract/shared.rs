@@ -1,4 +1,4 @@
-//! What executions and processes share: messages, the catalog, ownership, one directory.
+//! Tests of what executions and processes share: messages, the catalog, ownership, and concurrent appends.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) async fn started(store: &dyn Store, owner: Option<OwnerId>) -> Execut
     id
 }
 
-/// Sent with the sender's commit, gone with the receiver's, and never back.
+/// A message is sent with the sender's commit, removed with the receiver's commit, and not delivered again.
 pub async fn a_message_arrives_once(site: &dyn Site) {
     let store = site.join();
     let receiver = started(&*store, None).await;
@@ -51,7 +51,7 @@ pub async fn a_message_arrives_once(site: &dyn Site) {
     assert!(ok(store.inbox(None, 9).await).is_empty());
 }
 
-/// Each process gets the mail of what it drives.
+/// Each process receives the messages to the executions it owns.
 pub async fn a_message_to_a_new_execution_goes_to_its_senders_driver(site: &dyn Site) {
     let (here, there) = (site.join(), site.join());
     let (me, other) = (ok(here.owner()), ok(there.owner()));
@@ -69,7 +69,7 @@ pub async fn a_message_to_a_new_execution_goes_to_its_senders_driver(site: &dyn 
     assert_eq!(ok(there.inbox(None, 9).await), [to_fresh, to_theirs]);
 }
 
-/// What is said to an execution whose driver is dead is found by whoever lives.
+/// A message to an execution whose owner is dead goes to the live processes.
 pub async fn a_message_to_what_a_dead_process_drove_goes_to_the_living(site: &dyn Site) {
     let (here, there) = (site.join(), site.join());
     let (me, other) = (ok(here.owner()), ok(there.owner()));
@@ -83,7 +83,7 @@ pub async fn a_message_to_what_a_dead_process_drove_goes_to_the_living(site: &dy
     assert_eq!(ok(here.inbox(Some(&me), 9).await), [to_orphan]);
 }
 
-/// The sender learns that its message was refused, or takes it back before anyone has consumed it.
+/// The sender can read that its message was refused, or withdraw a message that is not consumed yet.
 pub async fn a_refused_message_is_answered(site: &dyn Site) {
     let store = site.join();
     let receiver = started(&*store, None).await;
@@ -125,7 +125,7 @@ pub async fn the_catalog_counts_only_changes(site: &dyn Site) {
     assert_eq!(ok(store.catalog().await), [back]);
 }
 
-/// The living keep what they drive; what the dead drove is free.
+/// Live processes keep their executions; those of dead processes can be adopted.
 pub async fn an_execution_of_a_dead_process_can_be_adopted(site: &dyn Site) {
     let (here, there) = (site.join(), site.join());
     let (me, other) = (ok(here.owner()), ok(there.owner()));
@@ -148,13 +148,13 @@ pub async fn an_execution_of_a_dead_process_can_be_adopted(site: &dyn Site) {
         Adoption::Mine
     );
     assert!(ok(here.abandoned().await).is_empty());
-    let row = ok(there.execution(orphan).await).expect("it exists");
+    let row = ok(there.execution(orphan).await).expect("the execution exists");
     assert_eq!(row.owner, Some(me.clone()));
     let nowhere = ok(here.adopt(ExecutionId(1), &me, Priority::Normal).await);
     assert_eq!(nowhere, Adoption::Unknown);
 }
 
-/// Of two processes that append to one log exactly one wins each place.
+/// If two processes append to one log, exactly one of them gets each sequence number.
 pub async fn two_processes_appending_at_once_lose_nothing(site: &dyn Site) {
     const EACH: u32 = 15;
     let id = started(&*site.join(), None).await;
@@ -172,7 +172,7 @@ pub async fn two_processes_appending_at_once_lose_nothing(site: &dyn Site) {
                             break;
                         }
                         Committed::Moved { version: moved } => version = moved,
-                        Committed::Fenced => panic!("nothing is fenced here"),
+                        Committed::Fenced => panic!("this test has no fences"),
                     }
                 }
             }
@@ -192,7 +192,7 @@ pub async fn two_processes_appending_at_once_lose_nothing(site: &dyn Site) {
     assert_eq!(ids.len(), events.len());
 }
 
-/// A process that waits hears of the others.
+/// A waiting process is notified of other processes' commits.
 pub async fn another_processes_commit_is_noticed(site: &dyn Site) {
     let (here, there) = (site.join(), site.join());
     ok(here.put_playbook("mine", "x").await);
@@ -203,7 +203,7 @@ pub async fn another_processes_commit_is_noticed(site: &dyn Site) {
     let mut n = 0;
     while !waiting.is_finished() {
         n += 1;
-        assert!(n < 1_000_000, "nobody told the waiting process");
+        assert!(n < 1_000_000, "the waiting process was not notified");
         ok(there.put_playbook("theirs", &n.to_string()).await);
     }
     waiting.await.expect("waiting does not panic");

@@ -1,22 +1,22 @@
-//! Where the suite runs, and the list of its facts.
+//! The test site of the suite, and the list of its tests.
 
 use std::sync::Arc;
 
 use crate::{Error, Store};
 
-/// A fresh store that processes can join.
+/// A new store that processes can join.
 pub trait Site: Send + Sync {
-    /// Another process on the store.
+    /// Adds a process to the store.
     fn join(&self) -> Arc<dyn Store>;
-    /// Another process on the store, whose commits wait to be published.
+    /// Adds a process whose commits go to the outbox.
     fn join_publishing(&self) -> Arc<dyn Store>;
 }
 
 pub(super) fn ok<T>(result: Result<T, Error>) -> T {
-    result.unwrap_or_else(|error| panic!("the store refused: {error:?}"))
+    result.unwrap_or_else(|error| panic!("the store returned an error: {error:?}"))
 }
 
-/// Runs the suite; the expression makes a fresh [`Site`] for each fact.
+/// Runs the suite; the expression creates a new [`Site`] for each test.
 #[macro_export]
 macro_rules! contract_suite {
     ($site:expr) => {

@@ -1,4 +1,4 @@
-//! Commands, claims, sessions and timers.
+//! Tests of commands, claims, sessions and timers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn ask(worker: &str, max: u32) -> Ask {
     }
 }
 
-/// A run whose first step has been offered: log at 4, command at 4.
+/// Creates an execution whose first step is offered: the log is at 4, and the command is event 4.
 async fn offered(store: &dyn Store) -> ExecutionId {
     let first = request(store);
     let id = first.execution;
@@ -35,7 +35,7 @@ async fn offered(store: &dyn Store) -> ExecutionId {
     id
 }
 
-/// Workers that ask at the same time share the work without overlap.
+/// Workers that claim concurrently share the commands without overlap.
 pub async fn a_command_is_claimed_by_one_worker_only(site: &dyn Site) {
     const COMMANDS: usize = 40;
     let store = site.join();
@@ -65,7 +65,7 @@ pub async fn a_command_is_claimed_by_one_worker_only(site: &dyn Site) {
     assert_eq!(all.len(), COMMANDS);
 }
 
-/// Nothing is handed out of a run that should not go on.
+/// No command of a paused or cancelling execution is assigned.
 pub async fn paused_and_cancelling_executions_offer_nothing(site: &dyn Site) {
     let store = site.join();
     for body in [
@@ -79,7 +79,7 @@ pub async fn paused_and_cancelling_executions_offer_nothing(site: &dyn Site) {
     }
 }
 
-/// Each hand-over has its own epoch.
+/// Each claim has its own epoch.
 pub async fn a_released_command_comes_back_with_a_higher_epoch(site: &dyn Site) {
     let store = site.join();
     let id = offered(&*store).await;
@@ -95,7 +95,7 @@ pub async fn a_released_command_comes_back_with_a_higher_epoch(site: &dyn Site) 
     assert_eq!(second.lease_epoch, LeaseEpoch(2));
 }
 
-/// Only the current holder's report is written.
+/// Only a report under the current claim is written.
 pub async fn a_stale_claim_is_fenced_and_leaves_nothing(site: &dyn Site) {
     let store = site.join();
     let id = offered(&*store).await;
@@ -120,7 +120,7 @@ pub async fn a_stale_claim_is_fenced_and_leaves_nothing(site: &dyn Site) {
     assert_eq!(ok(store.commit(report(2)).await), Committed::Fenced);
 }
 
-/// A lease is its session's, by the store's clock.
+/// A claim expires with its worker's session, by the store's clock.
 pub async fn a_claim_is_lost_with_its_session(site: &dyn Site) {
     let store = site.join();
     offered(&*store).await;
@@ -136,7 +136,7 @@ pub async fn a_claim_is_lost_with_its_session(site: &dyn Site) {
     assert_eq!(lost.lease_epoch, claim.lease_epoch);
 }
 
-/// A name belongs to the holder of its session until another one replaces it, and then the claims of the first are lost.
+/// A session belongs to its holder until another one replaces it; the claims of the first holder are then lost.
 pub async fn a_session_belongs_to_its_holder(site: &dyn Site) {
     let store = site.join();
     offered(&*store).await;
@@ -174,7 +174,7 @@ fn holder(name: &str) -> SessionHolder {
     SessionHolder(name.into())
 }
 
-/// Work nobody takes is seen.
+/// A command that no worker claims in time is reported as overdue.
 pub async fn a_pending_command_becomes_overdue(site: &dyn Site) {
     let store = site.join();
     let first = request(&*store);
@@ -195,7 +195,7 @@ pub async fn a_pending_command_becomes_overdue(site: &dyn Site) {
     assert!(ok(store.overdue_commands(None).await).is_empty());
 }
 
-/// One command per part of a step run and dispatch.
+/// There is one command per part of a step run and dispatch.
 pub async fn the_same_work_is_not_offered_twice_at_once(site: &dyn Site) {
     let store = site.join();
     let id = offered(&*store).await;
@@ -206,7 +206,7 @@ pub async fn the_same_work_is_not_offered_twice_at_once(site: &dyn Site) {
     assert_eq!(ok(store.open_commands(id).await).len(), 1);
 }
 
-/// Timers are found when due and not after they are cleared.
+/// Timers are returned when due, until they are cleared.
 pub async fn timers_are_due_in_order_until_cleared(site: &dyn Site) {
     let store = site.join();
     let now = store.now();

@@ -1,4 +1,4 @@
-//! Tokens, the audit trail, settings and the outbox, without a disk.
+//! Access tokens, the audit log, settings and the outbox, in memory.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(super) struct Access {
     pub(super) tokens: BTreeMap<AccessId, TokenRow>,
     pub(super) trail: Vec<AuditRow>,
     pub(super) settings: BTreeMap<String, String>,
-    /// From when the retention of a setting counts; settings that are not here are permanent.
+    /// Start of a setting's retention; settings without an entry are permanent.
     pub(super) retained_from: BTreeMap<String, Time>,
     outbox: Vec<OutboxRow>,
     position: u64,
@@ -68,7 +68,7 @@ impl Access {
         kept.or_insert_with(|| value.to_owned()).clone()
     }
 
-    /// Removes a setting whose retention has passed, and what is removed with it.
+    /// Removes a setting whose retention has passed, and the settings that depend on it.
     pub(super) fn remove_setting(&mut self, key: &str) {
         if let Some(request_id) = key.strip_prefix(BATCH_END) {
             self.settings.remove(&format!("{BATCH}{request_id}"));
@@ -77,7 +77,7 @@ impl Access {
         self.retained_from.remove(key);
     }
 
-    /// What a commit leaves for the publisher.
+    /// Adds the events of a commit to the outbox.
     pub(super) fn publish(&mut self, commit: &Commit) {
         if commit.events.is_empty() {
             return;

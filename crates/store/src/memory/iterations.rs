@@ -1,4 +1,4 @@
-//! Iterations of loops, computed from the log when they are read.
+//! Loop iterations, computed from the log on each read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -1,7 +1,7 @@
-//! A store without a disk: the same contract, for the simulator and for tests.
+//! A store in memory with the same contract, for the simulator and for tests.
 //!
-//! Nothing here awaits; clock and ids follow from what is injected, so a run is the same every time. A [`Memory`] is
-//! one process's handle; [`Memory::another`] gives another process on the same store, [`Memory::die`] ends one.
+//! No method awaits, and clock and IDs are injected, so every run is deterministic. A [`Memory`] is one process's
+//! handle; [`Memory::another`] adds another process on the same store, and [`Memory::die`] ends one.
 
 mod access;
 mod iterations;

@@ -30,7 +30,7 @@ use crate::{
     memory::state::{SessionRow, State},
 };
 
-/// Where time comes from.
+/// The source of time.
 pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;
 
 /// One process's handle to a store in memory.
@@ -64,14 +64,14 @@ impl Memory {
         Self::join(Arc::clone(&self.shared))
     }
 
-    /// The same process, whose commits wait in the outbox.
+    /// The same process, with commits that go to the outbox.
     #[must_use]
     pub fn publishing(mut self) -> Self {
         self.publishes = true;
         self
     }
 
-    /// This process dies: it no longer counts as an owner.
+    /// Simulates the death of this process: it no longer counts as an owner.
     pub fn die(&self) {
         self.state().living.remove(&self.owner);
     }
@@ -248,7 +248,7 @@ impl Store for Memory {
         Ok(iterations::iteration_count(self.state().log(id), run))
     }
 
-    /// Nothing is saved by skipping events in memory.
+    /// In memory, skipping events saves nothing.
     async fn outline(
         &self,
         id: ExecutionId,

@@ -71,7 +71,7 @@ impl State {
         rows
     }
 
-    /// From when the retention of a `dedup` word counts, if its execution has not ended before a time.
+    /// Start of the retention of a `dedup` key, if its execution has not ended before a time.
     fn later_start(&self, key: &str, before: Time, now: Time) -> Option<Time> {
         key.strip_prefix(DEDUP)?;
         let id = self.access.settings.get(key)?.parse().ok()?;

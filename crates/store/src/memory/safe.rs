@@ -1,4 +1,4 @@
-//! Sealed values without a disk.
+//! Encrypted values in memory.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a store in memory holds, and each operation on it as plain code.
+//! The data of a store in memory, and its operations as plain code.
 
 mod sessions;
 
@@ -33,20 +33,20 @@ pub(super) struct State {
     pub(super) living: BTreeSet<OwnerId>,
     pub(super) access: Access,
     pub(super) safe: Kept,
-    /// In order of arrival; a consumed message leaves its key behind.
+    /// In order of arrival; the key of a consumed message remains in `mail_keys`.
     mail: Vec<Mail>,
     pub(super) mail_keys: BTreeMap<MessageKey, MailState>,
-    /// Counts issued commands, so that the oldest goes first.
+    /// Counts issued commands, so that the oldest one is claimed first.
     issued: u64,
 }
 
-/// Whether a message still has a body.
+/// Whether a message is pending or consumed.
 pub(super) enum MailState {
     Pending,
     Consumed(Time),
 }
 
-/// When a claim was made whose session was replaced.
+/// The `claimed_at` of a claim whose session was replaced.
 const REPLACED: Time = Time(i64::MIN);
 
 struct Mail {
@@ -55,7 +55,7 @@ struct Mail {
     body: Raw,
 }
 
-/// Everything of one execution.
+/// All data of one execution.
 pub(super) struct Run {
     pub(super) row: ExecutionRow,
     pub(super) snapshot: Option<Snapshot>,
@@ -67,7 +67,7 @@ pub(super) struct Run {
     timers: BTreeMap<Seq, Time>,
 }
 
-/// A command and who holds it.
+/// A command and its claim.
 pub(super) struct Held {
     issue: Issue,
     pub(super) worker: Option<WorkerId>,
@@ -146,7 +146,7 @@ impl Run {
         self.repeated_work(commit)
     }
 
-    /// Walks the changes in order, as the store applies them.
+    /// Checks the changes in the order in which the store applies them.
     fn repeated_work(&self, commit: &Commit) -> Result<Option<Committed>, Error> {
         let mut units: BTreeMap<Seq, String> = self
             .commands
@@ -187,7 +187,9 @@ impl State {
             None => {
                 let first = &commit.events[0];
                 let Body::ExecutionRequested(request) = &first.body else {
-                    return Err(Error::Malformed("a log begins with its request, once"));
+                    return Err(Error::Malformed(
+                        "a log must start with one `execution.requested` event",
+                    ));
                 };
                 let run = Run::new(ExecutionRow::new(first, request, &commit.creation));
                 run.repeated_work(&commit)?;
@@ -202,7 +204,7 @@ impl State {
         let run = self
             .runs
             .get_mut(&commit.execution)
-            .expect("the execution was found or made");
+            .expect("the execution exists or was just created");
         run.project(&commit.events, commit.version());
         for (key, foreign) in commit.claimed_keys() {
             run.keys.insert(key, foreign.copied());
@@ -442,7 +444,7 @@ impl State {
             .collect()
     }
 
-    /// Whether the message was pending.
+    /// Consumes a message. Returns whether it was pending.
     pub(super) fn take_back(&mut self, key: MessageKey, now: Time) -> bool {
         let Some(state @ MailState::Pending) = self.mail_keys.get_mut(&key) else {
             return false;
@@ -488,7 +490,7 @@ impl State {
             .find(|entry| version.is_none_or(|version| entry.version == version))
     }
 
-    /// The log of an execution; empty where there is none.
+    /// The log of an execution; empty if there is none.
     pub(super) fn log(&self, id: ExecutionId) -> &[Event] {
         self.runs.get(&id).map_or(&[], |run| &run.log)
     }

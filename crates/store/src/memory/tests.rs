@@ -1,4 +1,4 @@
-//! The store in memory keeps the contract.
+//! Runs the contract suite against the store in memory.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Tokens, the audit trail, settings, the outbox, and who holds and drives what. Each is one statement.
+//! Access tokens, the audit log, settings, the outbox, claimed commands and owners. Each operation is one statement.
 
 use model::id::{ExecutionId, LeaseEpoch, WorkerId};
 use model::time::Time;
@@ -53,7 +53,7 @@ pub(super) async fn tokens(pool: &Pool) -> Result<Vec<TokenRow>, Error> {
 fn hash(row: &Row, column: usize) -> Result<[u8; 32], Fault> {
     let bytes: &[u8] = row.try_get(column)?;
     let hash = bytes.try_into();
-    hash.map_err(|_| Fault::Row("a hash of another length".into()))
+    hash.map_err(|_| Fault::Row("a stored hash does not have 32 bytes".into()))
 }
 
 fn token(row: &Row) -> Result<TokenRow, Fault> {
@@ -84,8 +84,8 @@ pub(super) async fn touch_token(pool: &Pool, id: AccessId) -> Result<(), Error> 
 }
 
 pub(super) async fn audit(pool: &Pool, entry: &AuditEntry) -> Result<(), Error> {
-    let entry = serde_json::to_string(entry).expect("plain data serialises to JSON");
-    // An answer that is lost leaves the entry twice rather than not at all.
+    let entry = serde_json::to_string(entry).expect("plain data serializes to JSON");
+    // If the reply is lost, the entry may be written twice, but is never missing.
     run(pool, "SELECT noetl.append_audit($1)", &[&entry]).await
 }
 
@@ -112,16 +112,16 @@ pub(super) async fn setting(pool: &Pool, key: &str) -> Result<Option<String>, Er
     find_one(pool, ONE, &[&key], |row| Ok(row.try_get(0)?)).await
 }
 
-/// What another process sets at the same time is not seen by the statement that loses to it, but by the next.
+/// The value that a concurrent process sets is not visible to the losing INSERT, so a second statement reads it.
 pub(super) async fn set_setting_once(pool: &Pool, key: &str, value: &str) -> Result<String, Error> {
     const SET: &str = "INSERT INTO noetl.setting (key, value, retained_from)
         VALUES ($1, $2, CASE WHEN $3 THEN noetl.micros() END) ON CONFLICT DO NOTHING";
     run(pool, SET, &[&key, &value, &has_retention(key)]).await?;
     let kept = setting(pool, key).await?;
-    kept.ok_or_else(|| Error::Unavailable("a setting vanished".into()))
+    kept.ok_or_else(|| Error::Unavailable("a setting disappeared".into()))
 }
 
-/// Only transactions below every open one are given: a later look finds nothing before them.
+/// Returns only transactions older than every open one, so that no earlier row can appear later.
 pub(super) async fn outbox(pool: &Pool, after: u64, limit: usize) -> Result<Vec<OutboxRow>, Error> {
     const WAITING: &str = "SELECT xid::text::bigint, execution_id, seq_first, seq_last FROM (
             SELECT xid, execution_id, seq_first, seq_last FROM noetl.outbox
@@ -151,7 +151,7 @@ pub(super) async fn outbox_done(pool: &Pool, upto: u64) -> Result<(), Error> {
 }
 
 pub(super) async fn held(pool: &Pool, worker: &WorkerId) -> Result<Vec<Held>, Error> {
-    // Two bounds and an order instead of `=` leave the planner no other index than that of claimed commands.
+    // Two bounds and an order instead of `=` make the planner use the index of claimed commands.
     const HELD: &str = "SELECT c.execution_id, c.seq, c.lease_epoch, e.status = 'PAUSED',
             e.cancelling OR e.status NOT IN ('RUNNING', 'PAUSED'), coalesce(c.claimed_at, c.issued_at)
         FROM noetl.command c CROSS JOIN LATERAL (

@@ -1,7 +1,9 @@
-//! Commits: one statement a batch, again where nothing was written, looked up where nobody knows.
+//! Writes a batch of commits with one statement. Retries if nothing was written; if the connection broke, reads the
+//! log to learn the result.
 //!
-//! A connection that breaks after the statement was sent leaves its result unknown. The statement is then sent again:
-//! whatever the first one wrote makes the second find its versions moved, and the log says by whom.
+//! If a connection breaks after the statement was sent, the result is unknown. The statement is then sent again: if
+//! the first one was written, the second one finds that the versions have moved, and the log shows which commit moved
+//! them.
 
 use model::event::unpack;
 use model::id::Seq;
@@ -21,20 +23,20 @@ const APPEND: &str = "SELECT verdict, detail FROM noetl.append_batch(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
     $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47)";
 
-/// The same, with what changes in the tables of iterations.
+/// The same, with the changes to the tables of iterations.
 const APPEND_WITH_ITERATIONS: &str = "WITH written AS MATERIALIZED (SELECT verdict, detail FROM noetl.append_batch(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
     $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47))
     SELECT verdict, detail, noetl.write_iterations(verdict, $1, $48) FROM written";
 
-/// The append that begins after a version.
+/// The append that starts after a version.
 const FOUND: &str =
     "SELECT body FROM noetl.log WHERE execution_id = $1 AND seq_first = $2 AND seq_last = $3";
 
-/// What became of each commit.
+/// The result of each commit.
 type Answers = Vec<Result<Committed, Error>>;
 
-/// Writes commits in one transaction; answers in their order.
+/// Writes commits in one transaction. Returns the results in the order of the commits.
 pub(super) async fn append(pool: &Pool, commits: Vec<Commit>, publishes: bool) -> Answers {
     let mut answers: Vec<Option<Result<Committed, Error>>> = commits.iter().map(|_| None).collect();
     let mut order: Vec<usize> = (0..commits.len()).collect();
@@ -57,11 +59,11 @@ pub(super) async fn append(pool: &Pool, commits: Vec<Commit>, publishes: bool) -
     }
     let answered = answers.into_iter();
     answered
-        .map(|answer| answer.expect("each commit is answered"))
+        .map(|answer| answer.expect("each commit has a result"))
         .collect()
 }
 
-/// A batch that the database refuses for good is written commit by commit, so that one does not take the others along.
+/// If the database refuses a batch permanently, writes the commits one by one, so that one does not fail the others.
 async fn write_or_part(
     pool: &Pool,
     batch: &Batch,
@@ -76,7 +78,9 @@ async fn write_or_part(
                 let mut alone = Batch::default();
                 answers.push(match alone.add(commit) {
                     Ok(()) => match write(pool, &alone, &[commit], publishes).await {
-                        Ok(mut answer) => answer.pop().expect("one commit is answered"),
+                        Ok(mut answer) => {
+                            answer.pop().expect("a batch of one commit has one result")
+                        }
                         Err(fault) => Err(fault.named(&pool.connector.target)),
                     },
                     Err(error) => Err(error),
@@ -88,7 +92,7 @@ async fn write_or_part(
     }
 }
 
-/// Sends the batch until it is known what became of it, or the database stays away.
+/// Sends the batch until its result is known, or the database remains unavailable.
 async fn write(
     pool: &Pool,
     batch: &Batch,
@@ -124,7 +128,7 @@ async fn write(
             Ok(rows) => {
                 let verdicts = verdicts(&rows, batch)?;
                 if verdicts.len() != commits.len() {
-                    return Err(Fault::Row("a verdict is missing".into()));
+                    return Err(Fault::Row("the database returned too few verdicts".into()));
                 }
                 return Ok(if is_unknown {
                     settle(pool, commits, verdicts).await
@@ -149,11 +153,11 @@ async fn write(
     }
 }
 
-/// The same fault for each commit.
+/// Returns the same error for each commit.
 fn all(commits: &[&Commit], pool: &Pool, fault: Fault) -> Answers {
     let target = &pool.connector.target;
     let error = fault.named(target);
-    tracing::warn!(%error, commits = commits.len(), "a batch of commits failed");
+    tracing::warn!(%error, commits = commits.len(), "failed to write a batch of commits");
     let (text, mut first) = (crate::error::chain(&error), Some(error));
     let mut answer = || {
         first
@@ -166,7 +170,7 @@ fn all(commits: &[&Commit], pool: &Pool, fault: Fault) -> Answers {
 fn verdicts(rows: &[Row], batch: &Batch) -> Result<Answers, Fault> {
     let row = rows
         .first()
-        .ok_or_else(|| Fault::Row("no verdict".into()))?;
+        .ok_or_else(|| Fault::Row("the database returned no verdict".into()))?;
     let verdicts: Vec<i32> = row.try_get(0)?;
     let details: Vec<i64> = row.try_get(1)?;
     let judged = verdicts.into_iter().zip(details);
@@ -179,21 +183,21 @@ fn verdicts(rows: &[Row], batch: &Batch) -> Result<Answers, Fault> {
             2 => Ok(Committed::Fenced),
             _ => Err(match batch.conflict(verdict, detail) {
                 Some(key) => Error::Invariant(key),
-                None => Error::Unavailable("the database's verdict is unknown".into()),
+                None => Error::Unavailable("the database returned an unknown verdict".into()),
             }),
         })
         .collect())
 }
 
-/// After an unknown result: a member that is refused now may be refused because it is there already.
+/// Resolves an unknown result: a commit that is refused now may already be in the log.
 async fn settle(pool: &Pool, commits: &[&Commit], verdicts: Answers) -> Answers {
     let mut settled = Vec::with_capacity(verdicts.len());
     for (commit, verdict) in commits.iter().zip(verdicts) {
         settled.push(match verdict {
             Ok(Committed::Done) => Ok(Committed::Done),
-            // Without events there is nothing to recognise it by: whoever asked loads again.
+            // Without events, the commit cannot be recognized: the caller has to load again.
             _ if commit.events.is_empty() => Err(Error::Unavailable(
-                "the answer to a commit without events was lost".into(),
+                "the result of a commit without events is unknown".into(),
             )),
             refused => match is_recorded(pool, commit).await {
                 Ok(true) => Ok(Committed::Done),

@@ -1,7 +1,7 @@
-//! Commits as columns: everything of a batch that one statement writes.
+//! Commits as columns: all values of a batch that one statement writes.
 //!
-//! Enters: checked commits in order of their executions. Leaves: the values of `noetl.append_batch`, whose `*_m`
-//! columns name members from 1.
+//! Input: checked commits, ordered by execution. Output: the parameters of `noetl.append_batch`, whose `*_m` columns
+//! refer to members by number, from 1.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use crate::rows::ExecutionRow;
 
 type Column<T> = Vec<T>;
 
-/// The values of one call.
+/// The parameters of one call.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) members: Members,
@@ -67,7 +67,7 @@ pub(super) struct Issues {
     pub(super) start_by: Column<Option<i64>>,
     pub(super) kinds: Column<String>,
     pub(super) body: Column<String>,
-    /// What a conflict is reported as.
+    /// The key that a conflict is reported with.
     pub(super) key: Column<Key>,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Keys {
     pub(super) text: Column<String>,
     pub(super) seq: Column<Option<i64>>,
     pub(super) hash: Column<Option<Vec<u8>>>,
-    /// What a conflict is reported as.
+    /// The key that a conflict is reported with.
     pub(super) key: Column<Key>,
 }
 
@@ -102,7 +102,7 @@ struct Snapshots {
 }
 
 impl Batch {
-    /// Adds a commit as the next member; one that contradicts itself is refused and leaves the batch as it was.
+    /// Adds a commit as the next member. An inconsistent commit is refused and leaves the batch unchanged.
     pub(super) fn add(&mut self, commit: &Commit) -> Result<(), Error> {
         refuse_repeats(commit)?;
         let created = created(commit)?;
@@ -130,7 +130,7 @@ impl Batch {
         Ok(())
     }
 
-    /// The key that a verdict of the database names.
+    /// The key that a verdict of the database refers to.
     pub(super) fn conflict(&self, verdict: i32, nth: i64) -> Option<Key> {
         let place = usize::try_from(nth).ok()?.checked_sub(1)?;
         match verdict {
@@ -246,7 +246,7 @@ impl Batch {
         }
     }
 
-    /// Writes the batch with `ask`, which is handed the values in the order of the statement's parameters.
+    /// The values in the order of the statement's parameters.
     pub(super) fn values<'b>(
         &'b self,
         rare: &'b Rare<'b>,
@@ -313,7 +313,7 @@ impl Batch {
         ]
     }
 
-    /// Whether it has nothing but executions, fences, closed and new commands, keys and steps.
+    /// Whether the batch has nothing but executions, fences, closed and new commands, keys and steps.
     pub(super) fn changes_only_its_execution(&self) -> bool {
         self.hands.is_empty()
             && self.timers.is_empty()
@@ -336,7 +336,7 @@ impl Batch {
     }
 }
 
-/// What most batches do not have, as JSON.
+/// Columns that most batches do not have, as JSON.
 pub(super) struct Rare<'b> {
     pub(super) patches: Option<Json<&'b [PatchRow]>>,
     pub(super) created: Option<Json<&'b [CreatedRow]>>,
@@ -351,7 +351,7 @@ fn some<T>(rows: &[T]) -> Option<Json<&[T]>> {
     (!rows.is_empty()).then_some(Json(rows))
 }
 
-/// The same key twice, or the same work, within one commit.
+/// Refuses a commit that contains the same key or the same work twice.
 fn refuse_repeats(commit: &Commit) -> Result<(), Error> {
     let mut keys = Vec::new();
     for (key, _) in commit.claimed_keys() {
@@ -379,7 +379,7 @@ fn refuse_repeats(commit: &Commit) -> Result<(), Error> {
     Ok(())
 }
 
-/// A command that its own commit withdraws again is never written.
+/// Whether the commit itself closes the command again; such a command is never written.
 fn is_closed_after(commit: &Commit, place: usize, issue: &Issue) -> bool {
     let issued = issue.command.id.seq;
     let mut later = commit.commands[place..].iter();
@@ -392,7 +392,9 @@ fn created(commit: &Commit) -> Result<Option<ExecutionRow>, Error> {
     }
     let first = &commit.events[0];
     let Body::ExecutionRequested(request) = &first.body else {
-        return Err(Error::Malformed("a log begins with its request, once"));
+        return Err(Error::Malformed(
+            "a log must start with one `execution.requested` event",
+        ));
     };
     let mut row = ExecutionRow::new(first, request, &commit.creation);
     row.apply(&Delta::of(&commit.events), commit.version());
@@ -414,7 +416,7 @@ impl Issues {
         let kinds: Vec<&str> = issue.kinds.iter().map(Name::as_str).collect();
         self.kinds.push(kinds.join(","));
         self.body
-            .push(serde_json::to_string(&issue.command).expect("plain data serialises to JSON"));
+            .push(serde_json::to_string(&issue.command).expect("plain data serializes to JSON"));
         self.key.push(Key::Work(id));
     }
 }

@@ -63,7 +63,7 @@ pub(super) async fn renew(
     Ok(!run(pool, RENEW, values).await?.is_empty())
 }
 
-/// A claim of no time is one of a replaced session.
+/// A `claimed_at` of 0 marks a claim of a replaced session.
 pub(super) async fn replace_session(
     pool: &Pool,
     worker: &WorkerId,
@@ -97,7 +97,7 @@ pub(super) async fn send(pool: &Pool, message: &Message) -> Result<(), Error> {
     run(pool, SEND, values).await.map(drop)
 }
 
-/// Consumes a message and keeps the answer to it.
+/// Consumes a message and stores the refusal.
 pub(super) async fn refuse_message(
     pool: &Pool,
     key: MessageKey,
@@ -120,12 +120,12 @@ pub(super) async fn refuse_message(
     run(pool, REFUSE, values).await.map(drop)
 }
 
-/// Whether the message was pending.
+/// Withdraws a message. Returns whether it was pending.
 pub(super) async fn take_back(pool: &Pool, key: MessageKey) -> Result<bool, Error> {
     const TAKE_BACK: &str = "UPDATE noetl.message SET body = NULL
         WHERE from_id = $1 AND seq = $2 AND n = $3 AND body IS NOT NULL RETURNING 1";
     let values: Values<'_> = &[&key.from.0, &integer(key.seq.0), &small(key.n)];
-    // Asked again after a lost answer, it would say of its own doing that someone else has done it.
+    // Not repeated after a lost reply: the second statement would find the message consumed by the first.
     let taken = pool.query(Twice::Harmful, TAKE_BACK, values).await?;
     Ok(!taken.is_empty())
 }
@@ -150,11 +150,11 @@ pub(super) async fn remove_old(pool: &Pool, old: OldRows) -> Result<RemovedRows,
     Ok(counts.into_iter().next().unwrap_or_default())
 }
 
-/// So often one process may lose to others that register under the same path at the same time. Each round one of them
-/// has registered, so that this is a bound on how many there are.
+/// Maximum number of rounds that a process loses to others that register the same path concurrently. One of them
+/// succeeds in each round, so this limits the number of concurrent registrations.
 const REGISTRATIONS_MAX: usize = 1_000;
 
-/// Two that register at once collide on the version; the one that lost looks again.
+/// Concurrent registrations collide on the version; the loser tries again.
 pub(super) async fn put_playbook(
     pool: &Pool,
     path: &str,
@@ -181,7 +181,7 @@ pub(super) async fn put_playbook(
         }
     }
     Err(Error::Unavailable(
-        "too many register under the same path at once".into(),
+        "too many concurrent registrations of the same path".into(),
     ))
 }
 

@@ -1,7 +1,7 @@
-//! Time in this process: the database's clock at the start, and from then on what this machine counts.
+//! The clock of this process: it starts with the database's time and then counts with this machine's monotonic clock.
 //!
-//! The database's clock is read with every heartbeat. A small difference is a correction and is followed at once. A large
-//! one is a jump: timers and leases that count on this clock do not jump with it.
+//! Every heartbeat reads the database's clock. A small difference is a correction and is applied at once. A large one
+//! is a jump, which timers and leases do not follow.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use model::time::Time;
 
 use crate::boot_time::time_since_boot;
 
-/// Another server that is ahead by more than this has counted a time in which this process stood still.
+/// If another live server is ahead by more than this, this process was suspended for that time.
 const BEHIND_MAX: Duration = Duration::from_millis(250);
 
 /// The time of this process.
@@ -24,17 +24,17 @@ struct Count {
 }
 
 impl Clock {
-    /// A clock that shows this time now.
+    /// Creates a clock that shows this time now.
     pub(super) fn new(time: Time) -> Self {
         Self(Mutex::new(Count::new(time, time_since_boot())))
     }
 
-    /// The database's clock showed this just now, in response to a statement that took `round_trip`.
+    /// Corrects the clock with the database's time, read by a statement that took `round_trip`.
     pub(super) fn correct(&self, shown: Time, round_trip: Duration) {
         self.count().correct(shown, round_trip, time_since_boot());
     }
 
-    /// Another server that lives has counted up to this time.
+    /// Moves the clock forward to the time of another live server, if it is far ahead.
     pub(super) fn catch_up(&self, other: Time) {
         self.count().catch_up(other, time_since_boot());
     }
@@ -61,7 +61,7 @@ impl Count {
         self.last
     }
 
-    /// The database read its clock at some moment of the round trip: within it, the count is as good as the reading.
+    /// The database read its clock at some moment of the round trip. Within that interval, the count is kept.
     fn correct(&mut self, shown: Time, round_trip: Duration, counted: Duration) {
         let here = self.steady.counted_to(counted);
         let latest = shown.after(round_trip);
@@ -95,7 +95,7 @@ mod tests {
         Duration::from_secs(count)
     }
 
-    /// Heartbeats every second from the first to the last, while the database's clock is off by so many microseconds.
+    /// Simulates heartbeats every second, while the database's clock is off by `off` microseconds.
     fn beat(count: &mut Count, beats: std::ops::RangeInclusive<u64>, off: i64) {
         for second in beats {
             let shown = Time(START.after(seconds(second)).0 + off);

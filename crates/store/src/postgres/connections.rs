@@ -1,4 +1,4 @@
-//! Connections for others who keep things in the store's database, made as the store makes its own.
+//! Connections to the store's database for other components, configured like the store's own.
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ use crate::error::Error;
 use crate::postgres::options::{PostgresUrl, Target};
 use crate::postgres::pool::Connector;
 
-/// Makes connections to a database as its URL says, TLS and all.
+/// Opens connections to a database, with the TLS settings of its URL.
 #[derive(Clone)]
 pub struct PostgresConnections {
     connector: Connector,
 }
 
 impl PostgresConnections {
-    /// Connections to the database at this URL; none is made yet.
+    /// Creates a connection factory for the database at this URL; opens no connection yet.
     pub fn new(url: &PostgresUrl) -> Result<Self, Error> {
         let connector = Connector::new(Target::parse(url)?)?;
         Ok(Self { connector })
     }
 
-    /// A connection driven by a task of its own, whose commits are durable when they are answered.
+    /// Opens a connection that its own task runs. Its commits are durable when they return.
     pub async fn open(&self, statement_max: Duration) -> Result<Client, Error> {
         Ok(self.connector.session(statement_max).await?.client)
     }
 
-    /// Host, port and database, for people; never the password.
+    /// Host, port and database, for messages; never the password.
     pub fn place(&self) -> String {
         self.connector.target.place()
     }

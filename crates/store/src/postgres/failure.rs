@@ -1,4 +1,4 @@
-//! What the database's errors mean: to a caller, and to whoever may try again.
+//! Classifies errors of the database: for callers, and for retries.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio_postgres::error::SqlState;
 use crate::error::Error;
 use crate::postgres::options::Target;
 
-/// Waits before each further try; as many tries as waits, and one.
+/// Delays before each retry; there is one attempt more than delays.
 pub(super) const WAITS: [Duration; 5] = [
     Duration::from_millis(10),
     Duration::from_millis(50),
@@ -16,29 +16,29 @@ pub(super) const WAITS: [Duration; 5] = [
     Duration::from_secs(1),
 ];
 
-/// No further try begins after so long.
+/// No retry starts after this time.
 pub(super) const TRIES_MAX: Duration = Duration::from_secs(12);
 
-/// Why a statement did not answer.
+/// Why a statement failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
-    /// Nothing was written; the same again may succeed.
-    #[error("the database turned it away")]
+    /// Nothing was written; a retry may succeed.
+    #[error("the database rejected the statement for now")]
     Passing(#[source] tokio_postgres::Error),
-    /// The connection was lost: what was asked may have happened.
+    /// The connection was lost; the statement may have taken effect.
     #[error("the connection was lost")]
     Unknown(#[source] tokio_postgres::Error),
-    /// No connection could be made: nothing was asked.
-    #[error("no connection could be made")]
+    /// No connection could be made; nothing was sent.
+    #[error("cannot connect")]
     Unreached(#[source] Error),
-    /// No answer came in time; what was asked may have happened.
-    #[error("no answer within {} s", .0.as_secs())]
+    /// No response arrived in time; the statement may have taken effect.
+    #[error("no response within {} s", .0.as_secs())]
     Silent(Duration),
-    /// A row says what it must not.
-    #[error("a row cannot be read")]
+    /// A row has invalid content.
+    #[error("cannot read a row")]
     Row(#[source] crate::error::Cause),
-    /// Anything else: asking again will not help.
-    #[error("the database refused")]
+    /// Any other error; a retry will not succeed.
+    #[error("the database rejected the statement")]
     Firm(#[source] tokio_postgres::Error),
 }
 
@@ -82,7 +82,7 @@ impl Fault {
         matches!(self, Self::Unknown(_) | Self::Silent(_))
     }
 
-    /// What it means to whoever asked.
+    /// Converts it to the store's error.
     pub(super) fn named(self, target: &Target) -> Error {
         match self {
             Self::Unreached(error) => error,
@@ -96,7 +96,7 @@ impl Fault {
     }
 }
 
-/// What an error means that asking again does not help against.
+/// Converts an error that a retry cannot fix.
 pub(super) fn named(target: &Target, error: tokio_postgres::Error) -> Error {
     let place = target.place();
     let Some(code) = error.code() else {
@@ -130,7 +130,7 @@ pub(super) fn named(target: &Target, error: tokio_postgres::Error) -> Error {
             source: error.into(),
         },
         ref other if other.code().starts_with("22") => {
-            Error::Malformed("a text or number that the database cannot hold")
+            Error::Malformed("the database cannot store a text or number of this commit")
         }
         _ => Error::Unavailable(error.into()),
     }
@@ -142,7 +142,7 @@ fn says(error: &tokio_postgres::Error, text: &str) -> bool {
         .is_some_and(|error| error.message().contains(text))
 }
 
-/// Errors without a code come from the network or from the driver.
+/// Errors without an SQLSTATE come from the network or from the driver.
 fn unconnected(target: &Target, error: tokio_postgres::Error) -> Error {
     let place = target.place();
     if error.to_string().contains("password missing") {

@@ -29,15 +29,15 @@ use crate::rows::{
 };
 use crate::safe::Safe;
 
-/// How long a commit, a claim or a look for due work may take.
+/// Maximum duration of a commit, a claim or a query for due work.
 const WORK_MAX: Duration = Duration::from_secs(10);
 
-/// How long a list may take.
+/// Maximum duration of a list query.
 const LIST_MAX: Duration = Duration::from_secs(15);
 
 /// A store in Postgres, shared by every server on the same database.
 pub struct Postgres {
-    /// For commits, leases and control.
+    /// For commits, leases and control requests.
     work: Pool,
     /// For lists, which may be slow.
     lists: Pool,
@@ -45,12 +45,12 @@ pub struct Postgres {
     hints: Arc<Hints>,
     publishes: bool,
     tasks: [JoinHandle<()>; 2],
-    /// Dropped with the store, which tells the tasks to stop.
+    /// Dropping it with the store stops the tasks.
     _stop: watch::Sender<()>,
 }
 
 impl Postgres {
-    /// Opens the store, makes or updates its schema, and enters this process among the others.
+    /// Opens the store, creates or updates its schema, and registers this process.
     pub async fn open(options: PostgresOptions) -> Result<Self, Error> {
         let connector = Connector::new(Target::parse(&options.url)?)?;
         pooler::refuse(&connector).await?;
@@ -78,12 +78,12 @@ impl Postgres {
         })
     }
 
-    /// Connections for commits, leases and control.
+    /// Connections for commits, leases and control requests.
     pub(super) fn work(&self) -> &Pool {
         &self.work
     }
 
-    /// Tells the others if something was written.
+    /// Notifies the other processes if the write succeeded.
     fn told<T>(&self, written: Result<T, Error>) -> Result<T, Error> {
         if written.is_ok() {
             self.hints.tell();
@@ -381,14 +381,16 @@ impl Store for Postgres {
 
     fn health(&self) -> Result<(), Error> {
         if self.tasks.iter().any(JoinHandle::is_finished) {
-            return Err(Error::Unavailable("a background task has ended".into()));
+            return Err(Error::Unavailable(
+                "a background task of the store stopped".into(),
+            ));
         }
         if let Some(refusal) = self.life.refusal() {
             return Err(refusal);
         }
         if !self.life.is_heard() {
             return Err(Error::Unavailable(
-                "no heartbeat could be written for three seconds".into(),
+                "failed to write a heartbeat for 3 s".into(),
             ));
         }
         Ok(())

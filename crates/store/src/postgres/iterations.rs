@@ -23,7 +23,7 @@ use crate::rows::LoopProgress;
 /// Rows of the log read at a time.
 const PAGE: i64 = 100;
 
-/// What the commits of a batch change, as `noetl.write_iterations` reads it; `m` names members from 1.
+/// The changes of a batch's commits, as `noetl.write_iterations` reads them; `m` is the number of the member, from 1.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct IterationChanges {
     progress: Vec<ProgressJson>,
@@ -31,7 +31,7 @@ pub(super) struct IterationChanges {
     spans: Vec<SpanJson>,
 }
 
-/// A change to `loop_progress`; without a step, a new generation.
+/// A change to `loop_progress`; without a step, the start of a new generation.
 #[derive(Debug, Default, Serialize)]
 struct ProgressJson {
     m: i32,
@@ -55,7 +55,7 @@ struct BlockJson {
     failed: i64,
 }
 
-/// A row of `iteration_span`, new or as the continuation of another.
+/// A row of `iteration_span`, new or extending another one.
 #[derive(Debug, Serialize)]
 struct SpanJson {
     m: i32,
@@ -68,7 +68,7 @@ impl IterationChanges {
         self.progress.is_empty() && self.blocks.is_empty() && self.spans.is_empty()
     }
 
-    /// Adds what the events of a member change.
+    /// Adds the changes of a member's events.
     pub(super) fn add(&mut self, member: i32, delta: &IterationDelta) {
         let m = member;
         self.progress
@@ -131,7 +131,7 @@ pub(super) async fn rebuild(transaction: &Transaction<'_>, id: ExecutionId) -> R
     }
 }
 
-/// Writes the rows of every execution, in a store that an earlier version left. A damaged log gets what can be read of it.
+/// Writes the rows of every execution in a store of an earlier version. Of a damaged log, indexes the readable part.
 pub(super) async fn index_old_logs(transaction: &Transaction<'_>) -> Result<(), Fault> {
     let list = "SELECT execution_id FROM noetl.execution ORDER BY execution_id";
     for row in transaction.query(list, &[]).await? {
@@ -214,7 +214,8 @@ pub(super) async fn failed_iterations(
     run: &StepRunId,
     limit: usize,
 ) -> Result<Vec<u64>, Error> {
-    // Each row holds one failed iteration at least. Rows of the last block come all, for their order is not that of iterations.
+    // Each row has at least one failed iteration. All rows of the last block are read, because they are not ordered by
+    // iteration.
     const FAILED: &str = "SELECT block, seq, iterations, failed FROM noetl.iteration_index
         WHERE execution_id = $1 AND step_name = $2 AND run = $3 AND failed <> 0
             AND seq >= (SELECT failed_since FROM noetl.loop_progress p

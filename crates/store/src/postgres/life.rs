@@ -1,9 +1,9 @@
-//! This process among the others: its number, its heartbeat, and the clock that comes with it.
+//! This process among the others: its number, its heartbeat, and its clock.
 //!
-//! A process lives while the heartbeat in its row is younger than three seconds. A heartbeat is a time of the process that
-//! wrote it, not of the database, so that nobody dies or comes back to life when the database's clock jumps. Its number
-//! makes its ids its own; the number longest out of use is given out first, so that a process that was only stopped
-//! for a while rarely finds its number taken, and takes another if it does.
+//! A process is alive while the heartbeat in its row is less than three seconds old. A heartbeat is the time of the
+//! process that wrote it, not of the database, so a jump of the database's clock changes no process's liveness. The
+//! number makes the process's IDs unique. The number that has been unused longest is assigned first, so a process that
+//! was only suspended rarely finds its number taken; if it does, it takes another one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, RwLock};
@@ -21,16 +21,16 @@ use crate::postgres::failure::Fault;
 use crate::postgres::pool::{Connector, Session, Values};
 use crate::rows::OwnerId;
 
-/// How often a process says that it lives.
+/// Interval of heartbeats.
 const BEAT_EVERY: Duration = Duration::from_secs(1);
 
-/// Without a heartbeat for so long a process counts as dead.
+/// A process without a heartbeat for this time counts as dead.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 
-/// How long a heartbeat may take.
+/// Maximum duration of a heartbeat.
 const BEAT_MAX: Duration = Duration::from_secs(2);
 
-/// A process that enters while others live takes their time; the first takes the database's.
+/// A process that joins live processes uses their time; the first one uses the database's time.
 const ENTER: &str = "SELECT noetl.micros() + coalesce((
         SELECT r.clock_offset FROM noetl.runtime r
         WHERE abs(noetl.micros() + r.clock_offset - r.heartbeat) < 3000000 ORDER BY r.started_at LIMIT 1
@@ -43,14 +43,14 @@ pub(super) struct Life {
     address: Option<String>,
     number: RwLock<(u8, Ids)>,
     last_beat: Mutex<Instant>,
-    /// The last heartbeat of each other process that was seen.
+    /// The last known heartbeat of each other process.
     others: Mutex<BTreeMap<String, i64>>,
-    /// Why the last heartbeat was refused, if the database takes no writes.
+    /// Why the database refused the last heartbeat, if it accepts no writes.
     refusal: Mutex<Option<Error>>,
 }
 
 impl Life {
-    /// Enters the table under a free number.
+    /// Registers this process under a free number.
     pub(super) async fn enter(
         connector: &Connector,
         address: Option<String>,
@@ -78,13 +78,13 @@ impl Life {
         number.1.draw(self.clock.now(), count)
     }
 
-    /// Whether the last heartbeat is young enough for others to see this process alive.
+    /// Whether the last heartbeat is recent enough for others to see this process as alive.
     pub(super) fn is_heard(&self) -> bool {
         let last = *self.last_beat.lock().expect("a heartbeat does not panic");
         instant().saturating_duration_since(last) < SILENCE_MAX
     }
 
-    /// Why the database takes no writes, if that is so.
+    /// Why the database accepts no writes, if it does not.
     pub(super) fn refusal(&self) -> Option<Error> {
         let refusal = self.refusal.lock().expect("a heartbeat does not panic");
         refusal.as_ref().and_then(Error::refused_write)
@@ -94,20 +94,23 @@ impl Life {
         *self.refusal.lock().expect("a heartbeat does not panic") = refusal;
     }
 
-    /// Beats until told to stop, and then leaves.
+    /// Sends heartbeats until stopped, then deregisters the process.
     pub(super) async fn run(self: Arc<Self>, connector: Connector, mut stop: watch::Receiver<()>) {
         let mut session = None;
         loop {
             tokio::select! {
-                // The sender is gone with the store.
+                // The store dropped the sender.
                 _ = stop.changed() => break,
                 () = tokio::time::sleep(BEAT_EVERY) => {}
             }
             let beat = tokio::time::timeout(BEAT_MAX, self.beat(&connector, &mut session)).await;
-            if let Err(error) =
-                beat.unwrap_or_else(|_| Err(Error::Unavailable("no answer to a heartbeat".into())))
+            if let Err(error) = beat
+                .unwrap_or_else(|_| Err(Error::Unavailable("no response to a heartbeat".into())))
             {
-                tracing::warn!(error = crate::error::chain(&error), "a heartbeat failed");
+                tracing::warn!(
+                    error = crate::error::chain(&error),
+                    "heartbeat failed; retrying"
+                );
                 self.set_refusal(error.refused_write());
                 session = None;
             } else {
@@ -116,9 +119,7 @@ impl Life {
         }
         let left = tokio::time::timeout(BEAT_MAX, self.leave(&connector, session)).await;
         if !matches!(left, Ok(Ok(()))) {
-            tracing::debug!(
-                "could not say goodbye to the database; others see it in three seconds"
-            );
+            tracing::debug!("failed to deregister server; peers will notice within 3 s");
         }
     }
 
@@ -153,7 +154,7 @@ impl Life {
         Ok(())
     }
 
-    /// A negative heartbeat is a process that left; how recently still counts when numbers are given out.
+    /// A negative heartbeat marks a process that has left. Its age still counts for the assignment of numbers.
     async fn leave(&self, connector: &Connector, kept: Option<Session>) -> Result<(), Error> {
         const LEAVE: &str = "UPDATE noetl.runtime SET heartbeat = -abs(heartbeat) WHERE owner = $1";
         let mut session = match kept {
@@ -165,7 +166,7 @@ impl Life {
             .map_err(|fault| fault.named(&connector.target))
     }
 
-    /// Takes a number that no living process has.
+    /// Takes a number that no live process has.
     async fn take_number(&self, session: &mut Session, connector: &Connector) -> Result<u8, Error> {
         let named = |error: tokio_postgres::Error| Fault::from(error).named(&connector.target);
         let transaction = session.client.transaction().await.map_err(named)?;
@@ -178,7 +179,7 @@ impl Life {
         let (last, now) = (i32::from(SLOTS) - 1, self.clock.now().0);
         let free = transaction.query_opt(free, &[&last, &now]).await;
         let Some(row) = free.map_err(named)? else {
-            let message = format!("{SLOTS} processes use the database already");
+            let message = format!("{SLOTS} processes already use the database, which is the limit");
             return Err(Error::Unavailable(message.into()));
         };
         let node: i32 = row.try_get(0).map_err(named)?;
@@ -196,13 +197,13 @@ impl Life {
         u8::try_from(node).map_err(|error| Error::Unavailable(error.into()))
     }
 
-    /// Corrects the clock by what a heartbeat returned: the database's time, and the other processes with their times.
+    /// Corrects the clock with the results of a heartbeat: the database's time, and the times of the other processes.
     fn set_clock(&self, row: &Row, round_trip: Duration) -> Result<(), tokio_postgres::Error> {
         let owners: Vec<String> = row.try_get(1)?;
         let heartbeats: Vec<i64> = row.try_get(2)?;
         let latest: BTreeMap<String, i64> = owners.into_iter().zip(heartbeats).collect();
         let mut others = self.others.lock().expect("a heartbeat does not panic");
-        // Only a process whose heartbeat has moved is known to live.
+        // Only a process whose heartbeat has changed is known to be alive.
         let moved = latest.iter().filter(|(owner, heartbeat)| {
             let before = others.get(*owner);
             before.is_some_and(|before| before < *heartbeat)

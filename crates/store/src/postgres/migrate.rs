@@ -1,4 +1,4 @@
-//! Bringing the schema up to date: numbered files, one process at a time.
+//! Updates the schema with numbered migration files, one process at a time.
 
 use std::time::Duration;
 
@@ -23,20 +23,20 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("../../migrations/postgres/0009_iterations.sql"),
 ];
 
-/// Stores of an earlier schema have no index of iterations.
+/// Earlier schemas have no index of iterations.
 const FIRST_WITH_ITERATIONS: u32 = 9;
 
-/// Whoever migrates holds this lock.
+/// Lock of the process that migrates.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(5642813375)";
 
-/// How long one migration may take.
+/// Maximum duration of a migration.
 const MIGRATION_MAX: Duration = Duration::from_secs(600);
 
-/// Brings the schema up to date; refuses one that this binary does not know.
+/// Updates the schema; refuses one that is newer than this binary.
 pub(super) async fn migrate(connector: &Connector) -> Result<(), Error> {
     let target = &connector.target;
     let mut session = connector.session(MIGRATION_MAX).await?;
-    let known = u32::try_from(MIGRATIONS.len()).expect("migrations are few");
+    let known = u32::try_from(MIGRATIONS.len()).expect("the number of migrations fits into u32");
     let named = |error: tokio_postgres::Error| Fault::from(error).named(target);
     let mut found = version(&session.client).await.map_err(named)?;
     if found < known {
@@ -74,7 +74,7 @@ fn check(target: &Target, found: u32, known: u32) -> Result<(), Error> {
 
 /// The number of the last migration; 0 in an empty database.
 async fn version(client: &Client) -> Result<u32, tokio_postgres::Error> {
-    // A query of the catalog, because looking a name up may answer from what was known before the lock was had.
+    // Queries the catalog, because a name lookup may use data that was cached before the lock was acquired.
     let table =
         "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE n.nspname = 'noetl' AND c.relname = 'migration')";

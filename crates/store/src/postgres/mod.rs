@@ -1,7 +1,8 @@
 //! The store as the schema `noetl` of a Postgres database that several servers share.
 //!
-//! A batch of commits is one statement, and so one round trip and one flush. Commits, leases and control have
-//! connections of their own, which lists cannot take. The database's clock judges leases, timers and life.
+//! A batch of commits is one statement, and so one round trip and one flush. Commits, leases and control requests have
+//! their own connections, which list queries cannot use. Leases, timers and liveness use `Clock`, which starts with
+//! the database's time.
 
 mod access;
 mod append;

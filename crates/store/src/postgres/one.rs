@@ -1,7 +1,8 @@
 //! The commit of one execution that closes at most one command and issues at most one.
 //!
-//! Most commits are this: a step's, a run's first and its last. `noetl.append_one` writes it without looking first: what
-//! does not fit is refused whole, and the statement for every commit then finds out why.
+//! Most commits are of this form: those of a step, and the first and last of an execution. `noetl.append_one` writes
+//! it without reading first. If it refuses the commit, nothing is written, and the general statement determines the
+//! reason.
 
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -12,13 +13,13 @@ pub(super) const APPEND_ONE: &str = "SELECT noetl.append_one(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
     $26)";
 
-/// The same, with what changes in the tables of iterations.
+/// The same, with the changes to the tables of iterations.
 pub(super) const APPEND_ONE_WITH_ITERATIONS: &str = "WITH written AS MATERIALIZED (SELECT noetl.append_one(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
     $26) AS is_written)
     SELECT is_written, noetl.write_iterations(ARRAY[(NOT is_written)::integer], ARRAY[$1::bigint], $27) FROM written";
 
-/// So many keys and steps are written one by one; more are quicker all at once.
+/// Maximum number of keys and steps that are written one by one; more are faster in bulk.
 const FEW: usize = 4;
 
 impl Batch {
@@ -80,7 +81,7 @@ impl Batch {
     }
 }
 
-/// The one value of a column, or that there is none.
+/// The only value of a column, or `none`.
 fn first<'b, T: ToSql + Sync>(
     column: &'b [T],
     none: &'static (dyn ToSql + Sync),
@@ -88,7 +89,7 @@ fn first<'b, T: ToSql + Sync>(
     column.first().map_or(none, |value| value)
 }
 
-/// Whether the statement wrote; otherwise it changed nothing.
+/// Whether the statement wrote the commit; otherwise it changed nothing.
 pub(super) fn is_written(rows: &[Row]) -> bool {
     let row = rows.first();
     row.and_then(|row| row.try_get(0).ok()).unwrap_or(false)

@@ -1,7 +1,7 @@
-//! Where the database is and how to talk to it.
+//! The address of the database, and how to connect to it.
 //!
-//! Enters: a URL as libpq writes it. Leaves: the driver's configuration, with `sslmode` and `sslrootcert` taken out,
-//! because the driver knows only some of their values. The URL is a secret: nothing shows it.
+//! Input: a URL in libpq's format. Output: the driver's configuration. `sslmode` and `sslrootcert` are parsed here,
+//! because the driver supports only some of their values. The URL is a secret and never printed.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,18 +12,18 @@ use tokio_postgres::config::{Host, SslMode};
 
 use crate::error::Error;
 
-/// How long a connection may take to come up.
+/// Maximum time to establish a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// How long the network may leave data unacknowledged before the connection counts as lost.
+/// Maximum time that sent data stays unacknowledged before the connection counts as lost.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// The URL of a database, with its password: it is shown as `***`.
+/// The URL of a database, which contains the password; its debug output is `***`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresUrl(String);
 
 impl PostgresUrl {
-    /// Takes a URL as it was written; it is checked when the store is opened.
+    /// Wraps a URL; it is validated when the store is opened.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -38,18 +38,19 @@ impl fmt::Debug for PostgresUrl {
 /// How to open a store in Postgres.
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
-    /// Where it is.
+    /// The URL of the database.
     pub url: PostgresUrl,
-    /// The URL under which other servers reach this one.
+    /// The URL at which other servers reach this one.
     pub address: Option<String>,
-    /// At most so many connections, two besides; a third of them is kept for lists.
+    /// Maximum number of pooled connections, besides one for heartbeats and one for LISTEN. A third of them is
+    /// reserved for lists.
     pub pool_size: usize,
-    /// Whether commits leave rows in the outbox for a publisher.
+    /// Whether commits write rows to the outbox for a publisher.
     pub publishes: bool,
 }
 
 impl PostgresOptions {
-    /// A store nobody forwards to and nobody publishes from.
+    /// Options without an address for other servers and without a publisher.
     pub fn new(url: PostgresUrl) -> Self {
         Self {
             url,
@@ -60,18 +61,18 @@ impl PostgresOptions {
     }
 }
 
-/// How far the server's certificate is trusted.
+/// How the server's certificate is verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// Any certificate will do: only listening in is prevented.
+    /// Any certificate is accepted: this only protects against passive eavesdropping.
     Any,
-    /// It must come from a known authority.
+    /// The certificate must be issued by a trusted authority.
     Authority,
-    /// And must name the host.
+    /// The certificate must also match the host name.
     Full,
 }
 
-/// A URL taken apart.
+/// A parsed URL.
 #[derive(Debug, Clone)]
 pub(super) struct Target {
     pub(super) config: Config,
@@ -84,7 +85,7 @@ impl Target {
         let text = url.0.as_str();
         if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
             return Err(Error::Address(
-                "it does not begin with `postgres://`".to_owned(),
+                "it must start with `postgres://`".to_owned(),
             ));
         }
         let (base, query) = text.split_once('?').unwrap_or((text, ""));
@@ -101,11 +102,11 @@ impl Target {
         let plain = format!("{base}?{}", kept.join("&"));
         let mut config: Config = plain.parse().map_err(|_| {
             Error::Address(
-                "it is not of the form `postgres://user:password@host:port/database`".to_owned(),
+                "it must have the form `postgres://user:password@host:port/database`".to_owned(),
             )
         })?;
         if config.get_hosts().is_empty() {
-            return Err(Error::Address("it names no host".to_owned()));
+            return Err(Error::Address("it has no host".to_owned()));
         }
         let trust = trust(&mode, &mut config)?;
         config
@@ -122,7 +123,7 @@ impl Target {
         })
     }
 
-    /// Host, port and database, for people; never the password.
+    /// Host, port and database, for messages; never the password.
     pub(super) fn place(&self) -> String {
         let host = match self.config.get_hosts().first() {
             Some(Host::Tcp(host)) => host.clone(),
@@ -152,7 +153,7 @@ fn trust(mode: &str, config: &mut Config) -> Result<Trust, Error> {
         "verify-full" => (SslMode::Require, Trust::Full),
         other => {
             return Err(Error::Address(format!(
-                "`sslmode={other}` is unknown: use disable, prefer, require, verify-ca or verify-full"
+                "unknown `sslmode={other}`; use disable, prefer, require, verify-ca or verify-full"
             )));
         }
     };
@@ -160,7 +161,7 @@ fn trust(mode: &str, config: &mut Config) -> Result<Trust, Error> {
     Ok(trust)
 }
 
-/// Undoes percent-encoding; what is not valid stays as it is.
+/// Decodes percent-encoding; invalid sequences stay unchanged.
 fn decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,4 +1,4 @@
-//! Connections: made alike, kept for the next asker, dropped once they may be broken.
+//! Connections: all configured alike, pooled, and dropped if they may be broken.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -17,43 +17,43 @@ use crate::postgres::failure::{Fault, TRIES_MAX, WAITS, named};
 use crate::postgres::options::Target;
 use crate::postgres::tls::tls;
 
-/// How long an asker waits for a connection that others use.
+/// Maximum time that a caller waits for a pooled connection.
 const ROOM_MAX: Duration = Duration::from_secs(5);
 
-/// How long a login, a setting or a notification may take.
+/// Maximum duration of a login, a setting or a notification.
 const QUICK_ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// How much longer than the database itself an asker waits for its answer.
+/// Time that a caller waits beyond the statement timeout of the database.
 const ANSWER_SLACK: Duration = Duration::from_secs(5);
 
 /// The values of a statement.
 pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// Whether a statement may be repeated when its answer was lost.
+/// Whether a statement may be repeated if its result was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Twice {
-    /// The second time changes nothing.
+    /// Repeating it changes nothing.
     Harmless,
-    /// The second time would do it again.
+    /// Repeating it would apply it twice.
     Harmful,
 }
 
-/// How long plans that are made once are used. A plan that was made while a table was tiny may suit it no more when it has
-/// grown; the next plan sees its size.
+/// How long generic plans are reused. A plan for a tiny table may be slow after the table has grown; a new plan uses
+/// the current size.
 const PLANS_AGE_MAX: Duration = Duration::from_secs(10);
 
-/// How the database plans statements that are prepared.
+/// How the database plans prepared statements.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Plans {
-    /// Once: for statements that find rows by their keys.
+    /// One generic plan: for statements that find rows by key.
     Once,
-    /// For the values at hand: for lists with filters.
+    /// A plan for the given values: for lists with filters.
     Fitted,
 }
 
 impl Plans {
-    /// A plan that is made once may be made while a table is empty: it must not depend on that. Without sorting, only the
-    /// index that gives the order of a statement can be used for it.
+    /// A generic plan may be made while a table is empty and must not depend on that. Without sorting, the planner can
+    /// only use the index that provides the order of a statement.
     fn settings(self) -> &'static str {
         match self {
             Self::Once => {
@@ -68,7 +68,7 @@ impl Plans {
 /// An encrypted connection.
 type Encrypted = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
-/// Makes connections.
+/// Opens connections.
 #[derive(Clone)]
 pub(super) struct Connector {
     pub(super) target: Arc<Target>,
@@ -84,7 +84,7 @@ impl Connector {
         })
     }
 
-    /// A connection that nobody drives yet.
+    /// Opens a connection that no task runs yet.
     pub(super) async fn connect(&self) -> Result<(Client, Connection<Socket, Encrypted>), Error> {
         let connecting = self.target.config.connect(self.tls.clone());
         let connected = self.limit_wait(connecting).await?;
@@ -98,17 +98,17 @@ impl Connector {
         })
     }
 
-    /// A connection driven by a task of its own, whose commits are durable when they are answered.
+    /// Opens a connection that its own task runs. Its commits are durable when they return.
     pub(super) async fn session(&self, statement_max: Duration) -> Result<Session, Error> {
         self.session_with(statement_max, Plans::Fitted).await
     }
 
-    /// The same, with plans of this sort.
+    /// The same, with the given kind of plans.
     async fn session_with(&self, statement_max: Duration, plans: Plans) -> Result<Session, Error> {
         let (client, connection) = self.connect().await?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection to the database ended");
+                tracing::debug!(%error, "database connection closed");
             }
         });
         let settings = format!(
@@ -129,13 +129,14 @@ impl Connector {
         })
     }
 
-    /// Waits a limited time for an answer that the server gives at once. The driver limits only the TCP handshake:
-    /// without this limit, a caller waits forever for a server that accepts a connection and never answers.
+    /// Limits the time for a response that the server normally returns at once. The driver only limits the TCP
+    /// handshake: without this limit, a caller would wait forever for a server that accepts a connection and never
+    /// responds.
     pub(super) async fn limit_wait<T>(&self, answer: impl Future<Output = T>) -> Result<T, Error> {
         let answered = timeout(QUICK_ANSWER_MAX, answer).await;
         answered.map_err(|_| Error::Unreachable {
             place: self.target.place(),
-            source: format!("no answer within {} s", QUICK_ANSWER_MAX.as_secs()).into(),
+            source: format!("no response within {} s", QUICK_ANSWER_MAX.as_secs()).into(),
         })
     }
 }
@@ -146,7 +147,7 @@ pub(super) struct Session {
     statements: HashMap<&'static str, Statement>,
     plans: Plans,
     planned_at: Instant,
-    /// Set while an answer is outstanding: a connection whose asker went away is not given to the next.
+    /// Set while a response is outstanding, so that a connection whose caller was cancelled is not reused.
     is_busy: bool,
 }
 
@@ -178,7 +179,7 @@ impl Session {
     }
 }
 
-/// Some connections for one sort of asker.
+/// A pool of connections for one kind of caller.
 pub(super) struct Pool {
     pub(super) connector: Connector,
     statement_max: Duration,
@@ -188,7 +189,7 @@ pub(super) struct Pool {
     size: usize,
 }
 
-/// A connection in use; it goes back when dropped.
+/// A connection in use; dropping it returns it to the pool.
 pub(super) struct Lease<'p> {
     pool: &'p Pool,
     session: Option<Session>,
@@ -210,10 +211,10 @@ impl Lease<'_> {
     pub(super) fn session(&mut self) -> &mut Session {
         self.session
             .as_mut()
-            .expect("a lease has its connection until it is dropped")
+            .expect("a lease owns its connection until it is dropped")
     }
 
-    /// The connection may be broken: it does not go back.
+    /// Marks the connection as possibly broken, so that it is not returned to the pool.
     pub(super) fn spoil(&mut self) {
         self.session().is_busy = true;
     }
@@ -239,14 +240,14 @@ impl Pool {
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Session>> {
         self.idle
             .lock()
-            .expect("keeping a connection does not panic")
+            .expect("accessing the idle connections does not panic")
     }
 
-    /// A connection, waited for while others have them all.
+    /// Takes a connection; waits while all are in use.
     pub(super) async fn lease(&self) -> Result<Lease<'_>, Fault> {
         let room = timeout(ROOM_MAX, Arc::clone(&self.room).acquire_owned()).await;
         let Ok(Ok(place)) = room else {
-            let message = format!("all {} connections are in use", self.size);
+            let message = format!("all {} database connections are in use", self.size);
             return Err(Fault::Unreached(Error::Unavailable(message.into())));
         };
         loop {
@@ -284,7 +285,7 @@ impl Pool {
         found
     }
 
-    /// Runs one statement, again where that can help and cannot hurt.
+    /// Runs one statement, with retries if they can succeed and are safe.
     pub(super) async fn query(
         &self,
         twice: Twice,

@@ -1,7 +1,7 @@
-//! Whether a connection keeps its backend: prepared statements and LISTEN need one that does.
+//! Checks that a connection keeps its backend, which prepared statements and LISTEN require.
 //!
-//! Two connections each leave a mark in their session and read it again. Behind a pooler that shares backends between
-//! transactions the first finds the mark of the second, or none.
+//! Two connections each set a variable in their session and read it back. Behind a pooler that shares backends between
+//! transactions, the first one reads the value of the second, or none.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::postgres::pool::Connector;
 
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
-/// Refuses a pooler that gives each transaction another backend.
+/// Refuses a pooler that uses transaction pooling.
 pub(super) async fn refuse(connector: &Connector) -> Result<(), Error> {
     let named = |error: tokio_postgres::Error| Fault::from(error).named(&connector.target);
     let one = connector.session(LOOK_MAX).await?.client;

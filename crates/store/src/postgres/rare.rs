@@ -1,4 +1,4 @@
-//! What most batches do not have, as rows of JSON whose fields the database names.
+//! Columns that most batches do not have, as JSON rows with the field names that the database reads.
 
 use model::id::Name;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use crate::postgres::rows::{integer, status_name};
 use crate::projections::Patch;
 use crate::rows::{ExecutionRow, ResultRow};
 
-/// What changes in a row of `execution`.
+/// The changes to a row of `execution`.
 #[derive(Debug, Serialize)]
 pub(super) struct PatchRow {
     pub(super) m: i32,
@@ -43,7 +43,7 @@ pub(super) struct CreatedRow {
     pub(super) error: Option<String>,
 }
 
-/// A command on offer that goes to a worker.
+/// An offered command that is assigned to a worker.
 #[derive(Debug, Serialize)]
 pub(super) struct HandRow {
     pub(super) m: i32,
@@ -52,7 +52,7 @@ pub(super) struct HandRow {
     pub(super) lease_epoch: u64,
 }
 
-/// A timer set, or cleared if it has no time.
+/// A timer to set, or to clear if `due` is `None`.
 #[derive(Debug, Serialize)]
 pub(super) struct TimerRow {
     pub(super) m: i32,
@@ -60,7 +60,7 @@ pub(super) struct TimerRow {
     pub(super) due: Option<i64>,
 }
 
-/// A message sent.
+/// A message to send.
 #[derive(Debug, Serialize)]
 pub(super) struct MessageRow {
     pub(super) m: i32,
@@ -71,7 +71,7 @@ pub(super) struct MessageRow {
     pub(super) body: String,
 }
 
-/// A message answered.
+/// A message to mark as consumed.
 #[derive(Debug, Serialize)]
 pub(super) struct ConsumedRow {
     pub(super) m: i32,
@@ -97,7 +97,7 @@ pub(super) struct IndexRow {
     pub(super) created_at: i64,
 }
 
-/// The database's text cannot hold the character 0; messages of failed tools can.
+/// Replaces NUL characters, which Postgres text cannot contain but messages of failed tools can.
 fn printable(text: Option<String>) -> Option<String> {
     text.map(|text| text.replace('\0', "\u{FFFD}"))
 }

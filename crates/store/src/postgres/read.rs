@@ -1,4 +1,4 @@
-//! Queries. Each is one statement, and so sees one moment of the database.
+//! Queries. Each is one statement, and so sees one snapshot of the database.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,7 @@ fn limited(limit: usize) -> i64 {
     integer(limit as u64)
 }
 
-/// The row says how far the log goes; what is appended while it is read is left for the next time.
+/// Reads the log up to the version in the row; events appended in the meantime are left for the next load.
 pub(super) async fn load(
     pool: &Pool,
     id: ExecutionId,
@@ -74,7 +74,7 @@ pub(super) async fn load(
     }))
 }
 
-/// The snapshot if its bytes are whole; a damaged one is passed over, the log has everything.
+/// The snapshot, if its checksum matches. A damaged one is ignored, because the log has all data.
 fn snapshot(row: &Row, version: u32) -> Result<Option<Snapshot>, Fault> {
     let Some(bytes) = row.try_get::<_, Option<Vec<u8>>>(16)? else {
         return Ok(None);
@@ -98,7 +98,7 @@ pub(super) async fn events(
     between(pool, id, after, Seq(u64::MAX), limit).await
 }
 
-/// Events after one seq up to another, read page by page.
+/// Events after one sequence number up to another, read page by page.
 pub(super) async fn between(
     pool: &Pool,
     id: ExecutionId,
@@ -137,7 +137,7 @@ pub(super) async fn between(
     Ok(found)
 }
 
-/// The appends that hold these seqs, each once.
+/// The appends that contain these sequence numbers, each once.
 pub(super) const APPENDS_AT: &str =
     "SELECT DISTINCT ON (l.seq_last) l.seq_first, l.body FROM unnest($2::bigint[]) AS w (seq)
     CROSS JOIN LATERAL (
@@ -184,7 +184,7 @@ pub(super) async fn foreign(
             seq: seq(row, 1)?,
             hash: hash
                 .try_into()
-                .map_err(|_| Fault::Row("a hash of another length".into()))?,
+                .map_err(|_| Fault::Row("a stored hash does not have 32 bytes".into()))?,
         })
     };
     find(pool, KEYS, &[&id.0, &keys], read).await
@@ -236,7 +236,7 @@ pub(super) async fn lasting_runs(pool: &Pool) -> Result<Vec<ExecutionId>, Error>
     find(pool, LASTING, &[], |row| Ok(ExecutionId(row.try_get(0)?))).await
 }
 
-/// Reads the claimed commands, by their worker: no other index than theirs gives this order.
+/// Reads the claimed commands by worker: only their own index provides this order.
 pub(super) async fn lost_claims(
     pool: &Pool,
     owner: Option<&OwnerId>,
@@ -271,7 +271,7 @@ pub(super) async fn session(
     find_one(pool, SESSION, &[&&*worker.0, &now.0], read).await
 }
 
-/// Reads the commands that nobody has claimed, by pool and age: no other index than theirs gives this order.
+/// Reads the unclaimed commands by pool and age: only their own index provides this order.
 pub(super) async fn overdue_commands(
     pool: &Pool,
     owner: Option<&OwnerId>,
@@ -316,8 +316,8 @@ pub(super) async fn timers(
     Ok(timers)
 }
 
-/// Reads the pending messages in the order of their arrival: only their own index gives it. Each driver is looked up by
-/// the key of its execution.
+/// Reads the pending messages in order of arrival: only their own index provides it. Each owner is looked up by the
+/// key of its execution.
 pub(super) async fn inbox(
     pool: &Pool,
     owner: Option<&OwnerId>,
@@ -376,7 +376,7 @@ pub(super) async fn catalog(pool: &Pool) -> Result<Vec<CatalogEntry>, Error> {
     find(pool, CATALOG, &[], rows::catalog_entry).await
 }
 
-/// Reads the executions that go on, by status: two bounds and an order instead of `=` leave the planner no other index.
+/// Reads the active executions by status: two bounds and an order instead of `=` leave the planner no other index.
 pub(super) async fn abandoned(pool: &Pool, now: Time) -> Result<Vec<ExecutionId>, Error> {
     const ABANDONED: &str =
         "SELECT found.execution_id FROM unnest(ARRAY['PAUSED', 'RUNNING']) AS s (status)

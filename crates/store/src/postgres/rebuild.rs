@@ -1,4 +1,4 @@
-//! Folding the projections again from the log, one execution at a time, each under its lock.
+//! Rebuilds the projections from the log, one execution at a time, each under its lock.
 
 use model::event::Body;
 use model::id::{ExecutionId, Name, Seq};
@@ -15,7 +15,7 @@ use crate::postgres::rows::{self, integer, small, status_name};
 use crate::projections::Delta;
 use crate::rows::{ExecutionRow, Rebuilt};
 
-/// Rows of the log folded at a time.
+/// Rows of the log read at a time.
 const PAGE: i64 = 1_000;
 
 pub(super) async fn rebuild(pool: &Pool) -> Result<Rebuilt, Error> {

@@ -1,4 +1,4 @@
-//! Rows of the tables as values.
+//! Conversions between table rows and values.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::rows::{
     CatalogEntry, Claim, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, StepState,
 };
 
-/// The database's integers are signed; seqs and counts stay far below the sign.
+/// Converts to the database's signed integer; sequence numbers and counts stay far below its maximum.
 pub(super) fn integer(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// The same for its smaller integers.
+/// The same for 32-bit integers.
 pub(super) fn small<T: TryInto<i32>>(value: T) -> i32 {
     value.try_into().unwrap_or(i32::MAX)
 }
@@ -165,7 +165,7 @@ pub(super) fn catalog_entry(row: &Row) -> Result<CatalogEntry, Fault> {
         registered_at: Time(row.try_get(4)?),
     };
     if !entry.is_whole() {
-        let what = format!("playbook `{}` differs from its hash", entry.path);
+        let what = format!("playbook `{}` does not match its hash", entry.path);
         return Err(Fault::Row(what.into()));
     }
     Ok(entry)

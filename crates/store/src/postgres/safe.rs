@@ -1,4 +1,4 @@
-//! Sealed values in the database. Each operation is one statement.
+//! Encrypted values in the database. Each operation is one statement.
 
 use async_trait::async_trait;
 use model::time::Time;
@@ -12,7 +12,7 @@ use crate::postgres::read::{find, find_one};
 use crate::postgres::rows::count;
 use crate::safe::{CredentialRow, KeychainRow, Safe, Sealed, SealedPlace};
 
-/// Whether a statement that answers with the rows it changed changed any.
+/// Whether a statement with a RETURNING clause changed any row.
 async fn changed(pool: &Pool, sql: &'static str, values: Values<'_>) -> Result<bool, Error> {
     let found = find_one(pool, sql, values, |_| Ok(())).await?;
     Ok(found.is_some())

@@ -1,7 +1,7 @@
-//! Hints between processes: who committed tells, who waits hears, on a connection beside the others.
+//! Change notifications between processes: NOTIFY after a commit, LISTEN while waiting, on a connection of their own.
 //!
-//! Telling is not part of a commit, because the database lets only one transaction at a time tell. A hint that is lost
-//! costs half a second, never work.
+//! A notification is not part of a commit, because the database serializes transactions that notify. A lost
+//! notification delays others by half a second, but loses no work.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::postgres::failure::Fault;
 use crate::postgres::pool::Connector;
 use crate::rows::OwnerId;
 
-/// Hints are sent at most this often.
+/// Minimum interval between notifications.
 const TELL_EVERY: Duration = Duration::from_millis(10);
 
-/// The longest that waiting for a hint takes; callers look again.
+/// Maximum time to wait for a notification; callers then check again.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// The way between those who commit, those who wait, and the connection.
+/// Connects committing tasks, waiting tasks, and the connection.
 #[derive(Default)]
 pub(super) struct Hints {
     told: Notify,
@@ -30,7 +30,7 @@ pub(super) struct Hints {
     waiting: AtomicUsize,
 }
 
-/// Counts a waiter for as long as it waits.
+/// Counts a waiting task while it waits.
 struct Waiting<'h>(&'h AtomicUsize);
 
 impl Drop for Waiting<'_> {
@@ -40,12 +40,12 @@ impl Drop for Waiting<'_> {
 }
 
 impl Hints {
-    /// This process changed something that others may wait for.
+    /// Schedules a notification that this process changed something.
     pub(super) fn tell(&self) {
         self.told.notify_one();
     }
 
-    /// Another process did. A hint that nobody waits for is kept for the next who does.
+    /// Handles a notification of another process. If no task waits, it is stored for the next one that does.
     fn hear(&self) {
         if self.waiting.load(Ordering::Relaxed) == 0 {
             self.heard.notify_one();
@@ -54,16 +54,16 @@ impl Hints {
         }
     }
 
-    /// Resolves on a hint, or after a while.
+    /// Waits for a notification, at most `WAIT_MAX`.
     pub(super) async fn wait(&self) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let _waiting = Waiting(&self.waiting);
-        // Without a hint the caller looks again all the same.
+        // After a timeout, the caller checks again as well.
         let _ = tokio::time::timeout(WAIT_MAX, self.heard.notified()).await;
     }
 }
 
-/// Listens and tells until told to stop; a connection that breaks is made again.
+/// Listens and sends notifications until stopped; replaces a broken connection.
 pub(super) async fn run(
     hints: Arc<Hints>,
     connector: Connector,
@@ -72,14 +72,14 @@ pub(super) async fn run(
 ) {
     loop {
         let ended = tokio::select! {
-            // The sender is gone with the store.
+            // The store dropped the sender.
             _ = stop.changed() => return,
             ended = serve(&hints, &connector, &owner) => ended,
         };
         if let Err(error) = ended {
             tracing::debug!(
                 error = crate::error::chain(&error),
-                "the connection for hints broke"
+                "notification connection lost; reconnecting"
             );
         }
         hints.hear();
@@ -122,7 +122,7 @@ async fn tell(
     connector.limit_wait(listen).await?.map_err(named)?;
     let prepare = client.prepare("SELECT pg_notify('noetl', $1)");
     let notify = connector.limit_wait(prepare).await?.map_err(named)?;
-    // What happened before anyone listened is looked for once.
+    // Changes from before LISTEN are checked for once.
     hints.hear();
     loop {
         hints.told.notified().await;

@@ -1,4 +1,4 @@
-//! Encrypted connections by rustls with ring, trusting as `sslmode` says.
+//! Encrypted connections with rustls and ring, verified according to `sslmode`.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::error::Error;
 use crate::postgres::options::{Target, Trust};
 
-/// What makes connections encrypted, trusting as the target says.
+/// Creates the TLS connector, which verifies certificates as the target requires.
 pub(super) fn tls(target: &Target) -> Result<MakeRustlsConnect, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let authority = match target.trust {
@@ -23,7 +23,7 @@ pub(super) fn tls(target: &Target) -> Result<MakeRustlsConnect, Error> {
         Trust::Authority | Trust::Full => {
             let roots = Arc::new(roots(target)?);
             let built = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
-            let unusable = |error| Error::Address(format!("`sslrootcert` cannot be used: {error}"));
+            let unusable = |error| Error::Address(format!("invalid `sslrootcert`: {error}"));
             Some(built.build().map_err(unusable)?)
         }
     };
@@ -41,12 +41,15 @@ pub(super) fn tls(target: &Target) -> Result<MakeRustlsConnect, Error> {
     Ok(MakeRustlsConnect::new(config))
 }
 
-/// The authorities that are trusted: those of the file named, or the machine's.
+/// The trusted authorities: those of the given file, or of the machine.
 fn roots(target: &Target) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     if let Some(file) = &target.roots {
         let unreadable = |error: &dyn std::fmt::Display| {
-            Error::Address(format!("`sslrootcert` {}: {error}", file.display()))
+            Error::Address(format!(
+                "cannot read `sslrootcert` {}: {error}",
+                file.display()
+            ))
         };
         let text = std::fs::read(file).map_err(|error| unreadable(&error))?;
         for certificate in CertificateDer::pem_slice_iter(&text) {
@@ -58,17 +61,17 @@ fn roots(target: &Target) -> Result<RootCertStore, Error> {
     }
     if roots.is_empty() {
         return Err(Error::Address(
-            "no certificate authority is known: name a file with `sslrootcert=`".to_owned(),
+            "no certificate authority found; set a file with `sslrootcert=`".to_owned(),
         ));
     }
     Ok(roots)
 }
 
-/// Checks a certificate as far as it is asked to, and always the handshake.
+/// Verifies a certificate as configured, and always the handshake signature.
 #[derive(Debug)]
 struct Verifier {
     provider: Arc<CryptoProvider>,
-    /// Whose certificates are taken; none takes anybody's.
+    /// Verifies the certificate chain; `None` accepts any certificate.
     authority: Option<Arc<WebPkiServerVerifier>>,
     checks_name: bool,
 }

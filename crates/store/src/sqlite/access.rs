@@ -1,4 +1,4 @@
-//! Tokens, the audit trail, settings, the outbox, and who holds and drives what.
+//! Access tokens, the audit log, settings, the outbox, claimed commands and owners.
 
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Seq, WorkerId};
 use model::time::Time;

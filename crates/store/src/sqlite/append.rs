@@ -1,6 +1,6 @@
 //! One commit as statements of a shared transaction.
 //!
-//! The version check is the first write: a commit whose version moved, or that is fenced, leaves nothing behind.
+//! The version check is the first write: a commit that is fenced or whose version has moved writes nothing.
 
 use model::command::TimerChange;
 use model::event::{Body, Packed, pack};
@@ -21,7 +21,7 @@ use crate::sqlite::iterations;
 use crate::sqlite::rows::{execution_row, integer, project, text_of};
 use crate::sqlite::writer::{Job, Refused};
 
-/// A commit on its way, with everything computed that the writing thread need not.
+/// A commit in the write queue. All values are computed in advance, outside the writer thread.
 pub(super) struct Append {
     commit: Commit,
     packed: Option<Packed>,
@@ -70,7 +70,7 @@ impl Job for Append {
     }
 
     fn answer(self: Box<Self>, outcome: Result<(), Error>) {
-        // The asker may be gone; the commit stands all the same.
+        // The caller may have gone away; the commit is durable anyway.
         let _ = self.answer.send(outcome.map(|()| self.outcome));
     }
 }
@@ -119,7 +119,7 @@ impl Append {
         Ok(Committed::Done)
     }
 
-    /// Moves the execution's version on; false if it stands elsewhere.
+    /// Advances the execution's version. Returns false if the version is not the expected one.
     fn advance(&self, db: &Connection) -> Result<bool, Refused> {
         let commit = &self.commit;
         if commit.expected == Seq(0) {
@@ -147,7 +147,7 @@ impl Append {
     fn create(&self, db: &Connection) -> Result<bool, Refused> {
         let first = &self.commit.events[0];
         let Body::ExecutionRequested(request) = &first.body else {
-            let error = Error::Malformed("a log begins with its request, once");
+            let error = Error::Malformed("a log must start with one `execution.requested` event");
             return Err(Refused::Alone(error));
         };
         let mut row = ExecutionRow::new(first, request, &self.commit.creation);
@@ -155,7 +155,7 @@ impl Append {
         Ok(crate::sqlite::rows::insert_execution(db, &row)?)
     }
 
-    /// A turn in the execution's life depends on what the row holds.
+    /// Updates the whole row, because the new values depend on the current ones.
     fn turn(&self, db: &Connection) -> Result<bool, Refused> {
         let Some(mut row) = execution_row(db, self.commit.execution)? else {
             return Ok(false);
@@ -322,7 +322,7 @@ fn write_timer(db: &Connection, commit: &Commit, change: &TimerChange) -> rusqli
     Ok(())
 }
 
-/// Puts a message into its box, once.
+/// Adds a message, once.
 pub(super) fn post(db: &Connection, message: &Message) -> rusqlite::Result<()> {
     let MessageKey { from, seq, n } = message.key;
     db.prepare_cached(

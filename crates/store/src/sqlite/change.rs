@@ -1,4 +1,4 @@
-//! Writes that are not commits: claims, sessions, messages, the catalog, ownership, rebuilding.
+//! Writes that are not commits: claims, sessions, messages, the catalog, ownership, rebuilds.
 
 use model::event::Body;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
@@ -100,7 +100,7 @@ pub(super) fn replace_session(
         )?
         .execute(params![&*worker.0, &*replaced.0, &*holder.0, expires_at.0])?;
     if changed > 0 {
-        // A claim of no time is one of a replaced session.
+        // A `claimed_at` of 0 marks a claim of a replaced session.
         db.prepare_cached("UPDATE command SET claimed_at = 0 WHERE worker = ?1")?
             .execute([&*worker.0])?;
     }
@@ -154,7 +154,7 @@ pub(super) fn adopt(
     }
 }
 
-/// Consumes a message and keeps the answer to it.
+/// Consumes a message and stores the refusal.
 pub(super) fn refuse_message(
     db: &Connection,
     key: MessageKey,
@@ -167,7 +167,7 @@ pub(super) fn refuse_message(
     Ok(())
 }
 
-/// Whether the message was pending.
+/// Withdraws a message. Returns whether it was pending.
 pub(super) fn take_back(db: &Connection, key: MessageKey, now: Time) -> rusqlite::Result<bool> {
     let taken = db
         .prepare_cached(
@@ -178,7 +178,7 @@ pub(super) fn take_back(db: &Connection, key: MessageKey, now: Time) -> rusqlite
     Ok(taken > 0)
 }
 
-/// Drops the projections and folds the whole log again.
+/// Drops the projections and rebuilds them from the whole log.
 pub(super) fn rebuild(db: &Connection) -> Result<Rebuilt, Refused> {
     db.execute_batch(
         "DELETE FROM step_state; DELETE FROM result_index; DELETE FROM loop_progress;
@@ -197,9 +197,9 @@ pub(super) fn rebuild(db: &Connection) -> Result<Rebuilt, Refused> {
 }
 
 fn rebuild_one(db: &Connection, id: ExecutionId) -> Result<u64, Refused> {
-    /// Events folded at a time.
+    /// Events read at a time.
     const PAGE: usize = 2_000;
-    let before = execution_row(db, id)?.expect("the id was just read in this transaction");
+    let before = execution_row(db, id)?.expect("the ID was just read in this transaction");
     let mut row: Option<ExecutionRow> = None;
     let mut last = Seq(0);
     loop {

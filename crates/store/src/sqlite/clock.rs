@@ -1,4 +1,4 @@
-//! The clock of stores that are handed no other.
+//! The default clock of SQLite stores.
 
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,19 +9,19 @@ use model::time::Time;
 use crate::boot_time::time_since_boot;
 use crate::memory::Clock;
 
-/// The machine's time when a process opens the store, and from then on what a clock counts that nobody sets: timers and
-/// leases of a process that lives do not jump with the wall clock.
+/// A clock that starts with the wall clock and then counts with a monotonic clock, so that timers and leases of a live
+/// process do not jump with the wall clock.
 pub(super) fn steady() -> Clock {
     let steady = Mutex::new(SteadyTime::new(wall(), time_since_boot()));
     Arc::new(move || {
-        let mut steady = steady.lock().expect("telling the time does not panic");
+        let mut steady = steady.lock().expect("reading the clock does not panic");
         steady.at(wall(), time_since_boot())
     })
 }
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "this is the clock of stores that are handed no other"
+    reason = "this is the default clock of SQLite stores"
 )]
 fn wall() -> Time {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -39,7 +39,7 @@ use crate::sqlite::writer::{Job, Pen, Refusal, Refused, Request};
 use crate::sqlite::{access, append, change, clock, iterations, open, read, removal, writer};
 use crate::verify::Damage;
 
-/// So many writes may wait; more wait to wait.
+/// Capacity of the write queue. When it is full, callers wait for a permit.
 const QUEUE_MAX: usize = 4_096;
 
 /// A store in a local directory.
@@ -58,16 +58,16 @@ pub struct Sqlite {
     publishes: bool,
 }
 
-/// The longest that waiting for another process's commit takes; callers look again.
+/// Maximum time to wait for another process's commit; callers then check again.
 const CHANGED_WAIT_MAX: Duration = Duration::from_millis(200);
 
 impl Sqlite {
-    /// Opens the store in a directory, and makes it if there is none.
+    /// Opens the store in a directory, and creates it if there is none.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         Self::open_with_clock(dir, clock::steady())
     }
 
-    /// The same with another clock than the machine's.
+    /// The same, with another clock than the machine's.
     pub fn open_with_clock(dir: &Path, clock: Clock) -> Result<Self, Error> {
         let file = open::prepare(dir)?;
         let mut db = open::connect(&file, Pages::OfTheWriter)?;
@@ -76,7 +76,7 @@ impl Sqlite {
         Self::over(dir, clock, db, readers)
     }
 
-    /// Opens the store in a directory to read it, also where nothing can be written; a write is refused there.
+    /// Opens the store in a directory for reading, even if it cannot be written; writes are then refused.
     pub fn open_to_read(dir: &Path) -> Result<Self, Error> {
         match Self::open(dir) {
             Err(Error::ReadOnly { .. } | Error::Full { .. }) => {
@@ -110,7 +110,7 @@ impl Sqlite {
         })
     }
 
-    /// The same store, whose commits leave rows in the outbox for a publisher.
+    /// The same store, with commits that write rows to the outbox for a publisher.
     #[must_use]
     pub fn publishing(mut self) -> Self {
         self.publishes = true;
@@ -125,7 +125,7 @@ impl Sqlite {
         let queue = self
             .queue
             .as_ref()
-            .expect("the queue lives as long as this");
+            .expect("the queue exists until the store is dropped");
         queue.send(request).map_err(|_| stopped())
     }
 
@@ -135,7 +135,7 @@ impl Sqlite {
         self.ask(Request::Job(job, permit))
     }
 
-    /// Runs a write that is not a commit, in whatever group comes next.
+    /// Runs a write that is not a commit, in the next group.
     pub(super) async fn write<T, F>(&self, run: F) -> Result<T, Error>
     where
         T: Send + 'static,
@@ -144,7 +144,7 @@ impl Sqlite {
         self.write_with(Priority::Normal, run).await
     }
 
-    /// The same with a priority.
+    /// The same, with a priority.
     async fn write_with<T, F>(&self, priority: Priority, run: F) -> Result<T, Error>
     where
         T: Send + 'static,
@@ -156,7 +156,7 @@ impl Sqlite {
         answered.await.map_err(|_| stopped())?
     }
 
-    /// Runs a query on a connection of its own, off the async threads.
+    /// Runs a query on its own connection, outside the async threads.
     pub(super) async fn read<T, F>(&self, query: F) -> Result<T, Error>
     where
         T: Send + 'static,
@@ -171,14 +171,14 @@ impl Drop for Sqlite {
         drop(self.queue.take());
         drop(self.pen.take());
         if let Some(thread) = self.thread.take() {
-            // What was queued is written before the process goes on; a panic there was reported to its askers.
+            // Queued writes finish before the drop returns; a panic in the thread was already reported to its callers.
             let _ = thread.join();
         }
     }
 }
 
 fn stopped() -> Error {
-    Error::Unavailable("the writing thread has stopped".into())
+    Error::Unavailable("the writer thread of the store has stopped".into())
 }
 
 #[async_trait]
@@ -190,7 +190,8 @@ impl Store for Sqlite {
     fn ids(&self, count: u32) -> EventId {
         let (ids, _lock) = self.ids.get_or_init(|| match self.owners.id_slot() {
             Some((slot, lock)) => (Ids::new(slot), Some(lock)),
-            // More processes than slots: the process id spreads them, the milliseconds do the rest.
+            // There are more processes than slots: the process ID spreads them, and the milliseconds make collisions
+            // unlikely.
             None => (Ids::new(std::process::id().to_le_bytes()[0]), None),
         });
         ids.draw(self.now(), count)
@@ -216,12 +217,15 @@ impl Store for Sqlite {
                     (self.now(), self.publishes),
                     answer,
                 ))),
-                // Nobody else can have closed the channel yet.
+                // The receiver cannot be closed yet.
                 Err(error) => drop(answer.send(Err(error))),
             }
             answers.push(answered);
         }
-        let pen = self.pen.as_ref().expect("the pen lives as long as this");
+        let pen = self
+            .pen
+            .as_ref()
+            .expect("the pen exists until the store is dropped");
         pen.lock()
             .expect("writing does not panic")
             .write(&mut group);
@@ -470,9 +474,9 @@ impl Store for Sqlite {
     }
 
     async fn changed(&self) {
-        // A thread that has stopped tells nothing more; every other call reports it.
+        // If the thread has stopped, no notification follows; every other call reports the error.
         let _ = self.ask(Request::Watch);
-        // A commit between two calls wakes nobody, so no call waits long.
+        // A commit between two calls sends no notification, so each call waits only a short time.
         let _ = tokio::time::timeout(CHANGED_WAIT_MAX, self.foreign_commits.notified()).await;
     }
 

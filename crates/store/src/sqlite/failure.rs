@@ -1,4 +1,4 @@
-//! What the database's errors mean to a caller.
+//! Converts errors of SQLite to errors of the store.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use rusqlite::ErrorCode;
 use crate::error::Error;
 use crate::sqlite::filesystem;
 
-/// The file a connection works on, to name it in errors.
+/// Converts an error and adds the file that the connection uses.
 pub(super) fn name(file: &Path, error: rusqlite::Error) -> Error {
     let file = file.to_owned();
     if is_damage(&error) {
@@ -23,8 +23,8 @@ pub(super) fn name(file: &Path, error: rusqlite::Error) -> Error {
     }
 }
 
-/// Whether an error tells of a file that is not as it was written: a page that is broken, a value that no version of this
-/// program writes, or a schema that lacks what the statements of this program name.
+/// Whether an error means that the file was modified or damaged: a broken page, a value that no version of this
+/// program writes, or a schema without the tables and columns that the statements use.
 pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     use rusqlite::Error as Sqlite;
     use rusqlite::ffi::{SQLITE_ERROR, SQLITE_IOERR_SHORT_READ};
@@ -51,7 +51,7 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     }
 }
 
-/// What the database says when its schema is not the one that the migrations made.
+/// Error texts of SQLite for a schema that differs from the migrations.
 const SCHEMA_DAMAGE: [&str; 6] = [
     "no such",
     "has no column",
@@ -61,8 +61,8 @@ const SCHEMA_DAMAGE: [&str; 6] = [
     "unsupported file format",
 ];
 
-/// Whether a failure of the system is the want of space: a quota is reported as any other failure to write, and so is an
-/// index of the write-ahead log that cannot grow.
+/// Whether an I/O error means a full disk: SQLite reports an exceeded quota, or a WAL index that cannot grow, as a
+/// general write error.
 fn has_no_room(file: &Path, error: &rusqlite::Error) -> bool {
     use rusqlite::ffi::{SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_WRITE};
     let rusqlite::Error::SqliteFailure(failure, _) = error else {
@@ -75,7 +75,7 @@ fn has_no_room(file: &Path, error: &rusqlite::Error) -> bool {
     }
 }
 
-/// The same for errors of the file system itself.
+/// The same for errors of the file system.
 pub(super) fn name_io(file: &Path, error: &std::io::Error) -> Error {
     use std::io::ErrorKind;
     let file = file.to_owned();

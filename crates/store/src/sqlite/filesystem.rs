@@ -1,11 +1,11 @@
-//! Which file systems may hold a store: those whose locks and shared memory work between processes.
+//! Checks the file system of a store: locks and shared memory must work between processes.
 
 use std::path::Path;
 
 use crate::error::Error;
 use crate::sqlite::failure;
 
-/// File systems that several machines may mount, by the magic number the kernel reports.
+/// Network file systems, by the magic number that the kernel reports.
 const NETWORK: [(u64, &str); 12] = [
     (0x6969, "nfs"),
     (0x517B, "smb"),
@@ -21,7 +21,7 @@ const NETWORK: [(u64, &str); 12] = [
     (0x0116_1970, "gfs2"),
 ];
 
-/// Refuses a directory on a network file system, by name.
+/// Refuses a directory on a network file system.
 pub(super) fn check(dir: &Path) -> Result<(), Error> {
     let stat = rustix::fs::statfs(dir).map_err(|errno| failure::name_io(dir, &errno.into()))?;
     #[expect(
@@ -38,13 +38,13 @@ pub(super) fn check(dir: &Path) -> Result<(), Error> {
     }
 }
 
-/// Whether files may be made beside a file.
+/// Whether files can be created in the directory of a file.
 pub(super) fn is_writable(file: &Path) -> bool {
     let dir = file.parent().unwrap_or(file);
     rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-/// How many bytes may still be written beside a file, if the file system says so.
+/// Number of bytes that can still be written in the directory of a file, if the file system reports it.
 pub(super) fn free_bytes(file: &Path) -> Option<u64> {
     let found = rustix::fs::statvfs(file.parent()?).ok()?;
     Some(found.f_bavail.saturating_mul(found.f_frsize))

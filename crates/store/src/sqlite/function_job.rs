@@ -1,4 +1,4 @@
-//! A write that is given as a function, as a job of the writing thread.
+//! A write given as a function, run as a job of the writer thread.
 
 use rusqlite::Connection;
 use tokio::sync::oneshot::Sender;
@@ -7,7 +7,7 @@ use crate::commit::Priority;
 use crate::error::Error;
 use crate::sqlite::writer::{Job, Refused};
 
-/// A function that writes, and where its value is sent.
+/// A write function, and the channel for its result.
 pub(super) struct FunctionJob<T, F> {
     run: F,
     priority: Priority,
@@ -42,7 +42,7 @@ where
 
     fn answer(self: Box<Self>, outcome: Result<(), Error>) {
         let Self { value, answer, .. } = *self;
-        // The caller may be gone; what was written stands all the same.
+        // The caller may have gone away; the write is durable anyway.
         let _ = answer.send(outcome.map(|()| value.expect("a job that ran has a value")));
     }
 }

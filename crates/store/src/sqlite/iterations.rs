@@ -16,7 +16,7 @@ use crate::rows::LoopProgress;
 use crate::sqlite::read::{self, Fault};
 use crate::sqlite::rows::{integer, unsigned};
 
-/// Writes what the events of one append change.
+/// Writes the changes of one append.
 pub(super) fn write(
     db: &Connection,
     id: ExecutionId,
@@ -107,7 +107,7 @@ pub(super) fn rebuild(db: &Connection, id: ExecutionId) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Writes the rows of every execution, in a store that an earlier version left. A damaged log gets what can be read of it.
+/// Writes the rows of every execution in a store of an earlier version. Of a damaged log, indexes the readable part.
 pub(super) fn index_old_logs(db: &Connection) -> rusqlite::Result<()> {
     let mut list = db.prepare("SELECT execution_id FROM execution ORDER BY execution_id")?;
     let ids = list.query_map([], |row| row.get(0))?;

@@ -1,6 +1,6 @@
-//! The store as a directory: `noetl.db` in WAL mode, and a lock file per process that drives executions.
+//! The store as a directory: `noetl.db` in WAL mode, and a lock file for each process that owns executions.
 //!
-//! One thread writes, in groups; reads have connections of their own. Several processes may use one directory.
+//! One thread writes, in groups; reads have their own connections. Several processes may use one directory.
 
 mod access;
 mod append;

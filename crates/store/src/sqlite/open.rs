@@ -1,4 +1,4 @@
-//! Opening a store: the directory is checked, the schema brought up to date, connections set up alike.
+//! Opens a store: checks the directory, updates the schema, and configures connections.
 
 use std::cmp::Ordering;
 use std::ffi::OsString;
@@ -24,16 +24,16 @@ pub(super) const MIGRATIONS: [&str; 8] = [
     include_str!("../../migrations/sqlite/0008_iterations.sql"),
 ];
 
-/// Stores of an earlier schema have no index of iterations.
+/// Earlier schemas have no index of iterations.
 const FIRST_WITH_ITERATIONS: u32 = 8;
 
-/// How long a connection waits for another process's transaction.
+/// Maximum time that a connection waits for another process's transaction.
 pub(super) const BUSY_MAX: Duration = Duration::from_secs(10);
 
-/// Hot statements stay prepared.
+/// Number of prepared statements that are cached.
 const STATEMENTS_KEPT: usize = 64;
 
-/// Prepares the directory; answers the database file.
+/// Prepares the directory. Returns the database file.
 pub(super) fn prepare(dir: &Path) -> Result<PathBuf, Error> {
     let owners = dir.join("owners");
     let file = dir.join("noetl.db");
@@ -44,7 +44,7 @@ pub(super) fn prepare(dir: &Path) -> Result<PathBuf, Error> {
     Ok(file)
 }
 
-/// Whose pages a connection keeps in memory: there is one writer, and the system keeps the file's pages for all.
+/// The page cache size of a connection: there is one writer, and the operating system caches the file for all.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Pages {
     OfTheWriter,
@@ -76,8 +76,8 @@ pub(super) fn connect(file: &Path, pages: Pages) -> Result<Connection, Error> {
     open().map_err(|error| failure::name(file, error))
 }
 
-/// Opens a connection that reads a store which cannot be written. The write-ahead log is read too, where its index can
-/// be used; without a log nobody writes, and the file is read as it stands.
+/// Opens a connection to a store that cannot be written. It also reads the write-ahead log, if its index can be used.
+/// Without a log there is no writer, and the file is read as immutable.
 pub(super) fn connect_to_read(file: &Path) -> Result<Connection, Error> {
     let open = |parameter: &str| -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
@@ -97,14 +97,14 @@ pub(super) fn connect_to_read(file: &Path) -> Result<Connection, Error> {
     opened.map_err(|error| failure::name(file, error))
 }
 
-/// Whether commits wait in the write-ahead log of a file.
+/// Whether the write-ahead log of a file contains commits.
 fn has_log(file: &Path) -> bool {
     let mut log = file.as_os_str().to_owned();
     log.push("-wal");
     fs::metadata(log).is_ok_and(|found| found.len() > 0)
 }
 
-/// A file as the address that the database opens with a parameter.
+/// A file as a SQLite URI with a parameter.
 fn uri(file: &Path, parameter: &str) -> OsString {
     let mut uri = OsString::from("file:");
     let path = file.as_os_str().to_string_lossy();
@@ -115,9 +115,9 @@ fn uri(file: &Path, parameter: &str) -> OsString {
     uri
 }
 
-/// Refuses a schema other than this binary's in a store that cannot be written.
+/// Refuses a schema version other than this binary's, for a store that cannot be written.
 pub(super) fn check_schema(db: &Connection, file: &Path) -> Result<(), Error> {
-    let known = u32::try_from(MIGRATIONS.len()).expect("migrations are few");
+    let known = u32::try_from(MIGRATIONS.len()).expect("the number of migrations fits into u32");
     let found = db.pragma_query_value(None, "user_version", |row| row.get(0));
     let found: u32 = found.map_err(|error| failure::name(file, error))?;
     let file = file.to_owned();
@@ -128,9 +128,9 @@ pub(super) fn check_schema(db: &Connection, file: &Path) -> Result<(), Error> {
     }
 }
 
-/// Brings the schema up to date, one process at a time; refuses a schema this binary does not know.
+/// Updates the schema, one process at a time; refuses one that is newer than this binary.
 pub(super) fn migrate(db: &mut Connection, file: &Path) -> Result<(), Error> {
-    let known = u32::try_from(MIGRATIONS.len()).expect("migrations are few");
+    let known = u32::try_from(MIGRATIONS.len()).expect("the number of migrations fits into u32");
     let version = |db: &Connection| db.pragma_query_value(None, "user_version", |row| row.get(0));
     let name = |error| failure::name(file, error);
     let mut found: u32 = version(db).map_err(name)?;
@@ -164,11 +164,11 @@ pub(super) fn migrate(db: &mut Connection, file: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The schema's number once more, outside the header.
+/// Records the schema version a second time, outside the header.
 const RECORD_SCHEMA: &str =
     "INSERT OR REPLACE INTO setting (key, value) VALUES ('schema_version', ?1)";
 
-/// A number in the header that the migrations did not record is a damaged header, not a newer binary's.
+/// A version in the header that the migrations did not record means a damaged header, not a newer binary.
 fn check_recorded(db: &Connection, file: &Path, found: u32) -> Result<(), Error> {
     let sql = "SELECT value FROM setting WHERE key = 'schema_version'";
     let recorded = db.query_row(sql, [], |row| row.get::<_, String>(0));
@@ -178,13 +178,16 @@ fn check_recorded(db: &Connection, file: &Path, found: u32) -> Result<(), Error>
     match recorded {
         Some(recorded) if recorded != found.to_string() => Err(Error::Corrupt {
             file: file.to_owned(),
-            source: format!("its header has schema {found}, its settings {recorded}").into(),
+            source: format!(
+                "the header has schema version {found}, but the settings have {recorded}"
+            )
+            .into(),
         }),
         _ => Ok(()),
     }
 }
 
-/// The database would take a truncated header for an empty database and write over what is left.
+/// Refuses a damaged header: SQLite would treat a truncated header as an empty database and overwrite the file.
 fn check_header(file: &Path) -> Result<(), Error> {
     const MAGIC: &[u8; 16] = b"SQLite format 3\0";
     let mut header = Vec::new();
@@ -201,6 +204,6 @@ fn check_header(file: &Path) -> Result<(), Error> {
     }
     Err(Error::Corrupt {
         file: file.to_owned(),
-        source: "its header is not that of a database".into(),
+        source: "the header is not that of a SQLite database".into(),
     })
 }

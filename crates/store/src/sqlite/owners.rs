@@ -1,4 +1,4 @@
-//! Which processes live: each holds a locked file, which the kernel unlocks when the process dies.
+//! Tracks which processes are alive: each holds a locked file, which the kernel unlocks when the process exits.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub(super) struct Owners {
     dir: PathBuf,
 }
 
-/// A lock held until this is dropped.
+/// A lock that is held until this is dropped.
 #[derive(Debug)]
 pub(super) struct Life {
     pub(super) owner: OwnerId,
@@ -26,7 +26,7 @@ pub(super) struct Life {
 
 impl Drop for Life {
     fn drop(&mut self) {
-        // A file left behind is harmless: nobody holds its lock.
+        // A remaining file is harmless: no process holds its lock.
         let _ = fs::remove_file(&self.file);
     }
 }
@@ -38,7 +38,7 @@ impl Owners {
         }
     }
 
-    /// Makes this process an owner.
+    /// Registers this process as an owner.
     pub(super) fn enter(&self, now: Time) -> Result<Life, Error> {
         self.sweep();
         for n in 0..u32::MAX {
@@ -47,7 +47,7 @@ impl Owners {
                 return Ok(life);
             }
         }
-        unreachable!("some name is free")
+        unreachable!("one of 2^32 names is free")
     }
 
     fn try_enter(&self, owner: OwnerId) -> Result<Option<Life>, Error> {
@@ -61,7 +61,7 @@ impl Owners {
             };
         };
         lock.lock().map_err(name)?;
-        // Under its final name the file is never seen unlocked while its process lives.
+        // Under its final name, the file is always locked while its process is alive.
         let is_taken = fs::hard_link(&fresh, &file).is_err();
         fs::remove_file(&fresh).map_err(name)?;
         Ok((!is_taken).then_some(Life {
@@ -71,16 +71,16 @@ impl Owners {
         }))
     }
 
-    /// Whether the process lives.
+    /// Whether the process is alive.
     pub(super) fn is_alive(&self, owner: &OwnerId) -> bool {
         let Ok(file) = File::open(self.path(owner)) else {
             return false;
         };
-        // A shared lock, so that two processes that look at once do not see each other.
+        // A shared lock, so that two processes that check at the same time do not block each other.
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
     }
 
-    /// Every process that left a lock file, and whether it lives.
+    /// All processes with a lock file, and whether they are alive.
     pub(super) fn all(&self) -> Vec<(OwnerId, bool)> {
         let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
         let locks = entries.filter_map(|entry| {
@@ -91,7 +91,7 @@ impl Owners {
         judged.collect()
     }
 
-    /// A place for ids that no other living process has, with the lock that keeps it; none if all are taken.
+    /// An ID slot that no other live process has, with the lock that reserves it; `None` if all are taken.
     pub(super) fn id_slot(&self) -> Option<(u8, File)> {
         (0..SLOTS).find_map(|slot| {
             let file = private::open_new(&self.dir.join(format!("ids-{slot}"))).ok()?;
@@ -100,7 +100,7 @@ impl Owners {
         })
     }
 
-    /// Removes what dead processes left.
+    /// Removes the lock files of dead processes.
     fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.dir) else {
             return;

@@ -1,4 +1,4 @@
-//! A store's directory and files are its owner's alone: they hold the inputs and results of runs.
+//! Restricts a store's directory and files to their owner, because they contain inputs and results of runs.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -7,13 +7,13 @@ use std::path::Path;
 
 use crate::sqlite::reserve;
 
-/// What a group and everybody else may do with a file.
+/// Permission bits of the group and of others.
 const OTHERS: u32 = 0o077;
-/// In a directory with this bit everybody has files of their own, as in `/tmp`.
+/// Directories with this bit, such as `/tmp`, are shared between users.
 const STICKY: u32 = 0o1000;
 
-/// Makes the directory and the database file, or takes the rights of others from those that are there. The database
-/// gives the files beside it the rights of its own.
+/// Creates the directory and the database file, or removes the permissions of others from existing ones. SQLite
+/// creates its other files with the permissions of the database file.
 pub(super) fn prepare(dir: &Path, owners: &Path, database: &Path) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)
@@ -38,20 +38,20 @@ pub(super) fn prepare(dir: &Path, owners: &Path, database: &Path) -> io::Result<
     Ok(())
 }
 
-/// Opens a file, and makes one that only its owner may read if there is none.
+/// Opens a file, or creates one that only its owner can access.
 pub(super) fn open_new(file: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);
     options.mode(0o600).open(file)
 }
 
-/// Makes a file that only its owner may read.
+/// Creates a file that only its owner can access.
 pub(super) fn create_new(file: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600).open(file)
 }
 
-/// Takes the rights of others from a file or directory, if it is there and is this user's.
+/// Removes the permissions of others from a file or directory, if it exists and belongs to this user.
 fn close(path: &Path) {
     let Ok(metadata) = fs::metadata(path) else {
         return;
@@ -61,7 +61,7 @@ fn close(path: &Path) {
         return;
     }
     if let Err(error) = fs::set_permissions(path, Permissions::from_mode(mode & !OTHERS)) {
-        // It is another user's, who decides about it.
+        // It belongs to another user, who is responsible for it.
         tracing::warn!(%error, path = %path.display(), "failed to make store private");
     }
 }

@@ -1,4 +1,4 @@
-//! Queries. Each runs in a read transaction of its own connection and takes no lock.
+//! Queries. Each runs in a read transaction on its own connection and takes no lock.
 
 use std::collections::BTreeSet;
 
@@ -22,9 +22,9 @@ use crate::verify::Damage;
 /// Why a read failed.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// The database's.
+    /// An error of the database.
     Sqlite(rusqlite::Error),
-    /// A row that is not what was written, or is missing.
+    /// A row that was modified or is missing.
     Damaged(Cause),
 }
 
@@ -59,20 +59,20 @@ pub(super) fn load(
     }))
 }
 
-/// An execution's row; none only where there is no log of it either.
+/// An execution's row. A missing row is an error if the log contains the execution.
 pub(super) fn execution(db: &Connection, id: ExecutionId) -> Result<Option<ExecutionRow>, Fault> {
     let found = rows::execution_row(db, id)?;
     if found.is_none() {
         let mut logged = db.prepare_cached("SELECT 1 FROM log WHERE execution_id = ?1")?;
         if logged.exists([id.0])? {
-            let what = format!("run {id} has a log and no row of its own");
+            let what = format!("run {id} has a log but no row in `execution`");
             return Err(Fault::Damaged(what.into()));
         }
     }
     Ok(found)
 }
 
-/// The snapshot if its bytes are whole; a damaged one is passed over, the log has everything.
+/// The snapshot, if its checksum matches. A damaged one is ignored, because the log has all data.
 fn snapshot(db: &Connection, id: ExecutionId, version: u32) -> rusqlite::Result<Option<Snapshot>> {
     let found = db
         .prepare_cached(
@@ -158,7 +158,7 @@ pub(super) fn events_at(
     Ok(events)
 }
 
-/// The append that holds a seq.
+/// The append that contains a sequence number.
 pub(super) fn append_with(db: &Connection, id: ExecutionId, seq: Seq) -> Result<Vec<Event>, Fault> {
     let mut statement = db.prepare_cached(
         "SELECT seq_first, body FROM log WHERE execution_id = ?1 AND seq_last >= ?2 ORDER BY seq_last LIMIT 1",
@@ -335,7 +335,7 @@ pub(super) fn open_commands(db: &Connection, id: ExecutionId) -> Result<Vec<Open
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Timers with the time they are due, earliest first, up to `until`.
+/// Timers with their due times, earliest first, up to `until`.
 pub(super) fn timers(
     db: &Connection,
     owner: Option<&OwnerId>,
@@ -450,7 +450,7 @@ pub(super) fn abandoned(db: &Connection, owners: &Owners) -> Result<Vec<Executio
     Ok(abandoned)
 }
 
-/// What the database finds in its file, each finding in a line, and the snapshots whose bytes are not whole.
+/// The damage that SQLite finds in its file, one entry per finding, and snapshots with a wrong checksum.
 pub(super) fn damage(db: &Connection) -> Result<Vec<Damage>, Fault> {
     let mut pages = db.prepare("PRAGMA integrity_check(20)")?;
     let findings = pages.query_map([], |row| row.get::<_, String>(0))?;
@@ -471,7 +471,7 @@ pub(super) fn damage(db: &Connection) -> Result<Vec<Damage>, Fault> {
         if rows::checksum(&bytes)[..] != sha256[..] {
             found.push(Damage {
                 execution: Some(ExecutionId(row.get(0)?)),
-                what: "its snapshot does not match its checksum; the log is read instead"
+                what: "the snapshot does not match its checksum; the log is used instead"
                     .to_owned(),
             });
         }

@@ -1,4 +1,4 @@
-//! Connections for reading: opened when they are first needed, kept, and never more than a few.
+//! Connections for reading: opened on demand, reused, and limited in number.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -10,10 +10,10 @@ use crate::error::Error;
 use crate::sqlite::failure;
 use crate::sqlite::read::Fault;
 
-/// So many queries run at once; more wait. Each has a thread and a connection, with the memory of both.
+/// Maximum number of concurrent queries. Each uses a thread and a connection, with the memory of both.
 const READERS: usize = 8;
 
-/// The connections that one process reads a store with.
+/// The connections that one process uses to read a store.
 pub(super) struct Readers {
     file: PathBuf,
     connect: fn(&Path) -> Result<Connection, Error>,
@@ -22,7 +22,7 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    /// Readers of a file, whose connections are opened so.
+    /// Creates readers of a file, which open connections with `connect`.
     pub(super) fn new(file: &Path, connect: fn(&Path) -> Result<Connection, Error>) -> Self {
         Self {
             file: file.to_owned(),
@@ -32,12 +32,12 @@ impl Readers {
         }
     }
 
-    /// The file that is read.
+    /// The database file.
     pub(super) fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Runs a query on a connection of its own, off the async threads.
+    /// Runs a query on its own connection, outside the async threads.
     pub(super) async fn run<T, F>(&self, query: F) -> Result<T, Error>
     where
         T: Send + 'static,
@@ -48,16 +48,19 @@ impl Readers {
         let idle = Arc::clone(&self.idle);
         let (file, connect) = (self.file.clone(), self.connect);
         let job = move || {
-            let kept = idle.lock().expect("keeping a reader does not panic").pop();
+            let kept = idle
+                .lock()
+                .expect("accessing the idle readers does not panic")
+                .pop();
             let mut db = match kept {
                 Some(db) => db,
                 None => connect(&file)?,
             };
             let found = in_transaction(&mut db, query).map_err(|fault| name(&file, fault));
             idle.lock()
-                .expect("keeping a reader does not panic")
+                .expect("accessing the idle readers does not panic")
                 .push(db);
-            // Whoever asked may have gone; the thread has not until here.
+            // The caller may have gone away, but this thread was busy until here.
             drop(turn);
             found
         };

@@ -7,14 +7,14 @@ use crate::rows::{OldRows, RemovedRows};
 use crate::sqlite::writer::Refused;
 use crate::store::{BATCH, BATCH_END, DEDUP};
 
-/// A setting whose retention has passed as far as its row shows.
+/// A setting whose retention has passed according to its row.
 struct OldSetting {
     key: String,
     value: String,
 }
 
 pub(super) fn remove_old(db: &Connection, old: OldRows, now: Time) -> Result<RemovedRows, Refused> {
-    // The workers that hold commands are listed once, because no index finds the commands of a worker.
+    // Workers with claims are listed once, because no index finds the commands of a worker.
     let sessions = db.execute(
         "DELETE FROM session WHERE worker IN (
             SELECT s.worker FROM session s WHERE s.expires_at < ?1
@@ -68,7 +68,7 @@ fn old_settings(db: &Connection, old: OldRows) -> rusqlite::Result<Vec<OldSettin
     found.collect()
 }
 
-/// The retention of a `dedup` word starts when its execution ends; whether that is later than its row shows.
+/// Postpones the retention of a `dedup` key, which starts when its execution ends. Returns whether it was postponed.
 fn postpone(db: &Connection, word: &OldSetting, before: Time, now: Time) -> rusqlite::Result<bool> {
     let finished_at: Option<Option<i64>> = db
         .prepare_cached(

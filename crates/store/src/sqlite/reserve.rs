@@ -1,9 +1,9 @@
 //! The reserve: disk space that only control requests may use.
 //!
-//! A file beside the database holds the space. While the disk is full, a write on behalf of a cancel or a pause takes
-//! space from it, a little at a time. Every other write first makes the file whole again and is refused where that is
-//! not possible, so that the space does not go to other writes. All processes of a store share the file; its lock
-//! keeps one of them from refilling it while another one takes space from it.
+//! A file next to the database reserves the space. While the disk is full, a write for a cancel or a pause takes space
+//! from it, a little at a time. Every other write first refills the file, and is refused if that is not possible, so
+//! that other writes do not use the space. All processes of a store share the file; its lock prevents one process from
+//! refilling it while another one takes space from it.
 
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -14,26 +14,26 @@ use rustix::io::Errno;
 
 use crate::sqlite::private;
 
-/// The name of the file, beside the database.
+/// The name of the file, next to the database.
 pub(super) const FILE_NAME: &str = "noetl.reserve";
 
-/// How much space is reserved: enough for hundreds of cancelled runs, little on any disk.
+/// Size of the reserve: enough for hundreds of cancelled executions, but small on any disk.
 pub(super) const RESERVE_BYTES: u64 = 1024 * 1024;
 
-/// How much is released at a time: about what one commit needs. Other programs may take what is released and not used.
+/// Amount released at a time: about the size of one commit. Other programs may use released space that is not needed.
 const RELEASE_BYTES: u64 = 128 * 1024;
 
 /// The reserved space of a store.
 pub(super) struct Reserve {
-    /// None where no file can be made, as on a read-only disk.
+    /// `None` if the file cannot be created, for example on a read-only disk.
     file: Option<File>,
 }
 
-/// The right to take space from the reserve; no process refills it meanwhile.
+/// The right to take space from the reserve; no process refills it in the meantime.
 pub(super) struct LockedReserve<'a>(&'a File);
 
 impl Reserve {
-    /// Opens the reserve beside a database file and fills it, if there is space.
+    /// Opens the reserve next to a database file and fills it, if there is space.
     pub(super) fn open(database: &Path) -> Self {
         let path = database.with_file_name(FILE_NAME);
         let reserve = Self {
@@ -42,14 +42,14 @@ impl Reserve {
         if let Some(file) = &reserve.file
             && let Ok(()) = file.try_lock()
         {
-            // A copy of a store may have a hole here. A full disk is reported by the first write.
+            // In a copy of a store, the file may be sparse. The first write reports a full disk.
             let _ = fill(file);
             let _ = file.unlock();
         }
         reserve
     }
 
-    /// Whether all of the space is reserved, after an attempt to make it so.
+    /// Tries to refill the reserve. Returns whether all of the space is reserved.
     pub(super) fn refill(&self) -> bool {
         let Some(file) = &self.file else {
             return true;
@@ -58,7 +58,7 @@ impl Reserve {
             return true;
         }
         if file.try_lock().is_err() {
-            // Another process takes space from it.
+            // Another process is taking space from it.
             return false;
         }
         let filled = fill(file);
@@ -71,7 +71,7 @@ impl Reserve {
         self.file.as_ref().is_none_or(is_whole)
     }
 
-    /// Takes the right to use the reserve; none where there is no reserve.
+    /// Locks the reserve; `None` if there is no reserve.
     pub(super) fn lock(&self) -> Option<LockedReserve<'_>> {
         let file = self.file.as_ref()?;
         file.lock().ok()?;
@@ -80,7 +80,7 @@ impl Reserve {
 }
 
 impl LockedReserve<'_> {
-    /// Gives some of the space back to the disk; false if none is left.
+    /// Releases some of the space to the disk. Returns false if none is left.
     pub(super) fn release(&self) -> bool {
         let Ok(bytes) = self.0.metadata().map(|found| found.len()) else {
             return false;
@@ -102,7 +102,7 @@ fn is_whole(file: &File) -> bool {
         .is_ok_and(|found| found.len() == RESERVE_BYTES)
 }
 
-/// Reserves the space, all or nothing more than before.
+/// Reserves all of the space, or leaves the file as it was.
 fn fill(file: &File) -> io::Result<()> {
     let before = file.metadata()?.len();
     let filled = match fallocate(file, FallocateFlags::empty(), 0, RESERVE_BYTES) {
@@ -112,12 +112,12 @@ fn fill(file: &File) -> io::Result<()> {
     if filled.is_ok() {
         return file.set_len(RESERVE_BYTES);
     }
-    // What was allocated before the disk was full goes back.
+    // Releases what was allocated before the disk was full.
     file.set_len(before.min(RESERVE_BYTES))?;
     filled
 }
 
-/// Reserves space on file systems that cannot allocate it: by bytes that do not compress.
+/// Reserves space on file systems without `fallocate`, with bytes that do not compress.
 fn write_noise(mut file: &File, from: u64) -> io::Result<()> {
     file.seek(SeekFrom::Start(from))?;
     let mut noise = 0x9E37_79B9_7F4A_7C15_u64;

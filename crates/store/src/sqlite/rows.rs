@@ -1,4 +1,4 @@
-//! Rows of the tables as values, and back.
+//! Conversions between table rows and values.
 
 use model::event::Status;
 use model::id::{ExecutionId, Name, PlaybookHash, Seq, StepRunId};
@@ -18,7 +18,7 @@ use crate::rows::{CatalogEntry, ExecutionRow, OwnerId, ResultRow, StepState};
 pub(super) const EXECUTION: &str = "execution_id, version, status, cancelling, generation, name, path, \
      playbook_version, hash, parent_id, owner, started_at, finished_at, current, error, checksum";
 
-/// The database's integers are signed; seqs and counts stay far below the sign.
+/// Converts to SQLite's signed integer; sequence numbers and counts stay far below its maximum.
 pub(super) fn integer(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -29,7 +29,7 @@ pub(super) fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
 }
 
 pub(super) fn text_of<T: Serialize>(value: &T) -> String {
-    serde_json::to_string(value).expect("plain data serialises to JSON")
+    serde_json::to_string(value).expect("plain data serializes to JSON")
 }
 
 pub(super) fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
@@ -123,7 +123,7 @@ pub(super) fn execution_row(
     .optional()
 }
 
-/// Inserts a new execution; false if there is one.
+/// Inserts a new execution. Returns false if it already exists.
 pub(super) fn insert_execution(db: &Connection, row: &ExecutionRow) -> rusqlite::Result<bool> {
     let sql = format!(
         "INSERT INTO execution ({EXECUTION})
@@ -162,7 +162,7 @@ fn write_execution(db: &Connection, sql: &str, row: &ExecutionRow) -> rusqlite::
     Ok(changed == 1)
 }
 
-/// Writes what events change in `step_state` and `result_index`.
+/// Writes the changes to `step_state` and `result_index`.
 pub(super) fn project(db: &Connection, id: ExecutionId, delta: &Delta) -> rusqlite::Result<()> {
     for change in &delta.steps {
         db.prepare_cached(
@@ -253,7 +253,7 @@ pub(super) fn catalog_entry(row: &Row<'_>) -> rusqlite::Result<CatalogEntry> {
         registered_at: Time(row.get(4)?),
     };
     if !entry.is_whole() {
-        let what = format!("playbook `{}` differs from its hash", entry.path);
+        let what = format!("playbook `{}` does not match its hash", entry.path);
         return Err(rusqlite::Error::FromSqlConversionFailure(
             3,
             Type::Text,

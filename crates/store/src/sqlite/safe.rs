@@ -1,4 +1,4 @@
-//! Sealed values in the directory's database.
+//! Encrypted values in the store's SQLite database.
 
 use async_trait::async_trait;
 use model::time::Time;
@@ -46,7 +46,7 @@ fn keychain(row: &Row<'_>) -> rusqlite::Result<KeychainRow> {
 #[async_trait]
 impl Safe for Sqlite {
     async fn put_credential(&self, row: CredentialRow) -> Result<bool, Error> {
-        // The next version takes the place of the one before; the first needs an empty place.
+        // A new version replaces the previous one; version 1 requires that there is none.
         let sql = format!(
             "INSERT INTO credential ({CREDENTIAL})
              SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9

@@ -1,4 +1,4 @@
-//! The store in a directory keeps the contract, and what only a directory can get wrong.
+//! Runs the contract suite against the store in a directory, and tests what only applies to directories.
 
 mod damage;
 
@@ -60,7 +60,7 @@ fn the_schema_is_the_one_on_record() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite/schema.sql");
     #[expect(
         clippy::disallowed_methods,
-        reason = "accepting a new expectation is asked for in the environment"
+        reason = "an environment variable accepts the new schema"
     )]
     let accepts = std::env::var_os("NOETL_ACCEPT").is_some();
     if accepts {
@@ -73,7 +73,7 @@ fn the_schema_is_the_one_on_record() {
     );
 }
 
-/// A store as the first schema left it, with a command on offer.
+/// Creates a store with the first schema and an offered command.
 fn first_schema(site: &Directory) -> Commit {
     let store = Sqlite::open(site.0.path()).unwrap();
     let first = request(&store);

@@ -1,9 +1,8 @@
-//! Writing: jobs that come together share a transaction and a flush to disk.
+//! Writes: concurrent jobs share a transaction and a flush to disk.
 //!
-//! Enters: jobs. Leaves: each job's answer, only after its transaction is durable. A job that breaks an invariant is
-//! taken out, and the rest of its group runs again without it. Commits are written by the thread that asks, because a
-//! hand-over to another thread and back costs as much as the flush itself; everything else goes through a queue that
-//! one thread empties.
+//! Input: jobs. Output: the result of each job, after its transaction is durable. A job that violates an invariant is
+//! removed, and its group runs again without it. The calling thread writes commits itself, because a handover to
+//! another thread and back costs as much as the flush. All other jobs go through a queue that one thread processes.
 
 use std::path::{Path, PathBuf};
 use std::slice;
@@ -20,13 +19,13 @@ use crate::error::Error;
 use crate::sqlite::reserve::Reserve;
 use crate::sqlite::{failure, filesystem};
 
-/// At most so many jobs share a transaction.
+/// Maximum number of jobs that share a transaction.
 const GROUP_MAX: usize = 512;
 
-/// How often other processes' commits are looked for, while someone wants to know.
+/// Interval at which other processes' commits are checked for, once a caller watches.
 const WATCH_EVERY: Duration = Duration::from_millis(25);
 
-/// One thing to write.
+/// A write.
 pub(super) trait Job: Send {
     /// Writes inside the transaction; runs again if the group is rolled back.
     fn run(&mut self, db: &Connection) -> Result<(), Refused>;
@@ -34,15 +33,15 @@ pub(super) trait Job: Send {
     fn priority(&self) -> Priority {
         Priority::Normal
     }
-    /// Says how it went, once that is certain.
+    /// Sends the result, once it is final.
     fn answer(self: Box<Self>, outcome: Result<(), Error>);
 }
 
 /// Why a job did not write.
 pub(super) enum Refused {
-    /// Its own fault: the others go on without it.
+    /// The job itself is invalid: the others continue without it.
     Alone(Error),
-    /// The database's: nobody goes on.
+    /// The database failed: the whole group fails.
     Group(rusqlite::Error),
 }
 
@@ -52,11 +51,11 @@ impl From<rusqlite::Error> for Refused {
     }
 }
 
-/// What the thread is asked.
+/// A request to the writer thread.
 pub(super) enum Request {
-    /// To write; the permit bounds the queue.
+    /// Run a job; the permit limits the queue.
     Job(Box<dyn Job>, OwnedSemaphorePermit),
-    /// To tell of other processes' commits from now on.
+    /// Start to notify of other processes' commits.
     Watch,
 }
 
@@ -68,16 +67,16 @@ pub(super) struct Pen {
     reserve: Reserve,
 }
 
-/// A store that was full counts as writable again once so much fits: what fits into less would end at once.
+/// Minimum free space for a full store to count as writable again; less would be used up immediately.
 const ROOM_MIN: u64 = 256 * 1024;
 
-/// Why the store takes no writes, from the first write that was refused until one succeeds.
+/// Why the store accepts no writes, from the first refused write until one succeeds.
 #[derive(Clone, Default)]
 pub(super) struct Refusal(Arc<Mutex<Option<Error>>>);
 
 impl Refusal {
     fn state(&self) -> MutexGuard<'_, Option<Error>> {
-        self.0.lock().expect("keeping an error does not panic")
+        self.0.lock().expect("accessing the refusal does not panic")
     }
 
     /// The error, if writes are refused.
@@ -85,33 +84,33 @@ impl Refusal {
         self.state().as_ref().and_then(Error::refused_write)
     }
 
-    /// Takes in that a write failed.
+    /// Records that a write failed.
     fn failed(&self, error: &Error) {
         let Some(refused) = error.refused_write() else {
-            tracing::warn!(%error, "a group of commits failed");
+            tracing::warn!(%error, "failed to write a group of commits");
             return;
         };
         if self.state().replace(refused).is_none() {
-            tracing::error!(code = error.code(), %error, "the store takes no writes");
+            tracing::error!(code = error.code(), %error, "store accepts no writes");
         }
     }
 
-    /// Takes in that a write succeeded.
+    /// Records that a write succeeded.
     fn succeeded(&self, file: &Path) {
         let mut state = self.state();
         if state.is_some() && !is_scarce(file) {
             *state = None;
-            tracing::info!("the store takes writes again");
+            tracing::info!("store accepts writes again");
         }
     }
 }
 
-/// Whether so little fits beside a file that the next write may be refused.
+/// Whether so little disk space is left that the next write may be refused.
 pub(super) fn is_scarce(file: &Path) -> bool {
     filesystem::free_bytes(file).is_some_and(|free| free < ROOM_MIN)
 }
 
-/// A write that changes nothing, to see whether the store takes writes.
+/// A write that changes nothing, to check whether the store accepts writes.
 struct Probe;
 
 impl Job for Probe {
@@ -130,20 +129,20 @@ struct Writer {
     pen: Arc<Mutex<Pen>>,
     queue: Receiver<Request>,
     foreign_commits: Arc<Notify>,
-    /// The version last seen, once someone watches.
+    /// The last seen version, once a caller watches.
     watched: Option<i64>,
 }
 
-/// The writing side of a store.
+/// The parts of the writer that the store uses.
 pub(super) struct Started {
     pub(super) pen: Arc<Mutex<Pen>>,
     pub(super) refusal: Refusal,
     pub(super) queue: Sender<Request>,
-    /// The thread, to be waited for once the queue is gone.
+    /// The thread, to be joined after the queue is dropped.
     pub(super) thread: thread::JoinHandle<()>,
 }
 
-/// Starts the thread; it ends when every sender is gone.
+/// Starts the thread; it ends when every sender is dropped.
 pub(super) fn start(
     db: Connection,
     file: &Path,
@@ -197,7 +196,7 @@ impl Writer {
         self.pen.lock().expect("writing does not panic")
     }
 
-    /// Takes what waits, or waits for something; false once nobody can ask any more.
+    /// Takes the queued requests, or waits for one. Returns false once all senders are dropped.
     fn fill(&mut self, group: &mut Vec<Box<dyn Job>>) -> bool {
         let first = if self.watched.is_some() {
             match self.queue.recv_timeout(WATCH_EVERY) {
@@ -232,7 +231,7 @@ impl Writer {
         }
     }
 
-    /// Tells of commits by other connections; this connection's own do not count.
+    /// Notifies of commits by other connections; this connection's own commits do not count.
     fn watch(&mut self) {
         let Some(seen) = self.watched else { return };
         let version = self.pen().foreign_version();
@@ -244,10 +243,10 @@ impl Writer {
 }
 
 impl Pen {
-    /// Writes a group and answers its members.
+    /// Writes a group and sends the results.
     pub(super) fn write(&self, group: &mut Vec<Box<dyn Job>>) {
         if !self.reserve.refill() {
-            // What is free was released for control requests.
+            // The free space was released for control requests.
             self.refuse_normal(group);
         }
         while !group.is_empty() {
@@ -279,7 +278,7 @@ impl Pen {
         }
     }
 
-    /// Answers the jobs of a group that may not use the reserve: the disk is full.
+    /// Refuses the jobs of a group that may not use the reserve, because the disk is full.
     fn refuse_normal(&self, group: &mut Vec<Box<dyn Job>>) {
         for job in group.extract_if(.., |job| job.priority() == Priority::Normal) {
             let file = self.file.clone();
@@ -289,7 +288,7 @@ impl Pen {
         }
     }
 
-    /// Writes a control request on a full disk, with as much space of the reserve as it needs.
+    /// Writes a control request on a full disk, with as much of the reserve as it needs.
     fn write_from_reserve(&self, job: &mut Box<dyn Job>) -> Result<(), Error> {
         let exhausted = || Error::ReserveExhausted {
             file: self.file.clone(),
@@ -309,8 +308,8 @@ impl Pen {
         Err(exhausted())
     }
 
-    /// Moves what the write-ahead log holds into the database, so that the next commit uses the log's space again. Where
-    /// that is not possible the log grows.
+    /// Moves the write-ahead log into the database, so that the next commit reuses the space of the log. If that is
+    /// not possible, the log grows.
     fn checkpoint(&self) {
         let moved = self
             .db
@@ -320,12 +319,12 @@ impl Pen {
         }
     }
 
-    /// Tries whether a store that refused a write takes one now.
+    /// Checks whether a store that refused a write accepts one now.
     pub(super) fn probe(&self) {
         self.write(&mut vec![Box::new(Probe)]);
     }
 
-    /// Runs the group in one transaction; names the job at which it failed.
+    /// Runs the group in one transaction. On failure, returns the index of the failed job.
     fn attempt(&self, group: &mut [Box<dyn Job>]) -> Result<(), (usize, Refused)> {
         let run = |sql: &str| self.db.prepare_cached(sql)?.execute([]);
         let result = (|| {
@@ -337,7 +336,7 @@ impl Pen {
             Ok(())
         })();
         if result.is_err() && !self.db.is_autocommit() {
-            // A rollback that fails leaves a transaction open, which the next BEGIN reports.
+            // If the rollback fails, a transaction stays open, which the next BEGIN reports.
             let _ = run("ROLLBACK");
         }
         result
@@ -351,7 +350,7 @@ impl Pen {
     }
 }
 
-/// The same error for each member of a group.
+/// A copy of the error for each member of a group.
 fn copy(error: &rusqlite::Error) -> rusqlite::Error {
     match error {
         rusqlite::Error::SqliteFailure(code, text) => {

@@ -1,4 +1,4 @@
-//! Events on their way in, several at a time.
+//! Batches of events from clients and workers.
 
 use model::command::ReportEnd;
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
@@ -8,24 +8,24 @@ use utoipa::ToSchema;
 use crate::event::WireEvent;
 use crate::transport::{Claimed, Verdict};
 
-/// Events of one execution, in order. With `command_id` it is a worker's report on a command it holds.
+/// Events of one run, in order. With `command_id` the batch is a worker's report on a command that it holds.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct BatchRequest {
-    /// The execution; an integer or a decimal string.
+    /// Run ID, an integer or a decimal string.
     #[schema(value_type = String)]
     pub execution_id: ExecutionId,
-    /// Who sends them.
+    /// Worker that sends the events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub worker_id: Option<WorkerId>,
-    /// What happened.
+    /// Events, in order.
     #[schema(max_items = 256)]
     pub events: Vec<WireEvent>,
-    /// The command that all of them are about.
+    /// Command that all events are about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub command_id: Option<CommandId>,
-    /// The claim that the command is held under.
+    /// Lease epoch of the worker's lease on the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub lease_epoch: Option<LeaseEpoch>,
@@ -33,100 +33,100 @@ pub struct BatchRequest {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub end: ReportEnd,
-    /// The pool the worker serves, for commands handed over with the answer.
+    /// Pool that the worker serves, for commands assigned in the response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub pool: Option<Name>,
-    /// The tool kinds the worker can call; none means every kind.
+    /// Tool kinds that the worker can call. Default: every kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>)]
     pub kinds: Option<Vec<Name>>,
-    /// How many further commands the worker takes at once.
+    /// Number of further commands that the worker can run now.
     #[serde(default)]
     pub free: u32,
 }
 
-/// One event was taken.
+/// An accepted event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EventAnswer {
-    /// Its id.
+    /// Event ID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub event_id: Option<EventId>,
-    /// Its place in the log; none where it needs no row.
+    /// Position of the event in the log; absent if the event needs no row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub seq: Option<Seq>,
-    /// Whether it was there before.
+    /// Whether the event was already recorded.
     #[serde(default)]
     pub duplicate: bool,
-    /// What became of it.
+    /// How the event was recorded.
     #[serde(default)]
     pub status: EventState,
 }
 
-/// What became of an event that was taken.
+/// How an accepted event was recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EventState {
-    /// It is in the log, at `seq`.
+    /// The event is in the log, at `seq`.
     #[default]
     Recorded,
-    /// The same event was in the log before, at `seq`.
+    /// The same event was already in the log, at `seq`.
     Duplicate,
-    /// The log had recorded what it says: a later word on an end, or a begin that follows from an earlier event.
+    /// The log already records this fact: a repeated end, or a start that follows from an earlier event.
     Known,
-    /// The server records what it says itself: what workers say of commands, of routing and of a loop's end.
+    /// The server records this fact itself: worker events about commands, routing and the end of a loop.
     Acknowledged,
 }
 
-/// A batch was taken.
+/// An accepted batch.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct BatchAnswer {
-    /// What the batch is known by.
+    /// ID of the batch.
     pub request_id: String,
-    /// How it stands.
+    /// Status of the batch.
     pub status: BatchState,
-    /// Its events, in order; none for a report under `command_id`, or while the batch waits.
+    /// Events of the batch, in order; absent for a report with `command_id`, and while the batch is queued.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventAnswer>,
-    /// How the worker goes on with its command.
+    /// How the worker continues with its command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub verdict: Option<Verdict>,
-    /// Commands handed over in the same breath, already claimed.
+    /// Commands that were assigned to this worker in the same commit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>)]
     pub next: Vec<Claimed>,
 }
 
-/// How a batch stands.
+/// Status of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BatchState {
-    /// It is durable and waits to be decided.
+    /// The batch is stored and queued.
     Accepted,
-    /// It is being decided.
+    /// The batch is being processed.
     Processing,
-    /// Every event of it is in the log.
+    /// All events of the batch are in the log.
     Completed,
-    /// It was refused.
+    /// The batch was rejected.
     Failed,
 }
 
-/// How a batch stands, for those who ask later.
+/// Status of a batch, for later requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BatchStatus {
-    /// What the batch is known by.
+    /// ID of the batch.
     pub request_id: String,
-    /// The execution.
+    /// Run ID.
     #[schema(value_type = String)]
     pub execution_id: ExecutionId,
-    /// How it stands.
+    /// Status of the batch.
     pub status: BatchState,
-    /// How many events it holds.
+    /// Number of events in the batch.
     pub events: u32,
-    /// Why it failed.
+    /// Error of a failed batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub error: Option<model::outcome::TaskError>,

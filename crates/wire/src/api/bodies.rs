@@ -1,4 +1,4 @@
-//! Bodies that a server keeps for its workers.
+//! Stored results: uploads of workers, selection of results, and lists of references.
 
 use model::event::Status;
 use model::id::{ExecutionId, Name, Seq};
@@ -8,91 +8,91 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
-/// A body is durable.
+/// A stored body.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BodyStored {
-    /// The sha256 of its bytes, in hex.
+    /// SHA-256 of the bytes, in hex.
     pub sha256: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// The kind of store that holds it.
+    /// Kind of the result store.
     pub store: String,
-    /// What that store needs to find it.
+    /// Data that the store needs to find the body.
     #[schema(value_type = Object)]
     pub location: Map<String, Value>,
 }
 
-/// Which result of a step is meant; what is not said fits any.
+/// Selects a result of a step; parameters that are not set match any.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct ResultPlace {
-    /// The run of the step, from 1; its latest unless said.
+    /// Run of the step, from 1. Default: the latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<u32>,
-    /// The task's label.
+    /// Label of the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<String>)]
     pub task: Option<Name>,
-    /// The loop index, from 0.
+    /// Loop index, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iteration: Option<u64>,
-    /// The page.
+    /// Page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<i64>,
-    /// The try, from 1; the one that ended well unless said.
+    /// Attempt, from 1. Default: the latest successful one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
 }
 
-/// The references that a run's log holds.
+/// Results of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ReferenceList {
-    /// The run.
+    /// Run ID.
     #[schema(value_type = String)]
     pub execution_id: ExecutionId,
-    /// Oldest first.
+    /// Results, oldest first.
     pub results: Vec<ReferenceEntry>,
-    /// Where the next ones begin, if there may be more.
+    /// Value for `after_seq` to get the next page, if there may be more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub next_after_seq: Option<Seq>,
 }
 
-/// A result: what it is the result of, and where it is.
+/// A result with its location in the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ReferenceEntry {
-    /// The event that tells of it.
+    /// Sequence number of the event that records the result.
     #[schema(value_type = u64)]
     pub seq: Seq,
-    /// The step.
+    /// Step name.
     #[schema(value_type = String)]
     pub step: Name,
-    /// Counts the step's runs from 1.
+    /// Run of the step, from 1.
     pub run: u32,
-    /// The task's label.
+    /// Label of the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub task: Option<Name>,
-    /// Counts the entries of that label from 1.
+    /// Pass of the task, from 1.
     pub visit: u32,
-    /// The loop index.
+    /// Loop index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iteration: Option<u64>,
-    /// The page.
+    /// Page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<i64>,
-    /// Counts the tries from 1.
+    /// Attempt, from 1.
     pub attempt: u32,
     /// How the task ended.
     #[schema(value_type = String)]
     pub status: Status,
-    /// When it was recorded.
+    /// When the result was recorded.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Time,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// The reference to it, where it lives outside the log.
+    /// Reference, if the result is stored outside the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub reference: Option<Raw>,

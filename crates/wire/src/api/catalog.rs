@@ -1,30 +1,30 @@
-//! Playbooks as the catalog keeps them.
+//! Playbooks in the catalog.
 
 use model::time::Time;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A text to register.
+/// A playbook to register.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RegisterRequest {
-    /// The text.
+    /// YAML text of the playbook.
     pub content: String,
-    /// What it is; playbooks are all there is.
+    /// Resource type; only playbooks are supported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_type: Option<String>,
-    /// Where it is kept; the path it gives itself if none.
+    /// Catalog path. Default: the path in the playbook's metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
 
-/// A text is registered.
+/// A registered playbook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Registered {
-    /// Where it is kept.
+    /// Catalog path.
     pub path: String,
-    /// Counts the path's texts from 1; the same text again keeps its number.
+    /// Version, from 1 for each path; registering the same text again keeps the version.
     pub version: u32,
-    /// The sha256 of the text.
+    /// SHA-256 of the text.
     pub hash: String,
     /// `path@version`.
     pub catalog_id: String,
@@ -33,50 +33,50 @@ pub struct Registered {
 /// A playbook in the catalog.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PlaybookEntry {
-    /// Where it is kept.
+    /// Catalog path.
     pub path: String,
-    /// Counts the path's texts from 1.
+    /// Version, from 1 for each path.
     pub version: u32,
-    /// The sha256 of the text.
+    /// SHA-256 of the text.
     pub hash: String,
     /// `path@version`.
     pub catalog_id: String,
     /// When it was registered.
     #[schema(value_type = String, format = DateTime)]
     pub registered_at: Time,
-    /// The text; left out of lists.
+    /// YAML text of the playbook; omitted in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
 }
 
-/// Every path with its latest version.
+/// All catalog paths with their latest versions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CatalogList {
-    /// The entries, by path.
+    /// Entries, sorted by path.
     pub entries: Vec<PlaybookEntry>,
 }
 
-/// Which entry is meant.
+/// Identifies a catalog entry.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct PathRequest {
-    /// Where it is kept.
+    /// Catalog path.
     pub path: String,
-    /// Which version; the latest if none.
+    /// Version. Default: the latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
 }
 
-/// A text to check.
+/// A playbook to validate.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ValidateRequest {
-    /// The text.
+    /// YAML text of the playbook.
     pub content: String,
 }
 
-/// What was found in a text.
+/// Result of a validation.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Validated {
-    /// Whether it can run.
+    /// Whether the playbook can run.
     pub valid: bool,
     /// Errors and warnings, in the order of the text.
     #[schema(value_type = Vec<Object>)]

@@ -1,4 +1,4 @@
-//! Work on its way out: claims, signs of life, and what a worker reads while it runs a command.
+//! Commands: claims, heartbeats, and data that a worker reads while it runs a command.
 
 use model::event::Event;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
@@ -9,25 +9,25 @@ use utoipa::ToSchema;
 use crate::event::WireEvent;
 use crate::transport::{Claimed, Held, Told};
 
-/// A worker asks for work.
+/// Request of a worker for commands.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ClaimRequest {
-    /// Its session.
+    /// Worker session.
     #[schema(value_type = String, min_length = 1, max_length = 200)]
     pub worker: WorkerId,
-    /// The pool it serves.
+    /// Pool that the worker serves.
     #[serde(default = "default_pool")]
     #[schema(value_type = String)]
     pub pool: Name,
-    /// The tool kinds it can call; none means every kind.
+    /// Tool kinds that the worker can call. Default: every kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>)]
     pub kinds: Option<Vec<Name>>,
-    /// At most so many commands.
+    /// Maximum number of commands.
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 1024)]
     pub max: u32,
-    /// How long to wait for the first of them.
+    /// How long to wait for the first command, in milliseconds.
     #[serde(default)]
     #[schema(maximum = 30000)]
     pub wait_ms: u64,
@@ -41,107 +41,107 @@ fn one() -> u32 {
     1
 }
 
-/// Commands handed out.
+/// Claimed commands.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ClaimAnswer {
-    /// Each with its claim, and what is needed to run it.
+    /// Commands with their leases and the data needed to run them.
     #[schema(value_type = Vec<Object>)]
     pub commands: Vec<Claimed>,
 }
 
-/// A sign of life.
+/// Heartbeat of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct HeartbeatRequest {
-    /// The worker's session.
+    /// Worker session.
     #[schema(value_type = String, min_length = 1, max_length = 200)]
     pub worker: WorkerId,
-    /// The commands it holds.
+    /// Commands that the worker holds, with their lease epochs.
     #[serde(default)]
     #[schema(value_type = Vec<Object>)]
     pub holds: Vec<Held>,
-    /// The pool it serves.
+    /// Pool that the worker serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub pool: Option<Name>,
-    /// How many commands it runs at once.
+    /// Maximum number of commands that the worker runs at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
 }
 
-/// A worker begins.
+/// Registration of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct SessionRequest {
-    /// Its first heartbeat.
+    /// First heartbeat.
     #[serde(flatten)]
     pub heartbeat: HeartbeatRequest,
-    /// Whether it wants a session secret, which it then sends with every call under its name.
+    /// Whether to create a session secret. The worker then sends it with every request under its name.
     #[serde(default)]
     pub session_secret: bool,
 }
 
-/// A session has begun.
+/// A registered worker session.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 pub struct SessionResponse {
-    /// The commands it holds that it should go on with in another way.
+    /// Instructions for commands that the worker holds.
     #[schema(value_type = Vec<Object>)]
     pub told: Vec<Told>,
-    /// The secret of the session, if one was asked for: sent in the header `X-Noetl-Session`.
+    /// Session secret, if one was requested; send it in the header `X-Noetl-Session`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_secret: Option<String>,
 }
 
-/// A worker ends.
+/// Request that identifies a worker session, for deregistering and for long polls.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct LeaveRequest {
-    /// Its session.
+    /// Worker session.
     #[schema(value_type = String, min_length = 1, max_length = 200)]
     pub worker: WorkerId,
 }
 
-/// What a worker is told.
+/// Instructions for a worker.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ToldAnswer {
-    /// The commands it holds that it should go on with in another way.
+    /// Instructions for commands that the worker holds.
     #[schema(value_type = Vec<Object>)]
     pub told: Vec<Told>,
 }
 
-/// A pool of workers as a list shows it.
+/// A worker in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WorkerPool {
-    /// The worker's session.
+    /// Worker session.
     #[schema(value_type = String)]
     pub worker: WorkerId,
-    /// The pool it serves.
+    /// Pool that the worker serves.
     #[schema(value_type = Option<String>)]
     pub pool: Option<Name>,
-    /// How many commands it runs at once.
+    /// Maximum number of commands that the worker runs at once.
     pub slots: Option<u32>,
-    /// How many commands it holds now.
+    /// Number of commands that the worker holds now.
     pub holds: u32,
 }
 
 /// Events that a pipeline needs again.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct EventsAtRequest {
-    /// The execution.
+    /// Run ID.
     #[schema(value_type = String)]
     pub execution_id: ExecutionId,
-    /// Their places.
+    /// Sequence numbers of the events.
     #[schema(value_type = Vec<u64>, max_items = 10000)]
     pub seqs: Vec<Seq>,
 }
 
-/// Those events; ones that do not exist are left out.
+/// The requested events; events that do not exist are omitted.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct EventsAtAnswer {
-    /// In ascending order, each with its place.
+    /// Events with their sequence numbers, in ascending order.
     #[schema(value_type = Vec<Object>)]
     pub events: Vec<(Seq, WireEvent)>,
 }
 
 impl EventsAtAnswer {
-    /// Events as they are sent.
+    /// Converts events for sending.
     pub fn of(events: &[Event]) -> Self {
         let pairs = events.iter().map(|event| (event.seq, WireEvent::of(event)));
         Self {
@@ -150,18 +150,18 @@ impl EventsAtAnswer {
     }
 }
 
-/// A loop whose results are wanted.
+/// Request for the results of a loop.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct LoopRequest {
-    /// The execution.
+    /// Run ID.
     #[schema(value_type = String)]
     pub execution_id: ExecutionId,
-    /// Where the loop stands in the log.
+    /// Events of the loop in the log.
     #[schema(value_type = Object)]
     pub pointer: LoopPointer,
 }
 
-/// An address to look up.
+/// An address to resolve.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct LookUpRequest {
     /// `noetl://execution/…`
@@ -169,21 +169,21 @@ pub struct LookUpRequest {
     pub reference: String,
 }
 
-/// One server asks the driver of an execution for what a worker needs to run commands that it has claimed.
+/// Request of one server to the owner of a run, for the data that a worker needs to run claimed commands.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct BuildRequest {
-    /// Who holds them.
+    /// Worker that holds the commands.
     #[schema(value_type = String)]
     pub worker: WorkerId,
-    /// The commands, each with its claim.
+    /// Commands with their lease epochs.
     #[schema(value_type = Vec<Object>)]
     pub commands: Vec<(CommandId, LeaseEpoch)>,
 }
 
-/// What was found of it; commands that are over are left out.
+/// The requested commands; finished commands are omitted.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct BuildAnswer {
-    /// Each with its claim, and what is needed to run it.
+    /// Commands with their leases and the data needed to run them.
     #[schema(value_type = Vec<Object>)]
     pub commands: Vec<Claimed>,
 }

@@ -1,4 +1,4 @@
-//! Credentials on their way in, lists without what they open, and values on their way to a worker.
+//! Credentials: requests that set them, lists without secret fields, and values for workers.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use utoipa::ToSchema;
 
 use crate::secret::{Secret, SecretValue};
 
-/// A credential to keep.
+/// A credential to create or update.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 pub struct CredentialRequest {
-    /// What playbooks call it.
+    /// Name by which playbooks refer to it.
     #[schema(min_length = 1, max_length = 200)]
     pub name: String,
-    /// What it opens: `postgres`, `bearer`, `basic`, `api_key` …
+    /// Credential type: `postgres`, `bearer`, `basic`, `api_key` …
     #[serde(rename = "type", alias = "kind")]
     #[schema(min_length = 1, max_length = 200)]
     pub kind: String,
-    /// What it opens with. It never comes back.
+    /// Secret fields. They are never returned.
     #[schema(value_type = Object)]
     pub data: Value,
 }
@@ -35,15 +35,15 @@ impl fmt::Debug for CredentialRequest {
     }
 }
 
-/// A credential as lists show it.
+/// A credential in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CredentialEntry {
-    /// What playbooks call it.
+    /// Name by which playbooks refer to it.
     pub name: String,
-    /// What it opens.
+    /// Credential type.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Counts its values from 1.
+    /// Version, from 1; each update increments it.
     pub version: u32,
     /// When the name was first set.
     #[schema(value_type = String, format = DateTime)]
@@ -51,27 +51,27 @@ pub struct CredentialEntry {
     /// When this version was set.
     #[schema(value_type = String, format = DateTime)]
     pub updated_at: Time,
-    /// When it was last handed to a worker.
+    /// When a worker last received it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub last_used_at: Option<Time>,
 }
 
-/// Every credential.
+/// All credentials.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct CredentialList {
-    /// The credentials, by name.
+    /// Credentials, sorted by name.
     pub credentials: Vec<CredentialEntry>,
 }
 
-/// What a change of the master key did.
+/// Result of a master key rotation.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct KeyRotated {
-    /// What seals now.
+    /// ID of the current master key.
     pub key_id: String,
-    /// How many values were wrapped anew.
+    /// Number of values that were re-encrypted.
     pub rewrapped: u64,
-    /// How many still need the old key.
+    /// Number of values that still need the old key.
     pub remaining: u64,
 }
 
@@ -79,10 +79,10 @@ pub struct KeyRotated {
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeychainRequest {
-    /// What it comes to. It never comes back.
+    /// Value of the entry. It is never returned.
     #[schema(value_type = Object)]
     pub data: Value,
-    /// How long it is good for; until it is removed if none.
+    /// Lifetime in seconds. Default: until the entry is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub expires_in_s: Option<u64>,
@@ -94,49 +94,49 @@ impl fmt::Debug for KeychainRequest {
     }
 }
 
-/// How a keychain entry stands that every run of a playbook shares.
+/// Status of a keychain entry that all runs of a playbook share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct KeychainState {
-    /// The entry.
+    /// Name of the entry.
     pub name: String,
-    /// Whether a value is kept that has not expired.
+    /// Whether there is a value that has not expired.
     pub resolved: bool,
-    /// When it was resolved or set.
+    /// When the value was resolved or set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub resolved_at: Option<Time>,
-    /// When it expires.
+    /// When the value expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Time>,
 }
 
-/// A worker asks for what its command's step names.
+/// Request of a worker for the credentials of its command's step.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SecretsRequest {
-    /// Who asks.
+    /// Worker session.
     #[schema(value_type = String, min_length = 1, max_length = 200)]
     pub worker: WorkerId,
-    /// The command it holds.
+    /// Command that the worker holds.
     #[schema(value_type = String)]
     pub command: CommandId,
-    /// Under which claim.
+    /// Lease epoch of the worker's lease.
     #[schema(value_type = u64)]
     pub lease_epoch: LeaseEpoch,
-    /// The names.
+    /// Names of credentials or keychain entries.
     #[schema(max_items = 64)]
     pub names: Vec<String>,
 }
 
-/// What the names came to, for the worker alone.
+/// Resolved secrets for the requesting worker.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 pub struct SecretsAnswer {
-    /// In the order of the names.
+    /// Secrets, in the order of the requested names.
     pub secrets: Vec<SecretEntry>,
 }
 
-/// One name and what it came to.
+/// A resolved secret.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 pub struct SecretEntry {
     name: String,
@@ -146,7 +146,7 @@ pub struct SecretEntry {
 }
 
 impl SecretsAnswer {
-    /// Values as they are sent.
+    /// Converts secrets for sending.
     pub fn of(secrets: &[Secret]) -> Self {
         let entry = |secret: &Secret| SecretEntry {
             name: secret.name.clone(),
@@ -158,7 +158,7 @@ impl SecretsAnswer {
         }
     }
 
-    /// Values as they are held.
+    /// Converts received secrets.
     pub fn into_secrets(self) -> Vec<Secret> {
         let secret = |entry: SecretEntry| Secret {
             name: entry.name,

@@ -1,4 +1,4 @@
-//! Runs: how they are asked for, shown and moved.
+//! Runs: start, list, read and control them.
 
 use model::event::Ending;
 use model::id::{ExecutionId, Name, Seq};
@@ -10,22 +10,22 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// A run that someone asks for: by catalog path, or with the playbook's text.
+/// A run to start: by catalog path, or with the text of a playbook.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct ExecuteRequest {
-    /// The playbook's path in the catalog.
+    /// Catalog path of the playbook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The playbook's path and version, `path@version`, or its hash.
+    /// Catalog path and version, `path@version`, or hash of the playbook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalog_id: Option<String>,
-    /// The playbook's text; registered under `path`, or the path it gives itself.
+    /// YAML text of a playbook; registered under `path`, or under the path in its metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub playbook: Option<String>,
-    /// The catalog version; the latest if none.
+    /// Catalog version. Default: the latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
-    /// Inputs over the playbook's own; also called `workload`.
+    /// Inputs, merged over the defaults of the playbook; alias `workload`.
     #[serde(
         default,
         alias = "workload",
@@ -34,74 +34,74 @@ pub struct ExecuteRequest {
     )]
     #[schema(value_type = Option<Object>)]
     pub payload: Option<Raw>,
-    /// The run it belongs to.
+    /// Parent run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub parent_execution_id: Option<ExecutionId>,
-    /// Asking twice with the same word starts one run.
+    /// Deduplication key: requests with the same key start only one run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
     pub dedup: Option<String>,
-    /// The trace it belongs to, which every event of the run and of its children names. Left out: that of the
-    /// `traceparent` header, or one made for the run.
+    /// Trace ID for all events of the run and of its child runs. Default: the trace ID of the `traceparent` header, or
+    /// a new one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 128)]
     pub trace_id: Option<String>,
 }
 
-/// A run has begun, and that is durable.
+/// A started run; the start is durable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Started {
-    /// The run.
+    /// Run ID.
     #[schema(value_type = String)]
     pub execution_id: ExecutionId,
-    /// How it stands.
+    /// Status of the run.
     #[schema(value_type = String)]
     pub status: RunStatus,
 }
 
-/// A run as lists show it.
+/// A run in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Execution {
-    /// The run.
+    /// Run ID.
     #[schema(value_type = String)]
     pub execution_id: ExecutionId,
-    /// How it stands.
+    /// Status of the run.
     #[schema(value_type = String)]
     pub status: RunStatus,
-    /// The playbook's name.
+    /// Name of the playbook.
     #[schema(value_type = String)]
     pub name: Name,
-    /// The playbook's path.
+    /// Catalog path of the playbook.
     #[schema(value_type = String)]
     pub path: Name,
-    /// The playbook's catalog version.
+    /// Catalog version of the playbook.
     pub version: u32,
-    /// The playbook's text, by its sha256.
+    /// SHA-256 of the playbook's text.
     pub hash: String,
-    /// The last place in its log.
+    /// Sequence number of the last event in its log.
     #[schema(value_type = u64)]
     pub seq: Seq,
-    /// Which life of it this is.
+    /// Retry number of the run.
     pub generation: u32,
-    /// Whether someone asked for its end.
+    /// Whether the run is being cancelled.
     pub cancelling: bool,
-    /// The run that started it.
+    /// Run that started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub parent_execution_id: Option<ExecutionId>,
-    /// When it was asked for.
+    /// When the run was requested.
     #[schema(value_type = String, format = DateTime)]
     pub started_at: Time,
-    /// When it ended.
+    /// When the run ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Time>,
-    /// The step scheduled last, while it goes on.
+    /// Step that was scheduled last, while the run is active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub current_step: Option<Name>,
-    /// Why it failed: code and message.
+    /// Error code and message of a failed run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -109,9 +109,9 @@ pub struct Execution {
 /// A page of runs, newest first.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ExecutionPage {
-    /// The runs.
+    /// Runs.
     pub executions: Vec<Execution>,
-    /// Where the next page begins; none on the last.
+    /// Cursor of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
@@ -119,33 +119,33 @@ pub struct ExecutionPage {
 /// A run with its result.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RunAnswer {
-    /// The run.
+    /// Run ID.
     #[schema(value_type = String)]
     pub execution_id: ExecutionId,
-    /// How it stands.
+    /// Status of the run.
     #[schema(value_type = String)]
     pub status: RunStatus,
-    /// Its result, any JSON value; null until the run ends, and where `result_href` is set. The result of a failed run is
+    /// Result, any JSON value; null until the run ends, and if `result_href` is set. The result of a failed run is
     /// `{status, context: {error}}`.
     #[schema(value_type = Value)]
     pub result: Value,
-    /// The path that a large result is read from.
+    /// Path from which a large result can be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_href: Option<String>,
-    /// Why it failed.
+    /// Error of a failed run.
     #[schema(value_type = Option<Object>)]
     pub error: Option<TaskError>,
-    /// The rest.
+    /// Other data of the run.
     pub execution: Execution,
 }
 
-/// A page of a log.
+/// A page of an event log.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct EventPage {
-    /// The events, in order.
+    /// Events, in order.
     #[schema(value_type = Vec<Object>)]
     pub events: Vec<Raw>,
-    /// What `after_seq` of the next page is; none at the end of the log.
+    /// Value for `after_seq` to get the next page; absent at the end of the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub next_after_seq: Option<Seq>,
@@ -189,14 +189,14 @@ pub struct LoopEntry {
     pub events: Vec<Raw>,
 }
 
-/// Why someone stops a run.
+/// Request to cancel a run.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CancelRequest {
-    /// Kept in the log.
+    /// Reason, recorded in the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether the runs it started end too.
+    /// Whether child runs are cancelled too.
     #[serde(default = "yes")]
     pub cascade: bool,
 }
@@ -214,93 +214,93 @@ impl Default for CancelRequest {
     }
 }
 
-/// Why someone pauses a run, or lets it go on.
+/// Reason to pause or resume a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoteRequest {
-    /// Kept in the log.
+    /// Reason, recorded in the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// How failed work is done again.
+/// Request to retry the failed steps of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RetryRequest {
-    /// Another version of the playbook to go on with.
+    /// Playbook version to continue with. Default: the current version of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
 }
 
-/// How a run that someone gives up is to count.
+/// Request to finalize a run with a given status.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FinalizeRequest {
     /// `success`, `error` or `cancelled`.
     #[schema(value_type = String)]
     pub status: Ending,
-    /// Kept in the log.
+    /// Reason, recorded in the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// How a run is done once more, as a new run.
+/// Request to start a new run from an earlier one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RerunRequest {
-    /// The first step that runs again; what ran before it is taken over. All run again if none.
+    /// First step to run again; results of earlier steps are reused. Default: all steps run again.
     #[serde(default, alias = "from", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub from_step: Option<Name>,
-    /// The first iteration of that step's loop that runs again.
+    /// First iteration of that step's loop to run again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_iteration: Option<u64>,
-    /// Inputs over those of the first run.
+    /// Inputs, merged over those of the earlier run.
     #[serde(default, alias = "workload", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub payload: Option<Raw>,
-    /// Another version of the playbook.
+    /// Playbook version. Default: the version of the earlier run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
 }
 
-/// Whether work for a run should stop.
+/// Cancellation status of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CancellationCheck {
-    /// The run.
+    /// Run ID.
     #[schema(value_type = String)]
     pub execution_id: ExecutionId,
-    /// How it stands.
+    /// Status of the run.
     #[schema(value_type = String)]
     pub status: RunStatus,
-    /// Whether it was stopped, or is being stopped.
+    /// Whether the run is cancelled or being cancelled.
     pub cancelled: bool,
 }
 
-/// Writes to `ctx` from outside.
+/// Writes to `ctx` by a client.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CtxPatch {
-    /// Each key with its new value, or a reducer.
+    /// New values or reducers, by key.
     #[schema(value_type = Object)]
     pub variables: serde_json::Map<String, Value>,
 }
 
-/// A run's state as of one place in its log.
+/// State of a run as of one event of its log.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ReplayState {
-    /// The run.
+    /// Run ID.
     #[schema(value_type = String)]
     pub execution_id: ExecutionId,
-    /// The last event folded in.
+    /// Sequence number of the last event that the state includes.
     #[schema(value_type = u64)]
     pub seq: Seq,
-    /// How it stood.
+    /// Status of the run at this event.
     #[schema(value_type = String)]
     pub status: RunStatus,
-    /// The folded state.
+    /// State, computed from the event log.
     #[schema(value_type = Object)]
     pub state: Value,
-    /// The sha256 of the state's canonical form.
+    /// SHA-256 of the state's canonical form.
     pub checksum: String,
 }

@@ -1,4 +1,4 @@
-//! What tasks print: sent by workers, read by people.
+//! Output of tasks: sent by workers, read by clients.
 
 use model::task_log::LogLine;
 use serde::{Deserialize, Serialize};
@@ -7,24 +7,24 @@ use utoipa::ToSchema;
 /// Lines that tasks printed, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LogsRequest {
-    /// Each with the execution, step and task that it is of.
+    /// Lines with their run, step and task.
     #[schema(value_type = Vec<Object>)]
     pub lines: Vec<LogLine>,
 }
 
-/// The lines are kept.
+/// Stored lines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LogsTaken {
-    /// So many of them; those of executions that do not exist are left out.
+    /// Number of stored lines; lines of runs that do not exist are omitted.
     pub taken: u64,
 }
 
-/// Some of the lines that a run's tasks printed.
+/// Lines that the tasks of a run printed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LogLines {
-    /// In the order in which they came.
+    /// Lines, in the order in which they were stored.
     #[schema(value_type = Vec<Object>)]
     pub lines: Vec<LogLine>,
-    /// What to give as `after` for those that follow.
+    /// Value for `after` to get the following lines.
     pub next_after: u64,
 }

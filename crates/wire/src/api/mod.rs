@@ -1,4 +1,4 @@
-//! What the HTTP API takes and answers, one file per subject. The API document is generated from these types.
+//! Requests and responses of the HTTP API, one file per topic. The API document is generated from these types.
 
 mod batch;
 mod bodies;

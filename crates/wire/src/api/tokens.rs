@@ -1,10 +1,10 @@
-//! Who may do what: tokens, roles, and the record of what they did.
+//! Access tokens, roles and the audit log.
 
 use model::time::Time;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What a token allows; each person's role includes those before it.
+/// Role of an access token. Each role from `viewer` to `admin` includes the ones before it; `worker` is separate.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]
@@ -12,13 +12,13 @@ use utoipa::ToSchema;
 pub enum Role {
     /// Claim commands and report on them; nothing else.
     Worker,
-    /// Look.
+    /// Read runs, results and logs.
     Viewer,
-    /// Start and stop runs.
+    /// Start and control runs.
     Operator,
-    /// Register playbooks: code that workers run.
+    /// Register playbooks, which workers run as code.
     Author,
-    /// Tokens and credentials.
+    /// Manage access tokens and credentials.
     Admin,
 }
 
@@ -48,54 +48,54 @@ impl std::str::FromStr for Role {
     }
 }
 
-/// A word that is no role.
+/// A text is not a role.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a role: worker, viewer, operator, author or admin")]
+#[error("invalid role `{0}`: expected worker, viewer, operator, author or admin")]
 pub struct UnknownRole(pub String);
 
-/// A token to make.
+/// An access token to create.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {
-    /// What people call it.
+    /// Name of the token.
     #[schema(min_length = 1, max_length = 200)]
     pub name: String,
-    /// What it allows.
+    /// Role of the token.
     pub role: Role,
-    /// How long it lives; for ever if none.
+    /// Lifetime in seconds. Default: does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub expires_in_s: Option<u64>,
 }
 
-/// A token as it is shown once.
+/// A created access token.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct TokenCreated {
-    /// What it is known by.
+    /// ID of the token.
     pub id: String,
-    /// The token itself, which nobody can show again.
+    /// The token itself; it cannot be shown again.
     pub token: String,
-    /// What it allows.
+    /// Role of the token.
     pub role: Role,
-    /// When it ends.
+    /// When it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Time>,
 }
 
-/// A token as lists show it.
+/// An access token in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenEntry {
-    /// What it is known by.
+    /// ID of the token.
     pub id: String,
-    /// What people call it.
+    /// Name of the token.
     pub name: String,
-    /// What it allows.
+    /// Role of the token.
     pub role: Role,
-    /// When it was made.
+    /// When it was created.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Time,
-    /// When it ends.
+    /// When it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Time>,
@@ -103,26 +103,26 @@ pub struct TokenEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub last_used_at: Option<Time>,
-    /// When it was taken back.
+    /// When it was revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub revoked_at: Option<Time>,
 }
 
-/// Every token.
+/// All access tokens.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct TokenList {
-    /// The tokens, oldest first.
+    /// Tokens, oldest first.
     pub tokens: Vec<TokenEntry>,
 }
 
 /// A page of the audit log.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct AuditPage {
-    /// The entries, oldest first.
+    /// Entries, oldest first.
     #[schema(value_type = Vec<Object>)]
     pub entries: Vec<serde_json::Value>,
-    /// What `after` of the next page is; none at the end.
+    /// Value for `after` to get the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_after: Option<u64>,
 }

@@ -1,24 +1,25 @@
-//! What every bus promises.
+//! The interface of a message bus.
 
 use async_trait::async_trait;
 use model::id::Name;
 
 use crate::bus::Publication;
 
-/// Why something could not be said on the bus.
+/// Why a message could not be published.
 #[derive(Debug, thiserror::Error)]
-#[error("the bus cannot be used")]
+#[error("cannot use the message bus")]
 pub struct BusError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
-/// What carries hints and events.
+/// Publishes events and notifications.
 #[async_trait]
 pub trait Bus: Send + Sync {
-    /// Publishes events in order; when this returns each is in the stream. The same event again is one event.
+    /// Publishes events in order; returns when the stream has acknowledged all of them. Publishing an event again has
+    /// no effect.
     async fn publish(&self, events: &[Publication]) -> Result<(), BusError>;
 
-    /// Says that there is work for a pool; nobody may hear it.
+    /// Notifies servers and workers that a pool has work. The notification may be lost.
     async fn offer(&self, pool: &Name);
 
-    /// Resolves when someone says that there is work, or the bus may have missed it.
+    /// Returns when there may be work: after a notification, or after the maximum delay for a missed one.
     async fn offered(&self);
 }

@@ -1,4 +1,5 @@
-//! The bus: hints that there is work, and events for whoever listens. Nothing depends on it; the store is the truth.
+//! The message bus: notifications about new commands, and published events. The store is the source of truth; nothing
+//! depends on the bus.
 
 mod carry;
 mod nats;

@@ -1,4 +1,5 @@
-//! The bus on NATS: JetStream for events, plain subjects for hints. It may be away, restarted or wiped at any time.
+//! The bus on NATS: JetStream for events, core subjects for notifications. NATS may be down, restarted or wiped at any
+//! time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,20 +14,20 @@ use tokio::sync::Notify;
 
 use crate::bus::{Bus, BusError, Publication};
 
-/// The stream that holds the events.
+/// Name of the stream for events.
 const STREAM: &str = "NOETL_EVENTS";
-/// Every event's subject begins so.
+/// Prefix of the subjects of events.
 const SUBJECT: &str = "noetl.events";
-/// Every hint's subject begins so.
+/// Prefix of the subjects of notifications.
 const HINTS: &str = "noetl.hints";
-/// How long an event may take to be acknowledged.
+/// Timeout for the acknowledgement of an event.
 const ACKNOWLEDGED: Duration = Duration::from_secs(5);
-/// How long the stream knows an event by its id.
+/// How long the stream detects duplicates of an event by its ID.
 const REMEMBERED: Duration = Duration::from_secs(120);
-/// How long a missed hint can matter.
+/// Maximum delay that a missed notification can cause.
 const MISSED: Duration = Duration::from_secs(1);
 
-/// A bus on NATS.
+/// The bus on NATS.
 pub struct Nats {
     client: async_nats::Client,
     events: jetstream::Context,
@@ -34,7 +35,7 @@ pub struct Nats {
 }
 
 impl Nats {
-    /// A bus at this address; it need not be there yet.
+    /// Creates a bus for this URL; the server need not be reachable yet.
     pub async fn connect(url: &str) -> Result<Self, BusError> {
         let client = ConnectOptions::new()
             .name("noetl")
@@ -53,7 +54,7 @@ impl Nats {
         })
     }
 
-    /// Makes the stream if it is not there: for the first time, or again after it was wiped.
+    /// Creates the stream if it does not exist: on first use, or after NATS was wiped.
     async fn make_stream(&self) -> Result<(), BusError> {
         let config = Config {
             name: STREAM.to_owned(),
@@ -67,7 +68,7 @@ impl Nats {
         made.map(drop).map_err(|error| self.failed(error))
     }
 
-    /// An error of the server; one that is too old is named as that.
+    /// Wraps an error of NATS; if the NATS version is too old, the error says so.
     fn failed(&self, error: impl std::error::Error + Send + Sync + 'static) -> BusError {
         match nats_version::problem(&self.client.server_info().version) {
             Some(problem) => failed(std::io::Error::other(format!("{problem} ({error})"))),
@@ -93,7 +94,7 @@ impl Nats {
     }
 }
 
-/// Turns every hint into a wake-up, for as long as the bus is used.
+/// Converts notifications to local wake-ups until the bus is dropped.
 async fn listen(client: async_nats::Client, hinted: std::sync::Weak<Notify>) {
     let Ok(mut hints) = client.subscribe(format!("{HINTS}.>")).await else {
         return;
@@ -112,14 +113,15 @@ impl Bus for Nats {
         if self.send(events).await.is_ok() {
             return Ok(());
         }
-        // Without its stream nothing is acknowledged; what was sent before is known by its id.
+        // Without the stream nothing is acknowledged. The stream discards events of the first attempt that arrive
+        // again.
         self.make_stream().await?;
         self.send(events).await
     }
 
     async fn offer(&self, pool: &Name) {
         let subject = format!("{HINTS}.{}", subject_token(pool));
-        // Nobody depends on a hint.
+        // A lost notification is harmless: `offered` also returns after `MISSED`.
         let _ = self.client.publish(subject, bytes::Bytes::new()).await;
     }
 
@@ -131,7 +133,7 @@ impl Bus for Nats {
     }
 }
 
-/// A pool's name as one token of a subject.
+/// Converts a pool name to one token of a subject.
 fn subject_token(pool: &Name) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     pool.as_str()

@@ -1,23 +1,23 @@
-//! An event as the bus carries it: references and extracted fields, never bodies.
+//! An event as it is published: references and extracted fields, never bodies.
 
 use model::event::Event;
 use model::id::{EventId, ExecutionId};
 use serde_json::{Map, Value};
 
-/// An event on its way to the bus.
+/// An event to publish.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Publication {
-    /// The stored name of its type; the subject ends with it.
+    /// Stored name of the event type; the last part of the subject.
     pub event_type: &'static str,
-    /// Whose log it is in.
+    /// Execution of the event.
     pub execution_id: ExecutionId,
-    /// What makes it the same event when it is published again.
+    /// Event ID, by which the stream detects duplicates.
     pub event_id: EventId,
-    /// What it says.
+    /// Event as JSON text.
     pub text: String,
 }
 
-/// Fields of a payload that hold people's data.
+/// Payload fields that contain user data.
 const DATA: [&str; 11] = [
     "workload",
     "args",
@@ -31,12 +31,12 @@ const DATA: [&str; 11] = [
     "collection",
     "results",
 ];
-/// So many scalars stand for a body.
+/// Maximum number of scalars that are published of a value.
 const FIELDS_MAX: usize = 32;
-/// A longer text is not a field but a body.
+/// Longer strings are not published.
 const TEXT_MAX: usize = 500;
 
-/// An event made fit for the bus.
+/// Converts an event for publication.
 pub fn published(event: &Event) -> Publication {
     let mut shown = event.to_json();
     if let Some(payload) = shown.get_mut("payload") {
@@ -65,7 +65,7 @@ fn trim(payload: &mut Value) {
     }
 }
 
-/// The scalars at the top of a value.
+/// Returns the scalars at the top level of a value.
 fn extracted(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! Both forms of ids, every alias, and the way there and back.
+//! Both forms of IDs, every alias, and round trips.
 
 use model::event::Nothing;
 use model::outcome::Outcome;

@@ -1,4 +1,4 @@
-//! What tasks print: taken line by line, bounded per task, and written to files or sent to where it is kept.
+//! Output of tasks: received line by line, limited per attempt, and written to files or sent to a server.
 
 mod printed;
 mod shipped;

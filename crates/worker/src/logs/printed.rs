@@ -1,17 +1,17 @@
-//! What one attempt prints: its beginning at once, of the rest the end.
+//! Limits the output of one attempt: passes the beginning on at once and keeps only the end of the remaining lines.
 
 use std::collections::VecDeque;
 
 use model::task_log::LogLine;
 
-/// So much of an attempt's output is passed on as it comes.
+/// Number of bytes of an attempt that are passed on at once.
 const HEAD_BYTES: usize = 512 * 1024;
-/// So much of the rest is held until the attempt ends.
+/// Maximum number of later bytes that are kept until the attempt ends.
 const TAIL_BYTES: usize = 512 * 1024;
-/// The longest line; the rest of it is cut off.
+/// Maximum length of a line; longer lines are truncated.
 const LINE_BYTES: usize = 64 * 1024;
 
-/// What an attempt has printed.
+/// Output of one attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Printed {
     passed: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Printed {
 }
 
 impl Printed {
-    /// The line if it is among the first; one that is not is held.
+    /// Returns the line if it is within `HEAD_BYTES`; otherwise keeps it for the end.
     pub(crate) fn pass(&mut self, mut line: LogLine) -> Option<LogLine> {
         cut(&mut line.text);
         let bytes = line.text.len() + 1;
@@ -32,19 +32,19 @@ impl Printed {
         self.tail_bytes += bytes;
         self.tail.push_back(line);
         while self.tail_bytes > TAIL_BYTES {
-            let oldest = self.tail.pop_front().expect("what has bytes has lines");
+            let oldest = self.tail.pop_front().expect("a non-empty tail has lines");
             self.tail_bytes -= oldest.text.len() + 1;
             self.left_out += 1;
         }
         None
     }
 
-    /// The end of it, after a word about what is missing before.
+    /// Returns the kept lines, preceded by a line with the number of omitted lines.
     pub(crate) fn rest(&mut self) -> Vec<LogLine> {
         let first = self.tail.front().filter(|_| self.left_out > 0);
         let remark = first.map(|line| {
             line.remark(format!(
-                "{} lines are left out here; the beginning and the end are kept",
+                "{} lines omitted here; the beginning and the end are kept",
                 self.left_out
             ))
         });
@@ -89,7 +89,7 @@ mod tests {
         let kept = TAIL_BYTES / 8;
         assert_eq!(rest.len(), kept + 1);
         let left_out = lines - passed.len() - kept;
-        let remark = format!("{left_out} lines are left out here");
+        let remark = format!("{left_out} lines omitted here");
         assert!(rest[0].text.starts_with(&remark), "{}", rest[0].text);
         assert_eq!(rest[1].text, text(lines - kept));
         assert_eq!(rest[kept].text, text(lines - 1));

@@ -1,7 +1,7 @@
-//! Task logs that are kept elsewhere: lines wait here for a moment and go in batches.
+//! Sends task logs to a remote store in batches.
 //!
-//! Whoever prints never waits. While the keeper cannot be reached the oldest lines make room for new ones, and the log
-//! says so.
+//! Printing never blocks. While the store is unavailable, new lines replace the oldest ones, and a line in the log
+//! reports the loss.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,22 +17,22 @@ use tokio_util::sync::CancellationToken;
 
 use super::Logs;
 
-/// A batch goes when it has so many bytes.
+/// A batch is sent when it has this many bytes.
 const BATCH_BYTES: usize = 64 * 1024;
-/// Or when its first line has waited so long.
+/// A batch is also sent when its first line has waited this long.
 const BATCH_AGE: Duration = Duration::from_millis(500);
-/// At most so many bytes wait.
+/// Maximum number of queued bytes.
 const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// So many executions are told what they miss.
+/// Maximum number of executions for which lost lines are counted.
 const MISSED_MAX: usize = 1024;
-/// Beside its text a line takes so much.
+/// Overhead of a line in addition to its text, in bytes.
 const LINE_BYTES: usize = 200;
-/// How long after a failure the next try comes.
+/// Delay between retries.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long the last lines may take to go.
+/// Maximum time to send the remaining lines on close.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// Sends lines to where they are kept.
+/// Queues lines and sends them to a store.
 pub struct ShippedLogs {
     buffer: Arc<Buffer>,
     stop: CancellationToken,
@@ -42,9 +42,9 @@ pub struct ShippedLogs {
 #[derive(Default)]
 struct Buffer {
     waiting: Mutex<Waiting>,
-    /// Told when a line comes.
+    /// Notified when a line is queued.
     some: Notify,
-    /// Told when there is a batch.
+    /// Notified when a full batch is queued.
     enough: Notify,
 }
 
@@ -52,12 +52,12 @@ struct Buffer {
 struct Waiting {
     lines: VecDeque<LogLine>,
     bytes: usize,
-    /// How many lines of an execution made room, and the last of them.
+    /// Number of lost lines of each execution, and the last lost line.
     missed: BTreeMap<ExecutionId, (u64, LogLine)>,
 }
 
 impl ShippedLogs {
-    /// Sends lines there, from a task of its own.
+    /// Starts a background task that sends lines to `to`.
     pub fn start(to: Arc<dyn TaskLogs>) -> Self {
         let buffer = Arc::new(Buffer::default());
         let stop = CancellationToken::new();
@@ -69,12 +69,16 @@ impl ShippedLogs {
         }
     }
 
-    /// Sends what waits, if that can be done in a moment.
+    /// Sends the queued lines; gives up after `CLOSING`.
     pub async fn close(&self) {
         self.stop.cancel();
-        let shipping = self.shipping.lock().expect("nobody panics here").take();
+        let shipping = self
+            .shipping
+            .lock()
+            .expect("the lock is not poisoned")
+            .take();
         if let Some(shipping) = shipping {
-            // What cannot be sent now is lost with the process.
+            // Lines that cannot be sent now are lost.
             let _ = timeout(CLOSING, shipping).await;
         }
     }
@@ -96,7 +100,7 @@ impl Logs for ShippedLogs {
 
 impl Buffer {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().expect("keeping a line does not panic")
+        self.waiting.lock().expect("the lock is not poisoned")
     }
 
     fn is_empty(&self) -> bool {
@@ -124,13 +128,13 @@ impl Waiting {
         }
     }
 
-    /// The next lines, after a word about those that are missing before them.
+    /// Returns the next batch, preceded by one line per execution with the number of lost lines.
     fn take(&mut self) -> Vec<LogLine> {
         let missed = std::mem::take(&mut self.missed).into_values();
         let mut batch: Vec<LogLine> = missed
             .map(|(count, line)| {
                 line.remark(format!(
-                    "{count} lines are lost here: the server could not be reached"
+                    "{count} lines lost here: cannot connect to the server"
                 ))
             })
             .collect();
@@ -171,7 +175,7 @@ async fn ship(buffer: Arc<Buffer>, to: Arc<dyn TaskLogs>, stop: CancellationToke
     }
 }
 
-/// Sends a batch, again and again; false if the worker ends before.
+/// Sends a batch and retries until it is accepted; returns false if the worker stops first.
 async fn send(batch: &[LogLine], to: &dyn TaskLogs, stop: &CancellationToken) -> bool {
     loop {
         let error = match to.append(batch).await {
@@ -179,10 +183,10 @@ async fn send(batch: &[LogLine], to: &dyn TaskLogs, stop: &CancellationToken) ->
             Err(error) => error,
         };
         if !error.is_retryable() {
-            tracing::warn!(%error, lines = batch.len(), "log lines were refused");
+            tracing::warn!(%error, lines = batch.len(), "task log lines rejected");
             return true;
         }
-        tracing::debug!(%error, "log lines wait");
+        tracing::debug!(%error, "failed to send task log lines; retrying");
         tokio::select! {
             () = sleep(AGAIN) => {}
             () = stop.cancelled() => return false,

@@ -1,19 +1,19 @@
-//! Where the lines of tasks go, as the worker sees it.
+//! The trait for sinks of task output.
 
 use model::task_log::LogLine;
 use results::FileLogs;
 
-/// Takes the lines that tasks print. It never waits: output must not hold up the task whose it is.
+/// Receives the lines that tasks print. It never blocks, because output must not delay the task.
 pub trait Logs: Send + Sync {
-    /// Takes one line.
+    /// Receives one line.
     fn line(&self, line: &LogLine);
 }
 
 impl Logs for FileLogs {
     fn line(&self, line: &LogLine) {
-        // A full disk must not fail the task whose output it is.
+        // A full disk must not fail the task that prints.
         if let Err(error) = self.write(line) {
-            tracing::warn!(%error, execution = %line.execution, "a log line was lost");
+            tracing::warn!(%error, execution = %line.execution, "failed to write task log line");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Bodies kept by a server: put and got through its API, in memory that does not grow with them.
+//! Body store behind a server's API. Uploads and downloads use constant memory.
 
 use std::io;
 use std::ops::Range;
@@ -18,25 +18,25 @@ use wire::{Client, Download};
 
 use super::refusal::failed;
 
-/// What is read from a stream at a time.
+/// Number of bytes to read from a stream at once.
 const CHUNK_BYTES: usize = 256 * 1024;
-/// So many chunks wait to be sent.
+/// Maximum number of chunks that wait to be sent.
 const CHUNKS_WAITING: usize = 4;
-/// A download that breaks off is taken up again, so often without a byte in between.
+/// Maximum number of attempts to continue an interrupted download without receiving a byte.
 const TRIES: u32 = 3;
-/// What is being read and written, in the words of errors.
-const PLACE: &str = "the server's bodies";
+/// Name of the store in errors.
+const PLACE: &str = "the server's result store";
 
 const PUT: &str = "/api/bodies";
 const READ: &str = "/api/bodies/read";
 
-/// Puts and gets bodies through a server.
+/// Stores and reads bodies through a server.
 pub struct ServerBodies {
     client: Client,
 }
 
 impl ServerBodies {
-    /// Bodies behind this client's servers.
+    /// Creates a store that uses the servers of `client`.
     pub fn new(client: Client) -> Self {
         Self { client }
     }
@@ -91,7 +91,7 @@ impl Bodies for ServerBodies {
             start..range.end.clamp(start, bytes)
         });
         if let Some(range) = asked.clone().filter(Range::is_empty) {
-            // A request has no word for a range without bytes.
+            // An HTTP range request cannot express an empty range.
             let pieces = Box::pin(futures_util::stream::empty());
             return Ok(Reading {
                 bytes,
@@ -117,19 +117,19 @@ impl Bodies for ServerBodies {
         })
     }
 
-    /// Only servers know what nothing refers to any more.
+    /// Does nothing: only servers know which bodies are still referenced.
     async fn delete(&self, _reference: &ResultRef) -> Result<(), Error> {
         Ok(())
     }
 }
 
-/// What is left of a body to be read; where a download breaks off, the next server goes on.
+/// The remaining bytes of a body; if a download is interrupted, it continues from the next server.
 struct Rest {
     client: Client,
     reference: ResultRef,
     left: Range<u64>,
     download: Option<Download>,
-    /// Of a whole body, the hash of what has passed.
+    /// Hash of the bytes so far, if the whole body is read.
     hash: Option<Sha256>,
     tries: u32,
 }
@@ -171,7 +171,10 @@ impl Rest {
             let again = self.client.download(READ, &self.reference, left).await;
             self.download = Some(again.map_err(|error| failed(error, uri, PLACE))?);
         }
-        let download = self.download.as_mut().expect("it was just begun");
+        let download = self
+            .download
+            .as_mut()
+            .expect("the download was just started");
         let piece = download.piece().await;
         let piece = piece.map_err(|error| failed(error, uri, PLACE))?;
         let piece = piece.filter(|piece| piece.len() as u64 <= self.left.end - self.left.start);
@@ -187,7 +190,7 @@ impl Rest {
     }
 }
 
-/// Reads a stream to its end; a receiver that is gone has told why elsewhere.
+/// Reads a stream to its end. If the receiver is closed, the upload reports the error.
 async fn feed(
     stream: &mut (dyn AsyncRead + Send + Unpin),
     sender: mpsc::Sender<io::Result<Bytes>>,
@@ -209,7 +212,7 @@ async fn feed(
     }
 }
 
-/// The server's name for its store, among those that references know.
+/// Maps the server's store name to a static name.
 fn store_name(name: &str) -> &'static str {
     match name {
         "postgres" => "postgres",

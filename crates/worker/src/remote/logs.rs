@@ -1,4 +1,4 @@
-//! Task logs kept by a server: sent and read through its API.
+//! Task logs behind a server's API.
 
 use async_trait::async_trait;
 use model::id::{ExecutionId, Name};
@@ -9,7 +9,7 @@ use wire::api::{LogLines, LogsRequest, LogsTaken};
 
 use super::refusal::failed;
 
-/// What is being read and written, in the words of errors.
+/// Name of the store in errors.
 const PLACE: &str = "the server's task logs";
 
 /// Sends and reads task logs through a server.
@@ -18,7 +18,7 @@ pub struct ServerLogs {
 }
 
 impl ServerLogs {
-    /// Logs behind this client's servers.
+    /// Creates task logs that use the servers of `client`.
     pub fn new(client: Client) -> Self {
         Self { client }
     }
@@ -54,7 +54,7 @@ impl TaskLogs for ServerLogs {
     }
 }
 
-/// A name as part of a query.
+/// Percent-encodes a name for a query string.
 fn encode(name: &Name) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     let bytes = name.as_str().bytes();

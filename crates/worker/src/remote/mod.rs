@@ -1,4 +1,4 @@
-//! What a worker without stores of its own keeps at a server: the bodies of results, and what tasks print.
+//! Stores of a worker that has none of its own: result bodies and task logs go to a server.
 
 mod bodies;
 mod logs;

@@ -1,4 +1,4 @@
-//! What a server's refusal means for whoever stores or reads there.
+//! Maps errors of API calls to errors of the body store.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use results::Error;
 use wire::CallError;
 
-/// The error of a store that a server stands for.
+/// Converts an API error to the error of the store behind the API.
 pub(super) fn failed(error: CallError, uri: &str, place: &str) -> Error {
     let file = PathBuf::from(place);
     let uri = uri.to_owned();

@@ -1,15 +1,16 @@
-//! Edges of a text that was cut: the end of a secret where it begins, the beginning of one where it ends.
+//! Finds parts of secrets at the edges of truncated text: the end of a secret at its start, the start of one at its
+//! end.
 
 use std::collections::{BTreeSet, HashMap};
 
 use crate::secrets::forms::BYTES_MIN;
 
-/// What stands for a letter that was cut in two.
+/// Replacement for a character that was cut in two.
 const BROKEN: char = '\u{FFFD}';
 
-/// The forms of an execution's secrets, found by how they begin and end.
+/// Forms of an execution's secrets, indexed by their first and last bytes.
 pub(super) struct Edges {
-    /// In lower case and in order.
+    /// Lowercase and sorted.
     forms: Vec<Vec<u8>>,
     longest: usize,
     first: HashMap<[u8; BYTES_MIN], Vec<usize>>,
@@ -34,7 +35,7 @@ impl Edges {
         edges
     }
 
-    /// How many bytes at the beginning of a text are the end of a secret.
+    /// Returns the number of bytes at the start of a text that are the end of a secret.
     pub(super) fn before(&self, text: &str) -> usize {
         let whole = text.trim_start_matches(BROKEN).as_bytes();
         let reach = whole.len().min(self.longest);
@@ -47,13 +48,13 @@ impl Edges {
         found.map_or(0, |end| text.len() - whole.len() + end)
     }
 
-    /// Where in some bytes a secret may begin that goes on behind them; their length where none does.
+    /// Returns the position where a secret may start that continues after the bytes; their length if there is none.
     pub(super) fn open_from(&self, bytes: &[u8]) -> usize {
         let from = bytes.len().saturating_sub(self.longest);
         let tail = bytes[from..].to_ascii_lowercase();
         let is_open = |at: &usize| {
             let part = &tail[*at..];
-            // The forms that begin with the part follow it, in order.
+            // In sorted order, forms that start with the part come directly after it.
             let next = self.forms.partition_point(|form| form.as_slice() <= part);
             let next = self.forms.get(next);
             next.is_some_and(|form| form.starts_with(part))
@@ -62,7 +63,7 @@ impl Edges {
         found.map_or(bytes.len(), |at| from + at)
     }
 
-    /// Where in a text the beginning of a secret stands that reaches to its end.
+    /// Returns the position where the start of a secret begins that reaches to the end of the text.
     pub(super) fn after(&self, text: &str) -> usize {
         let whole = text.trim_end_matches(BROKEN).as_bytes();
         let from = whole.len().saturating_sub(self.longest);

@@ -1,4 +1,4 @@
-//! The forms in which a secret may show: as it is, escaped, percent-encoded, in hex, and in base64 at every alignment.
+//! Forms in which a secret can appear: plain, escaped, percent-encoded, in hex, and in base64 at every alignment.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,17 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_S
 use model::playbook::credentials;
 use serde_json::Value;
 
-/// Shorter texts are too common to be masked wherever they show.
+/// Shorter texts are too common to be masked.
 pub(super) const BYTES_MIN: usize = 6;
 
-/// A longer text that a template made of a secret is not searched for in its encodings.
+/// Longer derived texts are not searched for in encoded forms.
 const ENCODED_BYTES_MAX: usize = 4 * 1024;
 
-/// Shorter lines of a text that a template made of a secret may well be the author's.
+/// Shorter lines of a derived text are likely the author's own text.
 const DERIVED_LINE_BYTES_MIN: usize = 16;
 
-/// Signs that stay as they are in a part of a URL, by who writes it: nothing but what never needs an escape, Python,
-/// scripts in a browser, and URLs that were read and written again, in their query, path and userinfo.
+/// Characters that encoders leave unescaped in a part of a URL: unreserved characters only, Python, browser scripts,
+/// and URLs that were parsed and serialized again (query, path, userinfo).
 const KEPT_IN_URLS: &[&str] = &[
     "-_.~",
     "-_.~/",
@@ -28,7 +28,7 @@ const KEPT_IN_URLS: &[&str] = &[
     "-_.~!'()*&+$,%",
 ];
 
-/// The texts in a credential that must not show.
+/// Collects the texts in a credential that must be masked.
 pub(super) fn texts(value: &Value, into: &mut BTreeSet<String>) {
     match value {
         Value::String(text) => text_and_parts(text, into),
@@ -52,7 +52,7 @@ fn add(text: &str, into: &mut BTreeSet<String>) {
     }
 }
 
-/// A text, its lines, the password of a URL, and what a text of JSON holds: each may show without the rest.
+/// Adds a text, its lines, the password of a URL, and the values of a JSON text: each can appear alone.
 fn text_and_parts(text: &str, into: &mut BTreeSet<String>) {
     add(text, into);
     if text.contains('\n') {
@@ -71,7 +71,7 @@ fn text_and_parts(text: &str, into: &mut BTreeSet<String>) {
     }
 }
 
-/// The password in a URL's userinfo.
+/// Returns the password in a URL's userinfo.
 fn password(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -96,7 +96,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Every form of a text.
+/// Adds every form of a text.
 pub(super) fn forms(text: &str, into: &mut BTreeSet<Vec<u8>>) {
     let bytes = text.as_bytes();
     into.insert(bytes.to_vec());
@@ -126,7 +126,8 @@ pub(super) fn forms(text: &str, into: &mut BTreeSet<Vec<u8>>) {
     }
 }
 
-/// The forms of a text that a template made of a secret: a long one as it is and as JSON, and its long lines.
+/// Adds the forms of a text that a template derived from a secret. Long texts are added only plain and as JSON; long
+/// lines are added too.
 pub(super) fn derived_forms(text: &str, into: &mut BTreeSet<Vec<u8>>) {
     let mut parts = vec![text];
     if text.contains('\n') {
@@ -144,7 +145,8 @@ pub(super) fn derived_forms(text: &str, into: &mut BTreeSet<Vec<u8>>) {
     }
 }
 
-/// The letters that a text gives inside a longer one that is encoded, where it begins so many bytes after a group.
+/// Returns the base64 characters of a text inside a longer encoded text, if the text starts `shift` bytes after a
+/// group.
 fn inside_base64(bytes: &[u8], shift: usize) -> Vec<Vec<u8>> {
     let shifted = [&[0; 2][..shift], bytes].concat();
     let from = (shift * 8).div_ceil(6);
@@ -175,7 +177,7 @@ fn percent_encoded(bytes: &[u8], kept: &str, space: &str, digits: &[u8; 16]) -> 
     out
 }
 
-/// As JSON that is plain ASCII, which Python writes.
+/// Returns the text as ASCII-only JSON, as Python writes it.
 fn ascii_escaped(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     let mut out = String::new();

@@ -1,4 +1,5 @@
-//! What this worker was given, by execution: used again until it expires, masked as long as the execution may speak.
+//! Cache of secrets by execution: values are used until they expire and masked as long as the execution may produce
+//! output.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,37 +14,37 @@ use wire::{Secret, SecretValue};
 use crate::secrets::Masks;
 use crate::secrets::forms::{BYTES_MIN, texts};
 
-/// What no command holds and nobody asked for so long is forgotten.
+/// Secrets that no command holds and that were not used for this long are dropped.
 const SILENCE_MAX: Duration = Duration::from_secs(600);
 
-/// So many texts that came of secrets are searched for beside those of the call that is made next.
+/// Maximum number of derived texts that are masked in addition to those of the latest call.
 const DERIVED_MAX: usize = 128;
-/// And so many bytes of them.
+/// Maximum number of bytes of these texts.
 const DERIVED_BYTES_MAX: usize = 256 * 1024;
 
-/// The secrets of every execution this worker runs.
+/// Secrets of all executions that this worker runs.
 #[derive(Default)]
 pub(crate) struct Secrets {
-    /// Whether any is here: without one nothing is looked up.
+    /// Whether there are any secrets: without them, lookups are skipped.
     any: AtomicBool,
     runs: Mutex<HashMap<ExecutionId, Arc<RunSecrets>>>,
 }
 
-/// The secrets of one execution. Whoever runs one of its commands holds them.
+/// Secrets of one execution. Every running command of the execution holds them.
 pub(crate) struct RunSecrets(Mutex<Known>);
 
 struct Known {
-    /// By the step that declares it, and its name.
+    /// Values by declaring step and name.
     values: HashMap<(Name, String), (SecretValue, Instant)>,
     texts: BTreeSet<String>,
-    /// What templates made of secrets, oldest first.
+    /// Texts that templates derived from secrets, oldest first.
     derived: VecDeque<String>,
     masks: Option<Arc<Masks>>,
     heard: Instant,
 }
 
 impl Secrets {
-    /// The secrets of an execution; none where it has none.
+    /// Returns the secrets of an execution, if it has any.
     pub(super) fn of(&self, execution: ExecutionId) -> Option<Arc<RunSecrets>> {
         if !self.any.load(Ordering::Acquire) {
             return None;
@@ -51,7 +52,7 @@ impl Secrets {
         self.runs().get(&execution).cloned()
     }
 
-    /// The secrets of an execution that is about to be given some.
+    /// Returns the secrets of an execution; creates an empty entry if there is none.
     pub(super) fn hold(&self, execution: ExecutionId) -> Arc<RunSecrets> {
         let mut runs = self.runs();
         self.any.store(true, Ordering::Release);
@@ -68,7 +69,7 @@ impl Secrets {
         run.clone()
     }
 
-    /// Forgets what nobody holds any more.
+    /// Drops secrets that no command holds any more.
     pub(crate) fn sweep(&self) {
         if !self.any.load(Ordering::Acquire) {
             return;
@@ -80,19 +81,19 @@ impl Secrets {
     }
 
     fn runs(&self) -> MutexGuard<'_, HashMap<ExecutionId, Arc<RunSecrets>>> {
-        self.runs.lock().expect("no holder of the secrets panics")
+        self.runs.lock().expect("the lock is not poisoned")
     }
 }
 
 impl RunSecrets {
-    /// What masks the secrets.
+    /// Returns the masks for the secrets.
     pub(super) fn masks(&self) -> Option<Arc<Masks>> {
         let mut known = self.known();
         known.heard = Instant::now();
         known.masks.clone()
     }
 
-    /// A value that may still be used.
+    /// Returns a value that has not expired.
     pub(super) fn find(&self, step: &Name, name: &str) -> Option<SecretValue> {
         let mut known = self.known();
         let key = (step.clone(), name.to_owned());
@@ -104,7 +105,7 @@ impl RunSecrets {
         Some(value.clone())
     }
 
-    /// Keeps what was given, and masks it from now on.
+    /// Stores values and masks them from now on.
     pub(super) fn keep(&self, step: &Name, given: &[Secret]) {
         let now = Instant::now();
         let mut known = self.known();
@@ -121,8 +122,8 @@ impl RunSecrets {
         }
     }
 
-    /// Masks what the templates of a call made of secrets too, from now on. The oldest of earlier calls make room; what
-    /// comes back masks all of this call's for as long as it is held.
+    /// Also masks texts that the templates of a call derived from secrets. The oldest texts of earlier calls are
+    /// evicted. The returned masks cover all texts of this call as long as the caller holds them.
     pub(super) fn add_derived(&self, found: &[String]) -> Option<Arc<Masks>> {
         let mut known = self.known();
         known.heard = Instant::now();
@@ -147,7 +148,7 @@ impl RunSecrets {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().expect("no holder of the secrets panics")
+        self.0.lock().expect("the lock is not poisoned")
     }
 }
 
@@ -156,14 +157,14 @@ impl Known {
         self.masks = Masks::with_derived(&self.texts, &self.derived).map(Arc::new);
     }
 
-    /// Whether too little of a text is left to be a secret once what is known is masked.
+    /// Whether the unmasked parts of a text are too short to be secrets.
     fn masks_all_of(&self, text: &str) -> bool {
         let masked = self.masks.as_ref().and_then(|masks| masks.text(text));
         let left = masked.as_deref().unwrap_or(text);
         left.split(MASK).all(|part| part.len() < BYTES_MIN)
     }
 
-    /// Forgets the oldest texts, but none of the newest so many.
+    /// Evicts the oldest texts, but none of the `newest` ones.
     fn make_room(&mut self, newest: usize) {
         let mut bytes: usize = self.derived.iter().map(String::len).sum();
         while self.derived.len() > newest

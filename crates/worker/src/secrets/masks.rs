@@ -1,4 +1,4 @@
-//! Masking by value: every form of every secret of an execution becomes `***`, found in one pass.
+//! Masks secrets by value: replaces every form of every secret of an execution by `***`, in one pass.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::ops::Range;
@@ -11,13 +11,13 @@ use serde_json::{Map, Value};
 use crate::secrets::edges::Edges;
 use crate::secrets::forms::{BYTES_MIN, derived_forms, forms};
 
-/// What stands in place of a secret.
+/// Replacement for a secret.
 const MASK: &[u8] = b"***";
-/// What tools cut off is no shorter than this. A short text is whole: what it ends with may begin like a secret, as
-/// `https://` does, and stays.
+/// Tools never truncate text to less than this. Shorter texts are complete, so an end that looks like the start of a
+/// secret, such as `https://`, is not masked.
 pub(crate) const CUT_BYTES_MIN: usize = 4_000;
 
-/// The secrets of an execution, in all their forms.
+/// All forms of the secrets of an execution.
 pub(crate) struct Masks {
     finder: AhoCorasick,
     edges: Edges,
@@ -25,13 +25,13 @@ pub(crate) struct Masks {
 }
 
 impl Masks {
-    /// Masks for these texts; none where there are none.
+    /// Creates masks for these texts; `None` if there are none.
     #[cfg(test)]
     pub(super) fn of(texts: &BTreeSet<String>) -> Option<Self> {
         Self::with_derived(texts, &VecDeque::new())
     }
 
-    /// Masks for secrets and for what templates made of them; none where there is nothing to mask.
+    /// Creates masks for secrets and for texts derived from them; `None` if there is nothing to mask.
     pub(super) fn with_derived(
         texts: &BTreeSet<String>,
         derived: &VecDeque<String>,
@@ -46,12 +46,12 @@ impl Masks {
         let longest = all.iter().map(Vec::len).max()?;
         let finder = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
-            // A URL's host is written in lower case, whatever it was made of.
+            // The host of a URL is lowercase, whatever the case of the secret.
             .ascii_case_insensitive(true)
-            // Held for every run: small matters more than the last bit of speed.
+            // There is one automaton per execution, so memory matters more than speed.
             .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(&all)
-            .expect("the secrets of a run are few and short");
+            .expect("the secrets of an execution are few and short");
         let edges = Edges::of(&all);
         Some(Self {
             finder,
@@ -60,12 +60,12 @@ impl Masks {
         })
     }
 
-    /// How long the longest form is.
+    /// Length of the longest form.
     pub(super) fn longest(&self) -> usize {
         self.longest
     }
 
-    /// Masks what begins before `cut`; answers what came out and how much went in.
+    /// Masks matches that start before `cut`; returns the masked bytes and the number of bytes consumed.
     pub(super) fn pass(&self, bytes: &[u8], cut: usize) -> (Vec<u8>, usize) {
         self.pass_with(bytes, cut, mask)
     }
@@ -88,7 +88,7 @@ impl Masks {
         (out, at)
     }
 
-    /// The text with what must not show masked; none where it may stay as it is.
+    /// Returns the masked text; `None` if there is nothing to mask.
     pub(crate) fn text(&self, text: &str) -> Option<String> {
         if text.len() >= CUT_BYTES_MIN {
             return self.cut_text(text);
@@ -98,7 +98,7 @@ impl Masks {
         Some(masked(text, found))
     }
 
-    /// The same for a text that may have been cut off: half a secret at its edges is masked too.
+    /// Like `text`, for a text that may be truncated: also masks parts of secrets at its edges.
     pub(crate) fn cut_text(&self, text: &str) -> Option<String> {
         let begin = self.edges.before(text);
         let end = self.edges.after(text).max(begin);
@@ -110,7 +110,7 @@ impl Masks {
         (!found.is_empty()).then(|| masked(text, found.into_iter()))
     }
 
-    /// Masks parts of some texts in an error, from 6 bytes on: programs quote the word that they stumbled over.
+    /// Masks parts of derived texts in an error, from 6 bytes on: programs quote the part that they could not parse.
     pub(crate) fn parts_in_failure(secrets: &[String], failure: &mut Failure) {
         if secrets.is_empty() {
             return;
@@ -124,7 +124,7 @@ impl Masks {
         facets.for_each(|value| parts.value(value));
     }
 
-    /// Masks every text, number and key in a value.
+    /// Masks every string, number and key in a value.
     pub(crate) fn value(&self, value: &mut Value) {
         match value {
             Value::String(text) => {
@@ -143,7 +143,7 @@ impl Masks {
         }
     }
 
-    /// The same for a map.
+    /// Masks every string, number and key in a map.
     pub(crate) fn map(&self, map: &mut Map<String, Value>) {
         map.values_mut().for_each(|value| self.value(value));
         if map.keys().any(|key| self.finder.is_match(key)) {
@@ -153,7 +153,7 @@ impl Masks {
         }
     }
 
-    /// Masks an outcome, what a reference in it shows included.
+    /// Masks an outcome, including the extracted fields and the preview of its reference.
     pub(crate) fn outcome(&self, outcome: &mut Outcome) {
         match outcome {
             Outcome::Ok(success) => {
@@ -204,19 +204,19 @@ impl tools::OutputMask for Masks {
     }
 }
 
-/// The parts of some texts, in lower case.
+/// Lowercase parts of some texts.
 #[derive(Default)]
 struct Parts {
-    /// Every run of 6 bytes.
+    /// Every sequence of 6 bytes.
     runs: HashSet<[u8; BYTES_MIN]>,
-    /// Every word: databases quote the one at which they stopped.
+    /// Every word: databases quote the word at which parsing stopped.
     words: HashSet<String>,
 }
 
 /// Shorter words are too common.
 const WORD_BYTES_MIN: usize = 3;
 
-/// Longer texts are not taken apart.
+/// Longer texts are not split.
 const PARTED_BYTES_MAX: usize = 64 * 1024;
 
 impl Parts {
@@ -271,7 +271,7 @@ impl Parts {
     }
 }
 
-/// Where the words of a text are, apart from short ones.
+/// Returns the ranges of the words of a text, except short ones.
 fn words(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     let mut from = 0;
@@ -284,7 +284,7 @@ fn words(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
     ranges.filter(|range| range.len() >= WORD_BYTES_MIN)
 }
 
-/// A text with some ranges masked, which come in order and may overlap.
+/// Masks ranges of a text; the ranges are sorted and may overlap.
 fn masked(text: &str, ranges: impl Iterator<Item = Range<usize>>) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -300,7 +300,7 @@ fn masked(text: &str, ranges: impl Iterator<Item = Range<usize>>) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// A number stays a number, so that a text of JSON stays one.
+/// Replaces digits by digits, so that JSON text stays valid.
 fn mask(found: &[u8]) -> Vec<u8> {
     if found.iter().all(u8::is_ascii_digit) {
         return vec![b'9'; found.len()];
@@ -353,7 +353,7 @@ mod tests {
         );
         error = error.with("statement", json!(["select canary from plain"]));
         let Outcome::Error(mut failure) = Outcome::error(error) else {
-            panic!("an error is an error");
+            panic!("`Outcome::error` builds an error");
         };
         failure.facets.py = Some(json!({"traceback": "at canary"}));
         let secrets = ["Canary-7F3a".to_owned(), "xä-column".to_owned()];

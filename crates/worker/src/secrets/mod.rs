@@ -1,4 +1,4 @@
-//! Secrets in a worker: asked for at the last moment, held without being shown, and masked in everything it says.
+//! Secrets in a worker: fetched just before a call, kept in memory, and masked in everything that leaves the worker.
 
 mod edges;
 mod forms;

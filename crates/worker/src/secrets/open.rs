@@ -1,4 +1,4 @@
-//! Opening: names become values just before a tool is called, and everything said afterwards is masked.
+//! Replaces credential names by their values just before a tool is called, and masks the values afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::run::Pipeline;
 use crate::secrets::{Masks, RunSecrets, strip_userinfo};
 
 impl Hand {
-    /// What masks the secrets of the execution; none where it has none.
+    /// Returns the masks for the secrets of the execution; `None` if it has none.
     pub(crate) fn masks(&self) -> Option<Arc<Masks>> {
         self.run_secrets()?.masks()
     }
 
-    /// The secrets of the execution, held from now on.
+    /// Returns the secrets of the execution and keeps them until the command ends.
     fn run_secrets(&self) -> Option<&Arc<RunSecrets>> {
         if self.secrets.get().is_none() {
             let found = self.shared.secrets.of(self.execution())?;
@@ -32,7 +32,7 @@ impl Hand {
         self.secrets.get()
     }
 
-    /// What names of the command's step come to.
+    /// Resolves names of secrets for the command's step.
     async fn secrets(
         &self,
         names: &BTreeSet<String>,
@@ -66,7 +66,7 @@ impl Hand {
         Ok(found)
     }
 
-    /// The entries of the keychain that a task's templates read.
+    /// Returns the keychain entries that a task's templates read.
     async fn keychain(&self, opens: &Opens) -> Result<Data, Trouble> {
         let mut names = opens.keychain.clone();
         if opens.any_entry {
@@ -83,14 +83,14 @@ impl Hand {
 }
 
 impl Pipeline<'_> {
-    /// What the task opens, as far as its text tells.
+    /// Returns the credentials that the text of the task refers to.
     fn opens(&self, run: &TaskRun<'_>) -> &Opens {
         let index = self.step.task(run.task.label.as_str());
-        let (index, _) = index.expect("the task is one of the step's");
+        let (index, _) = index.expect("the task belongs to the step");
         &self.plan.tasks[index].opens
     }
 
-    /// Lets the call's templates see the entries they read.
+    /// Makes the keychain entries that the call's templates read available to them.
     pub(crate) async fn open_keychain(&mut self, run: &TaskRun<'_>) -> Result<(), Trouble> {
         let opens = self.opens(run);
         if opens.keychain.is_empty() && !opens.any_entry {
@@ -101,7 +101,7 @@ impl Pipeline<'_> {
         Ok(())
     }
 
-    /// Puts credentials in place of their names, and masks what the log shows of the call.
+    /// Replaces credential names by credentials, and masks the call as the log shows it.
     pub(crate) async fn open_auth(
         &mut self,
         run: &TaskRun<'_>,
@@ -127,7 +127,7 @@ impl Pipeline<'_> {
         Ok(ready)
     }
 
-    /// Masks what the call's templates made of secrets, before anybody sees it.
+    /// Masks texts that the call's templates derived from secrets, before anything records them.
     fn add_derived(&mut self, ready: &mut Ready) {
         self.derived = std::mem::take(&mut ready.secrets);
         self.call_masks = None;
@@ -138,8 +138,8 @@ impl Pipeline<'_> {
         }
     }
 
-    /// A template may come to a secret instead of a name; it is not asked for, since the server writes down who asks for
-    /// what.
+    /// Rejects a template that evaluates to a secret instead of a name. The name is not sent to the server, because the
+    /// server records requested names.
     fn check_names(&self, run: &TaskRun<'_>, names: &BTreeSet<String>) -> Result<(), Trouble> {
         let written = &self.opens(run).names;
         let entries = &self.hand.prepared.playbook.keychain;
@@ -152,8 +152,8 @@ impl Pipeline<'_> {
             |name: &str| written.contains(name) || entries.iter().any(|entry| entry.name == *name);
         if names.iter().any(|name| !is_known(name) && is_secret(name)) {
             let message = format!(
-                "what `auth` of task `{}` comes to is not the name of a credential; name an entry of the keychain itself, \
-                 not one of its fields",
+                "`auth` of task `{}` does not evaluate to the name of a credential; refer to the keychain entry \
+                 itself, not to one of its fields",
                 run.task.label
             );
             let error = TaskError {
@@ -165,7 +165,7 @@ impl Pipeline<'_> {
         Ok(())
     }
 
-    /// What leaves the worker without a tool: another run's input is in its log.
+    /// Masks the input of a task that the worker does not call as a tool: the log of the child execution records it.
     pub(crate) fn mask_ready(&self, ready: &mut Ready) {
         ready.show_only();
         let Some(masks) = self.hand.masks() else {
@@ -179,10 +179,10 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Masks what an attempt came to, before anything is made of it.
+    /// Masks the outcome of an attempt before it is stored or evaluated.
     pub(crate) fn mask_outcome(&mut self, outcome: &mut Outcome) {
         let masks = self.hand.masks();
-        // Other calls may have made room for theirs meanwhile.
+        // Other calls may have evicted the derived texts of this call since.
         let own = self.call_masks.take();
         for masks in own.iter().chain(&masks) {
             masks.outcome(outcome);
@@ -195,7 +195,7 @@ impl Pipeline<'_> {
         let Some(masks) = masks else {
             return;
         };
-        // Rules and writes see the input too.
+        // Policy rules and writes also see the input.
         let mut input = self.scope.input.json().clone();
         masks.value(&mut input);
         self.scope.input = Data::new(input);

@@ -1,4 +1,4 @@
-//! Bodies on their way into a store, masked as they pass.
+//! Body store that masks secrets before bodies are stored.
 
 use std::io;
 use std::ops::Range;
@@ -15,10 +15,10 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::secrets::Masks;
 
-/// So much is read at once.
+/// Number of bytes to read at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Stores bodies without the secrets in them.
+/// Stores bodies with their secrets masked.
 pub(crate) struct MaskedBodies {
     pub(crate) bodies: Arc<dyn Bodies>,
     pub(crate) masks: Arc<Masks>,
@@ -94,13 +94,13 @@ impl Bodies for MaskedBodies {
     }
 }
 
-/// A stream without the secrets in it. As much is held back as a secret that has begun may still need.
+/// Masks secrets in a stream. It buffers as many bytes as a secret that has started may still need.
 struct Masked<'a> {
     text: &'a mut (dyn AsyncRead + Send + Unpin),
     masks: Arc<Masks>,
-    /// Read, and not masked yet.
+    /// Bytes that are read and not masked yet.
     raw: Vec<u8>,
-    /// Masked, and not passed on yet.
+    /// Bytes that are masked and not returned yet.
     clean: Vec<u8>,
     passed: usize,
     is_over: bool,

@@ -1,16 +1,16 @@
-//! Errors of tasks show nobody's name or password in a URL.
+//! Removes user names and passwords from URLs in errors of tasks.
 
 use model::outcome::TaskError;
 use model::userinfo::without_userinfo;
 use serde_json::Value;
 
-/// Takes the userinfo of every URL out of an error.
+/// Removes the userinfo of every URL in an error.
 pub(crate) fn strip_userinfo(error: &mut TaskError) {
     strip_text(&mut error.message);
     error.details.values_mut().for_each(strip_value);
 }
 
-/// Takes the userinfo of every URL out of a value.
+/// Removes the userinfo of every URL in a value.
 pub(crate) fn strip_value(value: &mut Value) {
     match value {
         Value::String(text) => strip_text(text),

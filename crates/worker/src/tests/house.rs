@@ -1,4 +1,4 @@
-//! The tiny server, the scripted tool, and the words tests use to speak of them.
+//! Fixtures: a fake server, a scripted tool, and helpers for assertions.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ use wire::{
 
 use crate::{Clock, Config, LogLine, LogStream, Logs, Worker};
 
-/// A line that a task of the run printed.
+/// Builds a line that a task of the execution printed.
 pub(crate) fn log_line(text: &str) -> LogLine {
     LogLine {
         time: Time(1),
@@ -45,10 +45,10 @@ pub(crate) fn log_line(text: &str) -> LogLine {
 
 pub(super) const RUN: ExecutionId = ExecutionId(7);
 
-/// What the credential `api` opens with.
+/// Token of the credential `api`.
 pub(super) const CANARY: &str = "canary-0123456789";
 
-/// How the server answers one report.
+/// Response of the server to one report.
 #[derive(Debug)]
 pub(super) enum Answer {
     Says(Verdict),
@@ -58,7 +58,7 @@ pub(super) enum Answer {
     Refused,
 }
 
-/// A server that believes everything.
+/// Fake server that accepts every report.
 pub(super) struct Server {
     offers: Mutex<VecDeque<Claimed>>,
     offered: Notify,
@@ -69,7 +69,7 @@ pub(super) struct Server {
     told: Mutex<Vec<Told>>,
     telling: Notify,
     text: PlaybookText,
-    /// What it hands out by name.
+    /// Secrets by name.
     pub(super) secrets: BTreeMap<String, Value>,
     pub(super) asked: Mutex<Vec<SecretsAsk>>,
 }
@@ -96,12 +96,12 @@ impl Server {
         self.answers.lock().unwrap().extend(answers);
     }
 
-    /// Puts an event into the log that no worker reported.
+    /// Adds an event to the log that no worker reported.
     pub(super) fn write(&self, event: Event) {
         self.log.lock().unwrap().insert(event.seq, event);
     }
 
-    /// Everything reported once the command has ended.
+    /// Waits for the end of a command and returns all reports.
     pub(super) async fn ended(&self, seq: u64) -> Vec<Report> {
         let command = command_id(seq);
         let is_over = |report: &Report| report.command == command && report.end != ReportEnd::Open;
@@ -192,7 +192,7 @@ impl Transport for Server {
             let value = self.secrets.get(name).cloned().ok_or(Error::Denied {
                 is_passing: name.starts_with("passing"),
                 code: "CREDENTIAL_NOT_FOUND".to_owned(),
-                detail: format!("there is no credential `{name}`"),
+                detail: format!("credential `{name}` not found"),
             })?;
             Ok(Secret {
                 name: name.clone(),
@@ -214,7 +214,7 @@ pub(super) enum Behaviour {
 
 type Script = dyn Fn(&Call) -> Behaviour + Send + Sync;
 
-/// A tool with effects that does as the test says. In playbooks it is called `shell`.
+/// A tool with side effects that follows the test's script. Playbooks use it as kind `shell`.
 pub(super) struct Scripted {
     pub(super) calls: watch::Sender<Vec<Call>>,
     pub(super) most_at_once: Mutex<(u32, u32)>,
@@ -247,14 +247,14 @@ impl Tool for Scripted {
                 let error = TaskError::new(ErrorKind::Cancelled, "CANCELLED", "stopped");
                 Outcome::error(error)
             }
-            Behaviour::Panics => panic!("the tool is broken"),
+            Behaviour::Panics => panic!("the scripted tool panics"),
         };
         self.most_at_once.lock().unwrap().0 -= 1;
         outcome
     }
 }
 
-/// A clock that goes with the runtime's own.
+/// A clock that follows the runtime's paused time.
 struct TestClock(Instant);
 
 #[async_trait]
@@ -268,7 +268,7 @@ impl Clock for TestClock {
     }
 }
 
-/// Bodies in memory.
+/// Body store in memory.
 #[derive(Default)]
 pub(super) struct Memory(pub(super) Mutex<BTreeMap<String, Bytes>>);
 
@@ -276,7 +276,7 @@ pub(super) struct Memory(pub(super) Mutex<BTreeMap<String, Bytes>>);
 impl results::Bodies for Memory {
     async fn put(&self, body: results::Source<'_>) -> Result<results::Stored, results::Error> {
         let results::Source::Bytes(bytes) = body else {
-            panic!("the worker stores what it holds")
+            panic!("the worker stores bytes, not streams")
         };
         let sha256 = PlaybookHash::of(std::str::from_utf8(&bytes).unwrap()).to_string();
         let count = bytes.len() as u64;
@@ -312,7 +312,7 @@ impl Logs for Lines {
     }
 }
 
-/// A worker at work.
+/// A running worker with its fakes.
 pub(super) struct House {
     pub(super) server: Arc<Server>,
     pub(super) tool: Arc<Scripted>,
@@ -330,7 +330,7 @@ pub(super) fn house(
     house_of(&playbook(steps), script)
 }
 
-/// Starts a worker for that playbook.
+/// Starts a worker for this playbook.
 pub(super) fn house_of(
     text: &str,
     script: impl Fn(&Call) -> Behaviour + Send + Sync + 'static,
@@ -392,7 +392,7 @@ pub(super) fn house_of(
     }
 }
 
-/// A playbook with these steps.
+/// Builds a playbook with these steps.
 pub(super) fn playbook(steps: &str) -> String {
     format!(
         "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: t}}\nworkload: {{n: 3}}\nworkflow:\n{steps}"
@@ -406,7 +406,7 @@ pub(super) fn command_id(seq: u64) -> CommandId {
     }
 }
 
-/// A claim on the first run of a step.
+/// Builds a claim of the first run of a step.
 pub(super) fn claimed(step: &str, seq: u64, work: Work) -> Claimed {
     let context = Context::new(RUN, "t".into(), Raw::of(&serde_json::json!({"n": 3})));
     Claimed {
@@ -431,7 +431,7 @@ pub(super) fn claimed(step: &str, seq: u64, work: Work) -> Claimed {
     }
 }
 
-/// How far a pipeline came before.
+/// Builds the resume point of a pipeline that has started.
 pub(super) fn resume(iteration: Option<u64>, continuation: Continuation) -> Resume {
     Resume {
         iteration,
@@ -440,7 +440,7 @@ pub(super) fn resume(iteration: Option<u64>, continuation: Continuation) -> Resu
     }
 }
 
-/// The kinds of events in each report.
+/// Returns the event names of each report.
 pub(super) fn kinds(reports: &[Report]) -> Vec<Vec<&'static str>> {
     let names = |report: &Report| {
         report
@@ -452,7 +452,7 @@ pub(super) fn kinds(reports: &[Report]) -> Vec<Vec<&'static str>> {
     reports.iter().map(names).collect()
 }
 
-/// All events of one kind.
+/// Returns all events of one kind.
 pub(super) fn of_kind(reports: &[Report], kind: Kind) -> Vec<Event> {
     let events = reports.iter().flat_map(|report| &report.events);
     events
@@ -461,12 +461,12 @@ pub(super) fn of_kind(reports: &[Report], kind: Kind) -> Vec<Event> {
         .collect()
 }
 
-/// An event's payload.
+/// Returns an event's payload.
 pub(super) fn payload(event: &Event) -> Value {
     event.body.payload().value()
 }
 
-/// A failure that may be tried again.
+/// Builds a retryable failure.
 pub(super) fn failure(code: &str) -> Outcome {
     Outcome::error(TaskError::new(ErrorKind::ServerError, code, "it failed"))
 }

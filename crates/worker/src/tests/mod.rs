@@ -1,4 +1,4 @@
-//! What the worker does, seen from a tiny server that hands out commands and keeps what is reported.
+//! Tests of the worker against a fake server that assigns commands and records reports.
 
 mod house;
 mod pipelines;

@@ -1,4 +1,4 @@
-//! Plain steps: how many reports they cost, what their policies do, what they keep.
+//! Plain steps: number of reports, policies, stored results.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -79,7 +79,7 @@ async fn each_effect_is_reported_before_the_next_task_and_the_last_with_the_step
     assert_eq!(house.lines.0.lock().unwrap().len(), 2);
 }
 
-/// A house whose calls leave something to be done, and how many reports had been taken when that was done.
+/// Starts a worker whose calls defer an action. Returns it with the number of reports sent when each action ran.
 fn leaving(outcome: fn() -> Outcome) -> (House, Arc<Mutex<Vec<u32>>>) {
     let steps = "- step: s\n  tool: {kind: shell, command: x}\n";
     let done: Arc<Mutex<Vec<u32>>> = Arc::default();
@@ -109,7 +109,7 @@ async fn what_a_call_leaves_to_be_done_is_done_once_its_outcome_is_recorded() {
             vec!["step.done"]
         ]
     );
-    assert_eq!(*done.lock().unwrap(), [1], "after the first report");
+    assert_eq!(*done.lock().unwrap(), [1], "runs after the first report");
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,11 +119,19 @@ async fn what_a_call_leaves_is_not_done_where_its_outcome_is_not_recorded() {
     house.server.offer(claimed("s", 5, Work::Pipeline));
     house.server.offer(claimed("s", 6, Work::Pipeline));
     house.server.ended(6).await;
-    assert_eq!(*done.lock().unwrap(), [2], "of the second command alone");
+    assert_eq!(
+        *done.lock().unwrap(),
+        [2],
+        "runs for the second command only"
+    );
     let (house, done) = leaving(|| failure("NO"));
     house.server.offer(claimed("s", 5, Work::Pipeline));
     house.server.ended(5).await;
-    assert_eq!(*done.lock().unwrap(), [0; 0], "what failed brought nothing");
+    assert_eq!(
+        *done.lock().unwrap(),
+        [0; 0],
+        "does not run for a failed call"
+    );
 }
 
 #[tokio::test(start_paused = true)]

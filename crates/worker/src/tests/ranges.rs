@@ -1,4 +1,4 @@
-//! Loops: widths, order, failure, holding back.
+//! Loops: concurrency, order, failures, delayed reports.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn range(from: u64, to: u64, width: u32) -> Work {
     Work::Range { from, to, width }
 }
 
-/// Lets the house run a loop over so many numbers.
+/// Adds a started loop over `total` numbers to the log.
 pub(super) fn over(house: &House, total: u64) {
     let items: Vec<u64> = (0..total).map(|index| index * 10).collect();
     begin(house, total, |started| {
@@ -31,7 +31,7 @@ pub(super) fn over(house: &House, total: u64) {
     });
 }
 
-/// Begins a loop of so many iterations; `describe` says what over.
+/// Adds a started loop of `total` iterations to the log; `describe` sets its elements.
 fn begin(house: &House, total: u64, describe: impl FnOnce(&mut LoopStarted)) {
     let mut started = LoopStarted {
         total,

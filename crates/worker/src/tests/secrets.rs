@@ -1,4 +1,4 @@
-//! Secrets: asked for when they are needed, put in place of their names, and masked in all that is said.
+//! Secrets: fetched when needed, put in place of their names, and masked in everything that leaves the worker.
 
 use model::command::Work;
 use model::event::Kind;
@@ -31,7 +31,7 @@ async fn a_tool_is_given_the_credential_and_the_log_is_not() {
     let started = payload(&of_kind(&reports, Kind::TaskStarted)[0]);
     assert_eq!(started["inputs"], json!({"t": "***"}));
     assert!(!format!("{reports:?}").contains(CANARY));
-    // The second task uses what the first was given.
+    // The second task uses the secret that was fetched for the first.
     let asked = house.server.asked.lock().unwrap().clone();
     assert_eq!(asked.len(), 1);
     assert_eq!(asked[0].names, ["api"]);

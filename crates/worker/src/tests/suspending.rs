@@ -1,4 +1,4 @@
-//! Tasks that wait outside: the slot is freed, the answer settles them.
+//! Suspended tasks: they free their slot, and the awaited event ends them.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ async fn a_short_wait_sleeps_in_its_slot_and_a_long_one_frees_it() {
     house.server.offer(claimed("short", 5, Work::Pipeline));
     let reports = house.server.ended(5).await;
     assert!(begun.elapsed() >= Duration::from_secs(2));
-    // Reported before the wait, so that the death of a worker meanwhile is not counted against the task.
+    // Reported before the wait, so that a worker crash during the wait does not count against the task.
     assert_eq!(
         kinds(&reports),
         [["step.started", "task.started"], ["task.done", "step.done"]]

@@ -1,4 +1,4 @@
-//! What can go wrong between worker and server: stop, yield, fenced, unavailable, refused, the worker's own end.
+//! Failures between worker and server: stop, yield, expired lease, unavailable server, rejected report, shutdown.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

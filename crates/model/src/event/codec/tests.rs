@@ -206,7 +206,7 @@ fn types_name_each_kind_once() {
 fn an_unknown_kind_is_named() {
     let body = r#"{"b":1,"t":0,"r":0,"e":[{"k":"step.lost"}]}"#;
     let error = unpack(RUN, Seq(1), body).unwrap_err();
-    assert_eq!(error.to_string(), "no event is called `step.lost`");
+    assert_eq!(error.to_string(), "unknown event type `step.lost`");
 }
 
 #[test]

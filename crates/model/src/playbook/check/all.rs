@@ -1,10 +1,10 @@
-//! Every check, in the order that lets one mistake explain another.
+//! Runs all checks of a playbook, in an order in which earlier checks make later messages unnecessary.
 
 use crate::playbook::check::{graph, lint, lookalike, names, statements};
 use crate::playbook::read::Draft;
 use crate::yaml::Node;
 
-/// Checks a playbook that has been read, reporting to its reader.
+/// Checks a playbook and reports diagnostics to its reader.
 pub(crate) fn check(draft: &mut Draft, root: &Node) {
     let Draft {
         playbook,

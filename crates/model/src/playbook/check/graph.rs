@@ -1,4 +1,4 @@
-//! The net: arcs, entries and jumps that lead somewhere, steps and arcs that can be reached.
+//! Checks the net: targets of arcs, entries and jumps exist, and steps and arcs can be reached.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::playbook::{Arc, Jump, Playbook, RouteMode, Rule, Step};
 use crate::source::Span;
 use crate::yaml::Node;
 
-/// An arc here ends the branch where no such step exists.
+/// An arc to this name ends the branch if no step has the name.
 const END: &str = "end";
 
 pub(crate) fn check(playbook: &Playbook, named: &[(&str, Node)], reader: &mut Reader) {
@@ -35,7 +35,7 @@ pub(crate) fn check(playbook: &Playbook, named: &[(&str, Node)], reader: &mut Re
         }
         first_has_no_previous(step, reader);
     }
-    // What could not be read may be what leads there.
+    // With errors, an arc that could not be parsed may be the one that leads there.
     if !reader.has_errors() {
         for step in &playbook.steps {
             unreachable_arcs(step, reader);
@@ -57,7 +57,7 @@ fn arcs(step: &Step, index: &BTreeMap<&str, usize>, reader: &mut Reader) {
         let target = arc.step.as_str();
         if !index.contains_key(target) && target != END {
             let message = format!(
-                "an arc of step `{}` leads to `{target}`, which does not exist",
+                "an arc of step `{}` points to `{target}`, which does not exist",
                 step.name
             );
             let label = meant(reader, target, index);
@@ -76,16 +76,16 @@ fn unreachable_arcs(step: &Step, reader: &mut Reader) {
     };
     let line = arcs[sure].span.line;
     for arc in &arcs[sure + 1..] {
-        let message = format!("the arc to `{}` can never fire", arc.step);
+        let message = format!("the arc to `{}` is unreachable", arc.step);
         let warning = reader
             .diagnostic("W205", message, arc.span)
-            .label(format!("the arc on line {line} always fires first"))
-            .help("give that arc a `when`, move it last, or use `spec: {mode: inclusive}`   noetl explain W205");
+            .label(format!("the arc on line {line} always matches first"))
+            .help("add a `when` to that arc, move it last, or use `spec: {mode: inclusive}`   noetl explain W205");
         reader.report(warning);
     }
 }
 
-/// The arcs that surely fire when a step ends well.
+/// Returns the arcs that always match when a step succeeds.
 fn sure_arcs<'a>(playbook: &Playbook, step: &'a Step) -> Vec<&'a Arc> {
     let is_final = playbook.executor.final_step.as_ref() == Some(&step.name);
     if is_final || !step.admission.rules.is_empty() {
@@ -98,7 +98,7 @@ fn sure_arcs<'a>(playbook: &Playbook, step: &'a Step) -> Vec<&'a Arc> {
     }
 }
 
-/// Warns about cycles in which every arc surely fires.
+/// Warns about cycles in which every arc always matches.
 fn endless_cycles(playbook: &Playbook, index: &BTreeMap<&str, usize>, reader: &mut Reader) {
     #[derive(Clone, Copy, PartialEq)]
     enum Seen {
@@ -143,13 +143,13 @@ fn endless_cycles(playbook: &Playbook, index: &BTreeMap<&str, usize>, reader: &m
 
 fn endless_cycle(step: &Step, arc: &Arc, reader: &mut Reader) {
     let message = format!(
-        "the arc from `{}` to `{}` closes a cycle that nothing ends",
+        "the arc from `{}` to `{}` closes an endless cycle",
         step.name, arc.step
     );
     let warning = reader
         .diagnostic("W240", message, arc.span)
-        .label("every arc of the cycle always fires")
-        .help("give an arc of the cycle a `when`   noetl explain W240");
+        .label("every arc of the cycle always matches")
+        .help("add a `when` to an arc of the cycle   noetl explain W240");
     reader.report(warning);
 }
 
@@ -160,7 +160,7 @@ fn first_has_no_previous(step: &Step, reader: &mut Reader) {
     for rule in &task.policy.rules {
         if matches!(rule.then.to, Some(Jump::Previous)) {
             let message = format!(
-                "task `{}` is the first of its step and has no previous one",
+                "task `{}` is the first of its step, so there is no previous task",
                 task.label
             );
             let span = target(rule, reader);
@@ -177,7 +177,7 @@ fn no_label(playbook: &Playbook, step: &Step, rule: &Rule, label: &str, reader: 
         .filter(|step| step.task(label).is_some());
     let advice = if let Some(other) = others.next() {
         format!(
-            "it is a task of step `{}`; a jump stays in its step",
+            "this is a task of step `{}`; a rule can only jump within its step",
             other.name
         )
     } else if let Some(meant) = reader.suggest(label, labels.clone()) {
@@ -190,7 +190,7 @@ fn no_label(playbook: &Playbook, step: &Step, rule: &Rule, label: &str, reader: 
     reader.error("E0114", message, span, advice);
 }
 
-/// Where a rule names its target.
+/// Returns the span of a rule's jump target.
 fn target(rule: &Rule, reader: &Reader) -> Span {
     let named = reader.jumps.get(&rule.span.start);
     named.copied().unwrap_or(rule.span)
@@ -233,7 +233,7 @@ fn unreached(playbook: &Playbook, index: &BTreeMap<&str, usize>, reader: &mut Re
                 format!("step `{}` is never reached", step.name),
                 step.span,
             )
-            .label("no arc leads here from the first step");
+            .label("no path of arcs leads here from the first step");
         reader.report(warning);
     }
 }

@@ -1,4 +1,4 @@
-//! Playbooks that can run but probably do something else than their author thinks.
+//! Warns about playbooks that are valid but probably do not do what their author expects.
 
 use crate::playbook::check::words::{is_always, matches_every_error};
 use crate::playbook::credentials::{Opens, field_read};
@@ -9,7 +9,7 @@ use crate::playbook::{
 use crate::source::Span;
 use crate::template::Tree;
 
-/// Names that mean something else in templates.
+/// Names that have another meaning in templates.
 pub(crate) const RESERVED: &[&str] = &[
     "workload",
     "ctx",
@@ -33,12 +33,12 @@ pub(crate) fn check(playbook: &Playbook, reader: &mut Reader) {
             let is_silent = looped.mode == LoopMode::Parallel && looped.max_in_flight.is_none();
             if is_silent && step.claim().is_none() {
                 let message = format!(
-                    "the parallel loop of step `{}` does not say how many run at once",
+                    "the parallel loop of step `{}` has no `max_in_flight`",
                     step.name
                 );
                 let warning = reader
                     .diagnostic("W207", message, looped.span)
-                    .help("add `max_in_flight: 8` under `loop.spec`; it is 16 otherwise   noetl explain W207");
+                    .help("add `max_in_flight: 8` under `loop.spec`; the default is 16   noetl explain W207");
                 reader.report(warning);
             }
         }
@@ -68,29 +68,32 @@ fn name(name: &str, what: &str, span: Span, reader: &mut Reader) {
     let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         && !name.starts_with(|c: char| c.is_numeric());
     let warning = if RESERVED.contains(&name) || name.starts_with('_') {
-        let message = format!("the {what} `{name}` has a name that is reserved in templates");
+        let message = format!("the name of the {what} `{name}` is reserved in templates");
         reader
             .diagnostic("W214", message, span)
-            .label("choose another name; templates cannot reach this one")
+            .label("choose another name; in templates this one has another meaning")
     } else if !is_word {
-        let message = format!("the {what} `{name}` cannot be used as a name in templates");
+        let message = format!("templates cannot refer to the {what} `{name}` by its name");
         reader
             .diagnostic("W213", message, span)
-            .label("use letters, digits and `_`, beginning with a letter")
+            .label("use letters, digits and `_`, and begin with a letter")
     } else {
         return;
     };
     reader.report(warning);
 }
 
-/// `auth` takes a name; what a field of an entry holds is a secret, which must not be looked for as one.
+/// Rejects an `auth` that reads a field of a keychain entry: `auth` takes a name, and the field holds a secret.
 fn secret_as_name(step: &Step, task: &Task, reader: &mut Reader) {
     for tree in Opens::of_task(step, task).rendered {
         tree.walk(&mut |template| {
             let Some(entry) = field_read(template) else {
                 return;
             };
-            let message = format!("`auth` of task `{}` is a secret, not a name", task.label);
+            let message = format!(
+                "`auth` of task `{}` is a secret, not the name of a credential",
+                task.label
+            );
             let label =
                 format!("write `auth: {entry}`, or a map such as `{{type: bearer, token: …}}`");
             reader.error("E0128", message, template.span(), label);
@@ -106,13 +109,17 @@ fn unmatched_error(task: &Task, reader: &mut Reader) {
     };
     if policy.unmatched == Unmatched::Continue && !policy.rules.iter().any(covers) {
         let warning = reader
-            .diagnostic("W204", "an error no rule matches will continue", first.span)
+            .diagnostic(
+                "W204",
+                "no rule handles errors: the pipeline continues after a failed task",
+                first.span,
+            )
             .help("add `- else: {then: {do: fail}}`   noetl explain W204");
         reader.report(warning);
     }
 }
 
-/// A jump back that always happens, in a task whose other rules never leave the circle.
+/// Warns about an unconditional jump back in a task whose other rules never leave the cycle.
 fn endless_jump(step: &Step, at: usize, task: &Task, reader: &mut Reader) {
     for rule in &task.policy.rules {
         let back = || match &rule.then.to {
@@ -135,8 +142,8 @@ fn endless_jump(step: &Step, at: usize, task: &Task, reader: &mut Reader) {
             let message = format!("task `{}` always jumps back", task.label);
             let warning = reader
                 .diagnostic("W208", message, rule.span)
-                .label("nothing ends this circle")
-                .help("give the jump a `when`, and let another rule `break`   noetl explain W208");
+                .label("no rule ends these jumps")
+                .help("add a `when` to the jump, and a rule with `do: break`   noetl explain W208");
             reader.report(warning);
         }
     }
@@ -153,7 +160,7 @@ fn shared_write(step: &Step, write: &Write, reader: &mut Reader) {
     let message = format!("iterations of a parallel loop write `ctx.{}`", write.key);
     let warning = reader
         .diagnostic("W206", message, write.span)
-        .label("different values fail the step with CTX_CONFLICT")
+        .label("the step fails with CTX_CONFLICT if the values differ")
         .help("use a reducer such as `{$append: …}` or `{$add: 1}`, or `set_iter`   noetl explain W206");
     reader.report(warning);
 }
@@ -177,6 +184,6 @@ fn stray_iter(step: &Step, write: &Write, reader: &mut Reader) {
     );
     let warning = reader
         .diagnostic("W212", message, write.span)
-        .label("it lives only as long as this pipeline");
+        .label("the value is lost at the end of this pipeline");
     reader.report(warning);
 }

@@ -1,4 +1,4 @@
-//! Plain scalars that look like something they are not.
+//! Warns about plain scalars that YAML reads as another type than they seem to have.
 
 use crate::diagnostic::Diagnostic;
 use crate::playbook::read::Reader;
@@ -6,7 +6,7 @@ use crate::yaml::{Node, Style, Value};
 
 const BOOLEAN_WORDS: &[&str] = &["yes", "no", "on", "off"];
 
-/// Looks at every value below `root`.
+/// Checks every value below `root`.
 pub(crate) fn check(root: &Node, reader: &mut Reader) {
     let mut open: Vec<(&str, &Node)> = vec![("", root)];
     while let Some((key, node)) = open.pop() {

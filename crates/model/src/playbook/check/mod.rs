@@ -1,4 +1,4 @@
-//! Checks of a playbook as a whole: what no single part can know.
+//! Checks that need the whole playbook.
 
 mod all;
 mod graph;

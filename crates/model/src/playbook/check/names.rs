@@ -1,7 +1,7 @@
-//! Names in templates that nothing defines.
+//! Checks the names in templates for definitions.
 //!
-//! A request may add names to the workload, so an unknown bare name is a warning. What can come from nowhere else is an
-//! error: names of `iter`, `steps.x`, and `outcome` or `event` where there is none.
+//! A request may add names to the workload, so an unknown plain name is a warning. Names that no request can add are
+//! errors: fields of `iter`, `steps.x`, and `outcome` or `event` where they are not available.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::playbook::{Playbook, Step, WriteTarget};
 use crate::source::Span;
 use crate::template::{PathUse, Tree};
 
-/// Names that are always there, and functions of the template language.
+/// Names that are always available, and functions of the template language.
 const BUILT_IN: &[&str] = &[
     "path",
     "version",
@@ -70,7 +70,7 @@ pub(crate) fn check(playbook: &Playbook, reader: &mut Reader) {
     }
 }
 
-/// Names of what exists only once the run has begun.
+/// Names that are only available once the run has started.
 const LATER: &[&str] = &[
     "iter",
     "args",
@@ -87,7 +87,7 @@ const LATER: &[&str] = &[
     "idempotency_key",
 ];
 
-/// Looks at a template among the defaults, which are rendered before the run begins.
+/// Checks a template among the defaults, which are rendered before the run starts.
 fn look_before_run(found: &Use, shared: &Shared<'_>, reader: &mut Reader) {
     for used in found.template.path_uses() {
         if reader.is_full() {
@@ -100,7 +100,7 @@ fn look_before_run(found: &Use, shared: &Shared<'_>, reader: &mut Reader) {
         let range = found.as_written(&used.range);
         let span = found.node.locate(&reader.source.text, &range);
         if is_later && !is_given {
-            let message = format!("there is no `{name}` before the run begins");
+            let message = format!("`{name}` is not available before the run starts");
             let advice = "defaults can read `workload`, `ctx`, `execution_id`, `job` and `env`";
             reader.error("E0141", message, span, advice);
         } else if !is_given
@@ -114,13 +114,13 @@ fn look_before_run(found: &Use, shared: &Shared<'_>, reader: &mut Reader) {
     }
 }
 
-/// What one step knows besides what all know.
+/// Names that are available in one step only.
 struct Known<'p> {
     shared: &'p Shared<'p>,
     step: &'p Step,
     iter: BTreeSet<&'p str>,
     bare: BTreeSet<&'p str>,
-    /// Whether names may come in that cannot be listed.
+    /// Whether other names may be available that cannot be listed.
     is_open: bool,
 }
 
@@ -171,14 +171,14 @@ impl<'p> Known<'p> {
     }
 }
 
-/// What every step knows.
+/// Names that are available in all steps.
 struct Shared<'p> {
     /// Keys of `workload` and `ctx`.
     given: BTreeSet<&'p str>,
-    /// Those, step names and everything written to `ctx`.
+    /// Keys of `workload` and `ctx`, step names, and everything written to `ctx`.
     names: BTreeSet<&'p str>,
     steps: BTreeSet<&'p str>,
-    /// What arcs pass on, by the step they lead to.
+    /// Arguments that arcs pass on, by target step.
     args: BTreeMap<&'p str, Vec<&'p Tree>>,
 }
 
@@ -232,14 +232,24 @@ fn look(used: &PathUse, found: &Use, known: &Known<'_>, reader: &mut Reader) {
             steps(step, span(reader), known, reader);
         }
         ("outcome" | "output", _) if !found.place.has_outcome() => {
-            let advice = "it exists in rules, `set` and guards";
+            let advice = "it is available in rules, `set` and conditions";
             let span = span(reader);
-            reader.error("T0202", format!("there is no `{name}` here"), span, advice);
+            reader.error(
+                "T0202",
+                format!("`{name}` is not available here"),
+                span,
+                advice,
+            );
         }
         ("event", _) if !found.place.has_event() => {
-            let advice = "it exists in guards and admission";
+            let advice = "it is available in conditions and admission rules";
             let span = span(reader);
-            reader.error("T0202", format!("there is no `{name}` here"), span, advice);
+            reader.error(
+                "T0202",
+                format!("`{name}` is not available here"),
+                span,
+                advice,
+            );
         }
         _ if used.guarded || is_known(name, known) => {}
         _ => bare(name, span(reader), known, reader),
@@ -288,7 +298,7 @@ fn steps(name: &str, span: Span, known: &Known<'_>, reader: &mut Reader) {
     };
     reader.error(
         "T0203",
-        format!("`steps.{name}` names no step"),
+        format!("`steps.{name}` refers to a step that does not exist"),
         span,
         label,
     );
@@ -307,20 +317,20 @@ fn undefined<'a>(
 ) {
     let label = match reader.suggest(name, names) {
         Some(meant) => format!("did you mean `{meant}`?"),
-        None => "it must come with the request; add a default under `workload`".to_owned(),
+        None => "pass it with --set, or add a default under `workload`".to_owned(),
     };
     let warning = reader
         .diagnostic(
             "W210",
-            format!("nothing in the playbook defines `{name}`"),
+            format!("`{name}` is not defined in the playbook"),
             span,
         )
         .label(label);
     reader.report(warning);
 }
 
-/// Whether the author expects the value to be missing: a `default` or a test for being defined follows it. A
-/// comparison also bears a missing value, but one that is always missing is a mistake.
+/// Whether the author expects that the value may be missing: a `default` or a test for being defined follows it. A
+/// comparison also accepts a missing value, but comparing a value that is always missing is an error.
 fn is_prepared(used: &PathUse, found: &Use) -> bool {
     let text = found.node.as_str().unwrap_or_default();
     let rest = text

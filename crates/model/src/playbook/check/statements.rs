@@ -1,4 +1,4 @@
-//! SQL statements that no database can run, because they are one template and nothing else.
+//! Rejects SQL statements that consist of a single template: no database can run them.
 
 use crate::playbook::read::Reader;
 use crate::playbook::{Playbook, Task};
@@ -17,7 +17,7 @@ pub(crate) fn check(playbook: &Playbook, reader: &mut Reader) {
     }
 }
 
-/// The texts of a task that are SQL.
+/// Returns the texts of a task that are SQL.
 fn statements(task: &Task) -> Vec<&Tree> {
     match task.kind.as_str() {
         kind if SQL_KINDS.contains(&kind) => task.fields.get("command").into_iter().collect(),
@@ -43,13 +43,14 @@ fn check_template(template: &Template, task: &Task, reader: &mut Reader) {
         return;
     }
     let message = format!(
-        "a statement of task `{}` is one template, which is bound as a value and is no statement",
+        "a statement of task `{}` is a single template, which would be bound as a value",
         task.label
     );
     reader.error(
         "E0130",
         message,
         template.span(),
-        "write the statement here with templates for its values; if it must come from elsewhere: `| raw_sql`".to_owned(),
+        "write the statement here with templates for its values, or mark it as SQL: `| raw_sql`"
+            .to_owned(),
     );
 }

@@ -1,8 +1,8 @@
-//! What can be said of a condition without evaluating it.
+//! Static checks of conditions, without evaluating them.
 
 use crate::template::Template;
 
-/// The expression of a condition without braces and spaces, with one kind of quotes.
+/// Returns the expression of a condition without braces and spaces, with one kind of quotes.
 fn bare(condition: &Template) -> String {
     let text = condition.source().trim();
     let text = text.strip_prefix("{{").unwrap_or(text);
@@ -14,12 +14,12 @@ fn bare(condition: &Template) -> String {
         .collect()
 }
 
-/// Whether a condition surely holds: there is none, or it is `true`.
+/// Whether a condition is always true: there is none, or it is `true`.
 pub(crate) fn is_always(condition: Option<&Template>) -> bool {
     condition.is_none_or(|condition| matches!(bare(condition).as_str(), "true" | "True"))
 }
 
-/// Whether a condition surely holds for every failed outcome.
+/// Whether a condition is true for every failed outcome.
 pub(crate) fn matches_every_error(condition: Option<&Template>) -> bool {
     let Some(condition) = condition else {
         return true;

@@ -1,4 +1,4 @@
-//! `spec.policy.admit`: who may enter a step.
+//! `spec.policy.admit`: the admission rules of a step.
 
 use crate::playbook::read::reader::{Fields, Reader};
 use crate::playbook::read::shapes::{ADMIT, ADMIT_RULE, ADMIT_THEN};
@@ -85,12 +85,12 @@ impl Reader {
         })
     }
 
-    /// A rule that is neither `{when, then}` nor `{else}`.
+    /// Reports a rule that is neither `{when, then}` nor `{else}`.
     pub(crate) fn rule_shape(&mut self, node: &Node, fields: &Fields<'_>) {
         if node.as_map().is_none() || fields.has_bad_keys() {
             return;
         }
-        let message = "a rule has either `when` or `else`";
+        let message = "a rule needs either `when` or `else`";
         let label = "write `- when: \"{{ … }}\"` with `then`, or `- else: {then: …}`";
         self.error("E0124", message, node.span, label);
     }

@@ -1,4 +1,4 @@
-//! `loop.cursor`: a statement that claims rows, as a pipeline of one task.
+//! `loop.cursor`: a statement that claims rows, parsed as a pipeline of one task.
 
 use serde_json::Value as Json;
 
@@ -14,28 +14,28 @@ use crate::source::Span;
 use crate::template::{Template, Tree};
 use crate::yaml::{Entry, Node, Value};
 
-/// What the task that claims is called in the log.
+/// The label of the claiming task in the log.
 const LABEL: &str = "claim";
-/// Where its result has the rows.
+/// The rows in its result.
 const ROWS: &str = "{{ results.claim.rows }}";
-/// Where its result has how many rows it changed.
+/// The number of rows it changed, in its result.
 const AFFECTED: &str = "{{ results.claim.affected_rows | default(0) }}";
-/// What a statement calls the number of rows it may claim.
+/// The variable with the maximum number of rows that a statement may claim.
 const MAX_ROWS: &str = "__frame_max_rows";
-/// So many rows, where the loop does not say.
+/// The default maximum number of rows.
 const ROWS_MAX: u64 = 100;
-/// Kinds that can claim.
+/// Tool kinds that can claim rows.
 const KINDS: &[(&str, ())] = &[("postgres", ()), ("sqlite", ())];
-/// A claim that failed so may be made again.
+/// The condition under which a failed claim is retried.
 const MAY_RETRY: &str = "outcome.status == 'error' and outcome.error.retryable";
-/// How often a claim is tried.
+/// The maximum number of attempts of a claim.
 const TRIES: u64 = 5;
 
-/// The step that a loop belongs to.
+/// The step of a loop.
 pub(crate) struct Around<'a> {
-    /// Its name, as far as it has one.
+    /// Its name, if it has one.
     pub(crate) name: Name,
-    /// The named tasks.
+    /// The workbook tasks.
     pub(crate) book: &'a Workbook,
 }
 
@@ -93,7 +93,7 @@ impl Reader {
     }
 }
 
-/// The cursor as a task: its statement goes by the name that tasks give it.
+/// Converts the cursor to a task: its statement moves to the key that tasks use.
 fn as_task(node: &Node, entries: &[Entry]) -> Node {
     let renamed = entries.iter().map(|entry| match &*entry.key {
         "claim" => Entry {
@@ -108,14 +108,14 @@ fn as_task(node: &Node, entries: &[Entry]) -> Node {
     }
 }
 
-/// A template of the house.
+/// Parses a template that this module defines.
 fn own(source: &str, span: Span) -> Tree {
-    Tree::Template(Template::parse(source, span).expect("the template is whole"))
+    Tree::Template(Template::parse(source, span).expect("the template is valid"))
 }
 
-/// Tries again what may succeed later; everything else fails the step.
+/// Returns a policy that retries transient errors; all other errors fail the step.
 fn patient(span: Span) -> Policy {
-    let when = Template::condition(MAY_RETRY, span).expect("the condition is whole");
+    let when = Template::condition(MAY_RETRY, span).expect("the condition is valid");
     let retry = Retry {
         attempts: Some(Tree::Literal(Json::from(TRIES))),
         backoff: Backoff::Exponential,

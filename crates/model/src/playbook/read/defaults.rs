@@ -1,4 +1,4 @@
-//! `workload` and `ctx`: first values, the templates among them, and the order in which these are rendered.
+//! `workload` and `ctx`: initial values, their templates, and the order in which these are rendered.
 
 use serde_json::{Map, Value as Json};
 
@@ -9,12 +9,12 @@ use crate::playbook::{DefaultTemplate, Section};
 use crate::template::Tree;
 use crate::yaml::{Node, Value};
 
-/// More templates among the defaults than this are refused: each is compared with the others.
+/// Maximum number of templates among the defaults: each is compared with the others.
 const TEMPLATES_MAX: usize = 1_000;
-/// How many defaults may need each other in a row.
+/// Maximum length of a chain of defaults that depend on each other.
 const LEVELS_MAX: usize = 32;
 
-/// The first values of a playbook.
+/// The initial values of a playbook.
 #[derive(Default)]
 pub(crate) struct Defaults {
     pub(crate) workload: Map<String, Json>,
@@ -35,7 +35,7 @@ impl Reader {
         if defaults.templates.len() > TEMPLATES_MAX {
             let span = defaults.templates[TEMPLATES_MAX].template.span();
             let message = format!("the defaults have more than {TEMPLATES_MAX} templates");
-            self.error("E0005", message, span, "this one is too much");
+            self.error("E0005", message, span, "this one exceeds the limit");
             defaults.templates.clear();
         }
         self.order(&mut defaults);
@@ -93,7 +93,7 @@ impl Reader {
         }
     }
 
-    /// Puts each template behind those it needs.
+    /// Orders the templates by dependency.
     fn order(&mut self, defaults: &mut Defaults) {
         let needs = needs(defaults);
         let mut levels: Vec<Option<usize>> = vec![None; needs.len()];
@@ -120,7 +120,7 @@ impl Reader {
         defaults.templates.sort_by_key(|template| template.level);
     }
 
-    /// Reports two templates that need each other, or the end of a chain that is too long.
+    /// Reports two templates that depend on each other, or a chain that is too long.
     fn unordered(
         &mut self,
         defaults: &Defaults,
@@ -143,31 +143,31 @@ impl Reader {
         let default = &defaults.templates[at];
         let (message, label) = match open(at).map(|next| &defaults.templates[next]) {
             Some(other) if other.name() == default.name() => (
-                format!("`{}` needs itself", default.name()),
+                format!("`{}` refers to itself", default.name()),
                 "it cannot be rendered".to_owned(),
             ),
             Some(other) => (
                 format!(
-                    "`{}` and `{}` need each other",
+                    "`{}` and `{}` refer to each other",
                     default.name(),
                     other.name()
                 ),
                 format!(
-                    "`{}` stands on line {}",
+                    "`{}` is on line {}",
                     other.name(),
                     other.template.span().line
                 ),
             ),
             None => (
-                format!("more than {LEVELS_MAX} defaults need each other in a row"),
-                "write this one without the others".to_owned(),
+                format!("more than {LEVELS_MAX} defaults refer to each other in a chain"),
+                "remove a reference from this one".to_owned(),
             ),
         };
         self.error("E0142", message, default.template.span(), label);
     }
 }
 
-/// For each template the others that it reads.
+/// Returns, for each template, the others that it reads.
 fn needs(defaults: &Defaults) -> Vec<Vec<usize>> {
     let names: Vec<String> = defaults
         .templates
@@ -191,7 +191,7 @@ fn needs(defaults: &Defaults) -> Vec<Vec<usize>> {
 }
 
 impl Defaults {
-    /// What a path in a template reads of the first values.
+    /// Returns the initial values that a path in a template reads.
     fn read_by(&self, path: &str) -> Vec<String> {
         let path = path.split('[').next().unwrap_or(path);
         let (root, rest) = path.split_once('.').unwrap_or((path, ""));
@@ -206,7 +206,7 @@ impl Defaults {
     }
 }
 
-/// Whether one path is the other, or leads to it.
+/// Whether two paths are equal or one is a prefix of the other.
 fn overlaps(one: &str, other: &str) -> bool {
     let leads = |short: &str, long: &str| {
         let rest = long.strip_prefix(short);

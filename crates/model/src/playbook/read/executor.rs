@@ -107,14 +107,14 @@ impl Reader {
         if matches!(first.value, Value::Bool(false)) {
             let warning = self
                 .diagnostic("W211", "`reference_first: false` has no effect", first.span)
-                .label("large results are always kept by reference");
+                .label("large results are always stored by reference");
             self.report(warning);
         } else {
             self.boolean(first, "reference_first");
         }
     }
 
-    /// `failure: {mode: …}`, in the executor or a step.
+    /// Reads `failure: {mode: …}` of the executor or a step.
     pub(crate) fn failure(&mut self, node: &Node, default: FailureMode) -> FailureMode {
         let fields = self.fields(node, &FAILURE, "failure");
         fields

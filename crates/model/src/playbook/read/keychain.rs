@@ -1,4 +1,4 @@
-//! `keychain`: entries by name, in order.
+//! `keychain`: named entries in order.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::template::Tree;
 use crate::yaml::{Node, Value};
 
 impl Reader {
-    /// Each entry must have a name to be found by; a later one may use those before it.
+    /// Reads the entries. Each needs a name, and a later entry may use earlier ones.
     pub(crate) fn keychain(&mut self, node: &Node) -> Vec<KeychainEntry> {
         if node.is_null() {
             return Vec::new();
@@ -23,7 +23,7 @@ impl Reader {
                 continue;
             };
             if let Some(first) = entries.iter().find(|known| known.name == entry.name) {
-                let message = format!("two keychain entries are called `{}`", entry.name);
+                let message = format!("two keychain entries have the name `{}`", entry.name);
                 let label = format!("first on line {}; rename one of them", first.span.line);
                 self.error("E0110", message, entry.span, label);
             }
@@ -48,7 +48,7 @@ impl Reader {
         let scope = scope.and_then(KeychainScope::of);
         let mut fields: BTreeMap<String, Tree> = BTreeMap::new();
         for pair in pairs {
-            // A scope that is none of ours is what a token is asked for.
+            // Any other `scope` is the OAuth scope of a token request.
             let is_ours = match &*pair.key {
                 "name" | "kind" => true,
                 "scope" => scope.is_some(),

@@ -1,9 +1,8 @@
-//! Layers of `spec`: kind defaults, executor, step, loop, task, each over the one before.
+//! Layers of `spec`: defaults of the kind, executor, step, loop, task. Each overrides the ones before.
 
 use crate::yaml::{Entry, Node, Value, overlay};
 
-/// Keys of an outer `spec` that mean the same in a task's. A step's own `timeout` bounds the whole step and stays
-/// there.
+/// Keys of an outer `spec` that tasks inherit. A step's own `timeout` limits the whole step and is not inherited.
 const INHERITED: &[&str] = &[
     "result",
     "retry",
@@ -14,7 +13,7 @@ const INHERITED: &[&str] = &[
     "isolate",
 ];
 
-/// The part of an outer `spec` that its tasks inherit.
+/// Returns the part of an outer `spec` that its tasks inherit.
 pub(crate) fn inheritable(spec: &Node, with_timeout: bool) -> Node {
     let entries = spec.as_map().unwrap_or_default();
     let kept = entries.iter().filter_map(|entry| match &*entry.key {
@@ -45,7 +44,7 @@ fn rules_of(policy: &Entry) -> Option<Entry> {
     })
 }
 
-/// One layer over another, where either may be missing.
+/// Overlays two optional layers.
 pub(crate) fn stack(below: Option<Node>, above: Option<Node>) -> Option<Node> {
     match (below, above) {
         (Some(below), Some(above)) => Some(overlay(&below, &above)),

@@ -1,4 +1,4 @@
-//! `loop`: run a step's pipeline for each element.
+//! `loop`: runs a step's pipeline for each item.
 
 use crate::playbook::read::cursor::Around;
 use crate::playbook::read::reader::{Fields, Reader};
@@ -21,7 +21,7 @@ const MODES: &[(&str, Mode)] = &[
     ("cursor", Mode::Cursor),
 ];
 
-/// What `loop.spec` says.
+/// The settings in `loop.spec`.
 #[derive(Default)]
 struct Knobs {
     mode: Option<Mode>,
@@ -30,7 +30,7 @@ struct Knobs {
     frame: Frame,
 }
 
-/// How a cursor loop takes its rows.
+/// How a cursor loop claims its rows.
 #[derive(Default)]
 struct Frame {
     max_rows: Option<Tree>,
@@ -79,7 +79,7 @@ impl Reader {
         title: &str,
         step: &Around<'_>,
     ) -> Option<Collection> {
-        let advice = "give it one of `in` and `cursor`";
+        let advice = "set exactly one of `in` and `cursor`";
         match (fields.get("in"), fields.entry("cursor")) {
             (Some(list), None) => self.collection(list).map(Collection::In),
             (Some(_), Some(cursor)) => {
@@ -108,13 +108,13 @@ impl Reader {
             _ => false,
         };
         if !is_list {
-            self.wrong_type(node, "loop.in", "a list, or a template that gives one");
+            self.wrong_type(node, "loop.in", "a list, or a template for one");
             return None;
         }
         Some(self.tree(node))
     }
 
-    /// Nothing where it speaks of a cursor that the loop does not have.
+    /// Returns `None` if it refers to a cursor that the loop does not have.
     fn loop_spec(&mut self, node: &Node, cursor: Option<&Node>) -> Option<Knobs> {
         let fields = self.fields(node, &LOOP_SPEC, "loop.spec");
         let mut knobs = Knobs::default();
@@ -136,7 +136,7 @@ impl Reader {
         }
         if let Some(frame) = fields.entry("frame") {
             if cursor.is_none() {
-                let message = "`frame` belongs to a loop with a `cursor`";
+                let message = "`frame` needs a loop with a `cursor`";
                 self.error("E0116", message, frame.span, advice);
                 is_whole = false;
             }
@@ -157,7 +157,7 @@ impl Reader {
         }
     }
 
-    /// Whether one worker takes the whole loop.
+    /// Whether one worker runs the whole loop.
     fn loop_policy(&mut self, node: &Node) -> bool {
         let fields = self.fields(node, &LOOP_POLICY, "loop.spec.policy");
         if let Some(results) = fields.get("results") {

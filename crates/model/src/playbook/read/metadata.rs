@@ -1,4 +1,4 @@
-//! `metadata`: names, and what is kept as data.
+//! `metadata`: name, path and free-form data.
 
 use serde_json::{Map, Value as Json};
 
@@ -7,7 +7,7 @@ use crate::playbook::read::reader::Reader;
 use crate::source::Span;
 use crate::yaml::{Node, Value};
 
-/// What `metadata` says.
+/// The parsed `metadata`.
 #[derive(Default)]
 pub(crate) struct Metadata {
     pub(crate) name: Option<Name>,

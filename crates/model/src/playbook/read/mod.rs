@@ -1,7 +1,7 @@
-//! Reading: from a YAML document to a playbook, by hand, collecting every error.
+//! Converts a YAML document to a playbook and collects all errors.
 //!
-//! Each file reads one part of the document; `reader` holds what they share. Every accepted spelling ends in the one
-//! shape of `playbook::shape`, and nothing is ignored: what is not known is reported.
+//! Each file reads one part of the document; `reader` has the shared state. All accepted spellings are normalized to
+//! `playbook::shape`. Nothing is ignored silently: unknown keys are reported.
 
 mod admission;
 mod cursor;

@@ -1,4 +1,4 @@
-//! `next`: where tokens go when a step ends.
+//! `next`: the arcs of a step.
 
 use crate::playbook::read::reader::Reader;
 use crate::playbook::read::shapes::{ARC, NEXT, NEXT_SPEC};
@@ -91,7 +91,7 @@ impl Reader {
             let label = format!("write `- step: {name}`");
             self.error(
                 "E0121",
-                "`next` has a bare step name in a list",
+                "`next` lists a step name instead of an arc",
                 node.span,
                 label,
             );

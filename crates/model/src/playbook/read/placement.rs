@@ -1,12 +1,12 @@
-//! Keys of a task that may stand elsewhere: under its `spec`, under `input`, inside `script`. They are moved to the task
-//! itself, so that everything behind this knows one place.
+//! Moves keys of a task that may also be under its `spec`, under `input` or inside `script` to the task itself, so that
+//! later code finds them in one place.
 
 use crate::playbook::kinds::KindSpec;
 use crate::playbook::read::reader::Reader;
 use crate::playbook::read::shapes::{TASK_IGNORED, TASK_SPEC};
 use crate::yaml::{Entry, Node, Value, overlay};
 
-/// Where a script may be.
+/// Allowed sources of a script.
 const SCRIPT_SOURCES: &[(&str, ())] = &[
     ("inline", ()),
     ("file", ()),
@@ -16,13 +16,13 @@ const SCRIPT_SOURCES: &[(&str, ())] = &[
     ("s3", ()),
 ];
 
-/// Keys by which an `artifact` task names what it is about.
+/// Keys of an `artifact` task that refer to its result.
 const REFERENCES: &[&str] = &["ref", "result_ref", "uri"];
 
-/// Keys of every task that may be placed under its `spec`.
+/// Keys of all tasks that may be under `spec`.
 const LIFTED: &[&str] = &["input", "args", "auth", "credential"];
 
-/// Keys of a task that only another runtime reads.
+/// Returns the keys of a task that only another runtime uses.
 pub(crate) fn ignored_keys(kind: &KindSpec) -> Vec<&'static str> {
     let own: &[&str] = match kind.name {
         "postgres" | "sqlite" | "duckdb" => &["pool"],
@@ -33,7 +33,7 @@ pub(crate) fn ignored_keys(kind: &KindSpec) -> Vec<&'static str> {
     own.iter().chain(TASK_IGNORED).copied().collect()
 }
 
-/// The task's own keys placed under `spec` move up to the task; what is left is the task's own layer of `spec`.
+/// Moves the task's own keys from `spec` to the task. Returns the task and the remaining `spec`.
 pub(crate) fn lift(node: &Node, kind: &KindSpec) -> (Node, Node) {
     let empty = Node::empty_map(node.span);
     let Some(spec) = node.get("spec").filter(|spec| spec.as_map().is_some()) else {
@@ -44,7 +44,7 @@ pub(crate) fn lift(node: &Node, kind: &KindSpec) -> (Node, Node) {
     let is_tasks = |entry: &&Entry| {
         let key = &*entry.key;
         let is_kinds = kind.key_spelled(key).is_some() || LIFTED.contains(&key);
-        // The size of a connection pool is a map; the pool of workers is a name.
+        // A `pool` that is a map configures a connection pool; a `pool` of workers is a name.
         let is_ignored =
             ignored.contains(&key) && (key != "pool" || entry.value.as_map().is_some());
         is_ignored || is_kinds && !TASK_SPEC.iter().any(|(known, _)| *known == key)
@@ -60,7 +60,7 @@ pub(crate) fn lift(node: &Node, kind: &KindSpec) -> (Node, Node) {
     (task, map(kept))
 }
 
-/// An `artifact` task whose reference stands under `input`, with the reference beside `kind`.
+/// Moves the reference of an `artifact` task from `input` to the task.
 pub(crate) fn own_reference(task: &Node, kind: &KindSpec) -> Node {
     let input = task.get("input").or_else(|| task.get("args"));
     let inside = input.and_then(Node::as_map).unwrap_or_default();
@@ -90,7 +90,7 @@ pub(crate) fn own_reference(task: &Node, kind: &KindSpec) -> Node {
     }
 }
 
-/// The key that holds the program of a kind that takes a `script`.
+/// Returns the key for the program of a kind that accepts a `script`.
 fn program_key(kind: &KindSpec) -> Option<&'static str> {
     kind.key("script")?;
     let keys = ["code", "command", "body"];
@@ -98,8 +98,8 @@ fn program_key(kind: &KindSpec) -> Option<&'static str> {
 }
 
 impl Reader {
-    /// A task whose script stands in the playbook, `source: {type: inline, code}`, with the program under the kind's own
-    /// key. Any other script is checked for its shape.
+    /// Moves an inline script, `source: {type: inline, code}`, to the kind's own key for programs. Checks the source
+    /// type of any other script.
     pub(crate) fn own_program(&mut self, task: &Node, kind: &KindSpec) -> Node {
         let (Some(key), Some(script)) = (program_key(kind), task.get("script")) else {
             return task.clone();

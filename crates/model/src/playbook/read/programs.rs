@@ -1,7 +1,7 @@
-//! The text of programs: `code`, `command`, `jq`. Braces in it that cannot be a template stay as they are.
+//! The text of programs: `code`, `command`, `jq`. Braces in it that cannot be a template stay unchanged.
 //!
-//! Python, shell and Go's formats use doubled braces themselves (`f"{{{x}}}"`, `{{.State}}`), and comments mention names
-//! such as `{{ ctx.* }}`. Such a text is put into a raw block, so that the templates beside it still work.
+//! Python, shell and Go formats use doubled braces themselves (`f"{{{x}}}"`, `{{.State}}`), and comments mention names
+//! such as `{{ ctx.* }}`. Such text is put into a raw block, so that templates beside it still work.
 
 use std::ops::Range;
 
@@ -15,14 +15,14 @@ use crate::yaml::{Node, Value};
 const RAW_START: &str = "{% raw %}";
 const RAW_END: &str = "{% endraw %}";
 
-/// What an author puts before a remark, in the languages of programs.
+/// Markers of comments in the languages of programs.
 const REMARKS: &[&str] = &["#", "--", "//"];
 
-/// A text in which some braces were put into raw blocks.
+/// A text with raw blocks around some of its braces.
 struct Protected {
     text: String,
     insertions: Vec<Insertion>,
-    /// The texts that stay as they are, in bytes of the author's text.
+    /// The byte ranges of the author's text that stay unchanged.
     kept: Vec<Range<usize>>,
 }
 
@@ -34,15 +34,15 @@ pub(crate) struct CodeTitle<'t> {
     pub(crate) language: CodeLanguage,
 }
 
-/// Bytes of a template that the author did not write.
+/// A range of bytes that was inserted into the author's text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Insertion {
-    /// Where they begin, in bytes of the template.
+    /// The byte offset in the template.
     start: usize,
     bytes: usize,
 }
 
-/// Where a place of a template stands in the author's text.
+/// Converts a byte range of a template to a range of the author's text.
 pub(crate) fn as_written(insertions: &[Insertion], range: &Range<usize>) -> Range<usize> {
     let written = |at: usize| {
         let before = insertions.iter().filter(|insertion| insertion.start < at);
@@ -55,7 +55,7 @@ pub(crate) fn as_written(insertions: &[Insertion], range: &Range<usize>) -> Rang
 }
 
 impl Reader {
-    /// The text of a program or a list of such texts, in which templates may stand.
+    /// Reads the text of a program, or a list of texts, with templates.
     pub(crate) fn program(&mut self, node: &Node) -> Tree {
         match &node.value {
             Value::Text(text) if !text.raw && is_template(&text.text) => self.program_text(node),
@@ -72,9 +72,9 @@ impl Reader {
         for range in &protected.kept {
             let written = &text[range.clone()];
             let span = node.locate(&self.source.text, range);
-            let message = format!("`{written}` is not a template and stays as it is");
+            let message = format!("`{written}` is not a template and stays unchanged");
             let warning = self.diagnostic("W231", message, span);
-            self.report(warning.label("correct it if it is meant as a template"));
+            self.report(warning.label("correct it if it should be a template"));
         }
         if !protected.has_templates() {
             return Tree::Literal(node.to_json());
@@ -87,14 +87,14 @@ impl Reader {
                 self.remember(&template, node, protected.insertions);
                 Tree::Template(template)
             }
-            // The author's own text says where it is wrong.
+            // Parsing the author's own text gives the right position of the error.
             Err(_) => self.template(node),
         }
     }
 }
 
 impl Reader {
-    /// Reports templates in programs: their values are placed as literals.
+    /// Reports templates in programs: their values are inserted as literals.
     pub(crate) fn check_code(&mut self, node: &Node, code: &Tree, of: CodeTitle<'_>) {
         let Tree::Template(template) = code else {
             return;
@@ -110,24 +110,23 @@ impl Reader {
             return;
         }
         if template.is_one_value() {
-            let message = format!("`{key}` of {title} is one template, whose value runs nothing");
-            let label =
-                format!("write `{{{{ … | {raw} }}}}` to run a program that comes as a value");
+            let message = format!("`{key}` of {title} is a single template, so no code would run");
+            let label = format!("write `{{{{ … | {raw} }}}}` to run the value as a program");
             self.error("E0140", message, node.span, label);
             return;
         }
         let start = text.find("{{").or_else(|| text.find("{%")).unwrap_or(0);
         let span = node.locate(&self.source.text, &(start..start + 2));
-        let message = format!("`{key}` of {title} has a template");
+        let message = format!("`{key}` of {title} contains a template");
         let warning = self.diagnostic("W232", message, span).label(format!(
-            "its value is placed as a {name} literal; pass it under `input` instead"
+            "its value is inserted as a {name} literal; pass it under `input` instead"
         ));
         self.report(warning);
     }
 }
 
 impl Protected {
-    /// The text with raw blocks around what cannot be a template; none where there is nothing of that sort.
+    /// Puts raw blocks around braces that cannot be a template; `None` if there are none.
     fn of(text: &str) -> Option<Self> {
         if is_syntax(text) || text.contains("raw %}") {
             return None;
@@ -166,7 +165,7 @@ impl Protected {
         self.text.push_str(text);
     }
 
-    /// Whether something is left to render.
+    /// Whether the text still contains templates.
     fn has_templates(&self) -> bool {
         let blocks = self.text.matches("{%").count();
         let values = self.text.matches("{{").count();
@@ -174,7 +173,7 @@ impl Protected {
     }
 }
 
-/// Whether a text was meant as a template: it begins with a name of the language, and stands in no remark.
+/// Whether a text is probably a mistyped template: it begins with a name of the language and is not in a comment.
 fn is_mistyped(text: &str, start: usize, segment: &str) -> bool {
     let inner = segment.trim_start_matches(['{', '-', ' ', '\n']);
     let end = inner.find(|c: char| !c.is_alphanumeric() && c != '_');
@@ -182,7 +181,7 @@ fn is_mistyped(text: &str, start: usize, segment: &str) -> bool {
     RESERVED.contains(&word) && !is_remark(&text[..start])
 }
 
-/// Whether what follows this text stands in a comment, or in a Python text over several lines.
+/// Whether the position after this text is inside a comment or a multi-line Python string.
 fn is_remark(before: &str) -> bool {
     let line = before.rsplit('\n').next().unwrap_or_default();
     let begins_word = |at: usize| line[..at].ends_with(char::is_whitespace) || at == 0;
@@ -232,8 +231,8 @@ mod tests {
     #[test]
     fn a_place_behind_a_raw_block_is_found_in_the_authors_text() {
         let text = "# {{ ctx.* }}\nx = {{ y }}";
-        let protected = Protected::of(text).expect("it has such braces");
-        let at = protected.text.rfind('y').expect("the name is there");
+        let protected = Protected::of(text).expect("the text has such braces");
+        let at = protected.text.rfind('y').expect("the text has the name");
         let range = as_written(&protected.insertions, &(at..at + 1));
         assert_eq!(&text[range], "y");
     }

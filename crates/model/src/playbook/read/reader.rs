@@ -1,4 +1,4 @@
-//! What all parts of the reading share: the diagnostics, the place being read, and maps with known keys.
+//! Shared state of the readers: the diagnostics, the current step, and maps with known keys.
 
 use std::collections::BTreeMap;
 
@@ -8,57 +8,57 @@ use crate::playbook::read::uses::{Place, Use};
 use crate::source::{Source, Span};
 use crate::yaml::{Entry, Node};
 
-/// More diagnostics than this help nobody.
+/// Maximum number of diagnostics.
 const DIAGNOSTICS_MAX: usize = 100;
-/// What inherited layers and workbook tasks may add to a playbook, in units of a node's weight.
+/// Maximum size that inherited layers and workbook tasks may add to a playbook, in units of a node's weight.
 const INHERITED_MAX: usize = 16 * 1024 * 1024;
 
-/// Compiled templates are large; more than this are refused.
+/// Maximum number of templates, because compiled templates are large.
 const TEMPLATES_MAX: usize = 10_000;
 
-/// One reading of one document.
+/// Reads one document.
 pub(crate) struct Reader {
     pub(crate) source: Source,
     pub(crate) diagnostics: Vec<Diagnostic>,
     pub(crate) uses: Vec<Use>,
     pub(crate) step: Option<usize>,
     pub(crate) place: Place,
-    /// Where each jump names its target, by the first byte of its rule.
+    /// The span of each jump's target, by the first byte of its rule.
     pub(crate) jumps: BTreeMap<u32, Span>,
     inherited: usize,
     templates: usize,
 }
 
-/// The keys a map may have in one place of the language.
+/// The keys that a map may have at one position of the language.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape<'a> {
-    /// What the place is called, as in "step takes: …".
+    /// The name of the map, as in "step takes: …".
     pub(crate) noun: &'a str,
     /// Canonical names, each with its other spellings.
     pub(crate) keys: &'a [(&'a str, &'a [&'a str])],
-    /// Keys that are refused, each with what to use instead.
+    /// Keys that are rejected, each with a replacement.
     pub(crate) refused: &'a [(&'a str, &'a str)],
-    /// Keys that tune another runtime: accepted, without an effect.
+    /// Keys that configure another runtime: accepted without effect.
     pub(crate) ignored: &'a [&'a str],
 }
 
 /// A map whose keys have been checked against a shape.
 pub(crate) struct Fields<'n> {
     found: Vec<(String, &'n Entry)>,
-    /// Keys that were reported.
+    /// Keys that were reported as errors.
     bad: Vec<&'n str>,
     pub(crate) span: Span,
 }
 
 impl<'n> Fields<'n> {
-    /// The value of a key by its canonical name, unless it is null.
+    /// Returns the value of a key by canonical name, unless it is null.
     pub(crate) fn get(&self, name: &str) -> Option<&'n Node> {
         self.entry(name)
             .map(|entry| &entry.value)
             .filter(|value| !value.is_null())
     }
 
-    /// The entry of a key by its canonical name.
+    /// Returns the entry of a key by canonical name.
     pub(crate) fn entry(&self, name: &str) -> Option<&'n Entry> {
         let mut found = self.found.iter();
         found
@@ -66,17 +66,17 @@ impl<'n> Fields<'n> {
             .map(|(_, entry)| *entry)
     }
 
-    /// Whether any key was reported; what seems to be missing may be one of them.
+    /// Whether any key was reported; a missing key may be one of them.
     pub(crate) fn has_bad_keys(&self) -> bool {
         !self.bad.is_empty()
     }
 
-    /// Whether a key that was reported is probably a misspelling of `name`.
+    /// Whether a reported key is probably a misspelling of `name`.
     pub(crate) fn is_misspelled(&self, name: &str) -> bool {
         self.bad.iter().any(|bad| nearest(bad, [name]).is_some())
     }
 
-    /// Every entry, by canonical name.
+    /// Iterates over all entries with their canonical names.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &'n Entry)> {
         self.found
             .iter()
@@ -98,7 +98,7 @@ impl Reader {
         }
     }
 
-    /// A diagnostic at `span`, not yet reported.
+    /// Creates a diagnostic at `span` without reporting it.
     pub(crate) fn diagnostic(
         &self,
         code: &'static str,
@@ -108,7 +108,7 @@ impl Reader {
         Diagnostic::new(code, message, span, &self.source)
     }
 
-    /// Reports a diagnostic once: layers that several tasks inherit are read for each of them.
+    /// Reports a diagnostic once, because layers that several tasks inherit are read for each of them.
     pub(crate) fn report(&mut self, diagnostic: Diagnostic) {
         let room = !self.is_full();
         let is_first_error = diagnostic.is_error() && !self.has_errors();
@@ -117,7 +117,7 @@ impl Reader {
         }
     }
 
-    /// Whether there are so many diagnostics that no more are kept.
+    /// Whether the maximum number of diagnostics is reached.
     pub(crate) fn is_full(&self) -> bool {
         self.diagnostics.len() >= DIAGNOSTICS_MAX
     }
@@ -131,7 +131,7 @@ impl Reader {
         self.diagnostics.iter().any(|said| said.code == code)
     }
 
-    /// Reports an error whose label says what to do.
+    /// Reports an error whose label gives the remedy.
     pub(crate) fn error(
         &mut self,
         code: &'static str,
@@ -143,7 +143,7 @@ impl Reader {
         self.report(diagnostic);
     }
 
-    /// The known word nearest to `word`; nothing once there are so many errors that none is read.
+    /// Returns the known word that is most similar to `word`; `None` once the maximum number of diagnostics is reached.
     pub(crate) fn suggest<'a>(
         &self,
         word: &str,
@@ -155,34 +155,29 @@ impl Reader {
         nearest(word, known)
     }
 
-    /// Whether a copy of `node` may be put in place once more.
+    /// Whether another copy of `node` may be added; reports an error if not.
     pub(crate) fn may_inherit(&mut self, node: &Node) -> bool {
         self.inherited = self.inherited.saturating_add(node.weight());
         let fits = self.inherited <= INHERITED_MAX;
         if !fits {
             let message =
-                "defaults and workbook tasks, put in place, are more than a playbook may hold";
-            self.error(
-                "E0005",
-                message,
-                node.span,
-                "this is put in place too often",
-            );
+                "the playbook is too large after its defaults and workbook tasks are expanded";
+            self.error("E0005", message, node.span, "this is expanded too often");
         }
         fits
     }
 
-    /// Whether one more template may be compiled.
+    /// Whether another template may be compiled; reports an error if not.
     pub(crate) fn may_compile(&mut self, node: &Node) -> bool {
         self.templates += 1;
         if self.templates == TEMPLATES_MAX + 1 {
             let message = format!("the playbook has more than {TEMPLATES_MAX} templates");
-            self.error("E0005", message, node.span, "this one is too much");
+            self.error("E0005", message, node.span, "this one exceeds the limit");
         }
         self.templates <= TEMPLATES_MAX
     }
 
-    /// Reads a map with the keys of `shape`; `title` names it, as in "step `fetch`".
+    /// Reads a map with the keys of `shape`; `title` identifies it in messages, as in "step `fetch`".
     pub(crate) fn fields<'n>(
         &mut self,
         node: &'n Node,
@@ -220,19 +215,22 @@ impl Reader {
 
     fn found<'n>(&mut self, fields: &mut Fields<'n>, name: &str, entry: &'n Entry) {
         if let Some(first) = fields.entry(name) {
-            let message = format!("`{}` and `{}` are the same key", first.key, entry.key);
+            let message = format!(
+                "`{}` and `{}` are two spellings of the same key",
+                first.key, entry.key
+            );
             self.error("E0103", message, entry.span, "keep one of them");
             return;
         }
         fields.found.push((name.to_owned(), entry));
     }
 
-    /// Warns about a key that only another runtime reads.
+    /// Warns about a key that only another runtime uses.
     pub(crate) fn no_effect(&mut self, entry: &Entry, title: &str) {
         let message = format!("`{}` of {title} has no effect here", entry.key);
         let warning = self
             .diagnostic("W230", message, entry.span)
-            .label("it tunes another runtime; remove it");
+            .label("it configures another runtime; remove it");
         self.report(warning);
     }
 
@@ -259,7 +257,7 @@ impl Reader {
         self.error("E0107", message, entry.span, label);
     }
 
-    /// Reports a key that must be there.
+    /// Reports a missing required key.
     pub(crate) fn missing(&mut self, key: &str, title: &str, span: Span, example: &str) {
         let message = format!("{title} has no `{key}`");
         self.error("E0102", message, span, format!("add `{example}`"));

@@ -1,4 +1,4 @@
-//! `spec.result`, also written `output`: what happens to a task's result.
+//! `spec.result`, also written `output`: how a task's result is stored.
 
 use serde_json_path::JsonPath;
 
@@ -17,7 +17,7 @@ const SCOPES: &[(&str, Scope)] = &[
     ("permanent", Scope::Permanent),
 ];
 
-/// Stores as they are kept, and their other names.
+/// Names of stores, each with its canonical name.
 const STORES: &[(&str, &str)] = &[
     ("auto", "auto"),
     ("inline", "inline"),
@@ -81,11 +81,11 @@ impl Reader {
         self.life(&fields, control);
     }
 
-    /// A store by one of its names; one of them goes out of use, which is said once.
+    /// Reads the name of a store. The first use of the alias `object` is reported with a warning.
     fn store_kind(&mut self, node: &Node, what: &str) -> Option<Name> {
         let kind = self.word(node, what, STORES)?;
         if node.as_str() == Some("object") && !self.has_said("W218") {
-            let message = "the store `object` is called `disk` now";
+            let message = "the store name `object` is an alias of `disk`";
             let warning = self.diagnostic("W218", message, node.span);
             self.report(warning.label("write `disk`"));
         }
@@ -122,7 +122,7 @@ impl Reader {
         })
     }
 
-    /// A list of paths or of `{path, as}`, or a map of names and paths.
+    /// Reads a list of paths or of `{path, as}`, or a map of names and paths.
     pub(crate) fn select(&mut self, entry: &Entry) -> Vec<Select> {
         let (key, node) = (&*entry.key, &entry.value);
         match &node.value {
@@ -131,10 +131,10 @@ impl Reader {
                 items.filter_map(|item| self.selected(item)).collect()
             }
             Value::Map(pairs) if pairs.iter().all(is_threshold) && !pairs.is_empty() => {
-                let message = format!("`{key}` by size has no effect here");
+                let message = format!("`{key}` with a size threshold has no effect here");
                 let warning = self
                     .diagnostic("W230", message, entry.span)
-                    .label("it tunes another runtime; a list of paths selects fields");
+                    .label("it configures another runtime; use a list of paths to select fields");
                 self.report(warning);
                 Vec::new()
             }
@@ -154,7 +154,7 @@ impl Reader {
         }
     }
 
-    /// One `name: path` of a map.
+    /// Reads one `name: path` of a map.
     fn selected_as(&mut self, pair: &Entry) -> Option<Select> {
         let path = self.text(&pair.value, &format!("the path of `{}`", pair.key))?;
         Some(Select {
@@ -188,7 +188,7 @@ impl Reader {
         })
     }
 
-    /// `a.b[0]` is short for `$.a.b[0]`.
+    /// Reads a path; `a.b[0]` is short for `$.a.b[0]`.
     fn json_path(&mut self, node: &Node, text: &str) -> Option<String> {
         let path = match text.chars().next() {
             Some('$') => text.to_owned(),
@@ -209,18 +209,18 @@ impl Reader {
     }
 }
 
-/// Whether a key says when another runtime selects, not what.
+/// Whether a key is a size threshold of another runtime.
 fn is_threshold(pair: &Entry) -> bool {
     matches!(&*pair.key, "strategy" | "threshold_kb" | "threshold_bytes")
 }
 
-/// Whether a map is one `{path, as}` without its list.
+/// Whether a map is a single `{path, as}` without a list.
 fn is_one_selection(pairs: &[Entry]) -> bool {
     let has = |key: &str| pairs.iter().any(|pair| &*pair.key == key);
     pairs.len() == 2 && has("path") && has("as")
 }
 
-/// What a path is called where no name is given: its last name.
+/// The default name of a path: its last name.
 fn last_name(path: &str) -> &str {
     let is_name = |part: &&str| part.starts_with(|c: char| c.is_alphabetic() || c == '_');
     let mut parts = path.split(['.', '[', ']', '\'', '"']);

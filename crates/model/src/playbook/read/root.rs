@@ -1,4 +1,4 @@
-//! The whole document.
+//! Reads the whole document.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ use crate::playbook::{Playbook, Step};
 use crate::source::Source;
 use crate::yaml::{Node, Value};
 
-/// A playbook as far as it could be read, and what was found on the way.
+/// A playbook, possibly incomplete, and its diagnostics.
 pub(crate) struct Draft {
     pub(crate) playbook: Playbook,
     pub(crate) reader: Reader,
-    /// Where `entry_step` and `final_step` are named.
+    /// The nodes of `entry_step` and `final_step`.
     pub(crate) named: Vec<(&'static str, Node)>,
 }
 
-/// Reads the playbook that stands at `root`.
+/// Reads the playbook at `root`.
 pub(crate) fn read(root: &Node, source: &Source) -> Draft {
     let mut reader = Reader::new(source.clone());
     let fields = reader.fields(root, &ROOT, "the playbook");
@@ -142,14 +142,14 @@ impl Reader {
         let mut known = BTreeMap::new();
         for step in steps {
             if let Some(first) = known.insert(step.name.clone(), step.span.line) {
-                let message = format!("two steps are called `{}`", step.name);
+                let message = format!("two steps have the name `{}`", step.name);
                 let label = format!("first on line {first}; rename one of them");
                 self.error("E0110", message, step.span, label);
             }
         }
     }
 
-    /// Named tasks are read once on their own, so that one nobody uses is checked as well.
+    /// Reads each workbook task once on its own, so that unused ones are checked as well.
     fn check_workbook(&mut self, book: &Workbook) {
         let home = Home {
             inherited: None,

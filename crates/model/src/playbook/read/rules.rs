@@ -1,4 +1,4 @@
-//! `spec.policy` of a task: which rule an outcome matches and what follows.
+//! `spec.policy` of a task: rules that choose an action for an outcome.
 
 use crate::playbook::read::reader::{Fields, Reader};
 use crate::playbook::read::shapes::{ELSE, POLICY, RULE, THEN};
@@ -105,14 +105,14 @@ impl Reader {
         }
     }
 
-    /// `else: {then: {do: …}}`, or what `then` holds directly.
+    /// Reads `else: {then: {do: …}}`, or the keys of `then` directly under `else`.
     fn otherwise(&mut self, node: &Node) -> Option<Then> {
         let fields = self.fields(node, &ELSE, "`else`");
         match fields.get("then") {
             Some(then) => {
                 if let Some((name, entry)) = fields.iter().find(|(name, _)| *name != "then") {
-                    let message = format!("`{name}` stands beside `then`");
-                    self.error("E0124", message, entry.span, "put it under `then`");
+                    let message = format!("`{name}` must be inside `then`");
+                    self.error("E0124", message, entry.span, "move it under `then`");
                 }
                 Some(self.then(then))
             }
@@ -175,7 +175,7 @@ impl Reader {
         }
     }
 
-    /// Keys of another directive than the one given would never be looked at.
+    /// Reports keys that belong to another action than the one given, because they have no effect.
     fn stray(&mut self, fields: &Fields<'_>, directive: Directive) {
         let owners = [
             ("attempts", Directive::Retry, "retry"),
@@ -187,7 +187,7 @@ impl Reader {
             if let Some(entry) = fields.entry(key)
                 && directive != owner
             {
-                let message = format!("`{key}` has no meaning without `do: {word}`");
+                let message = format!("`{key}` needs `do: {word}`");
                 self.error(
                     "E0126",
                     message,
@@ -213,7 +213,7 @@ impl Reader {
     }
 }
 
-/// Where a rule names the task it jumps to.
+/// Returns the node of a rule's jump target.
 fn target(rule: &Node) -> Option<&Node> {
     let otherwise = rule.get("else");
     let then = rule
@@ -222,7 +222,7 @@ fn target(rule: &Node) -> Option<&Node> {
     then.or(otherwise)?.get("to")
 }
 
-/// What a rule says that says nothing.
+/// The action of a rule that has none.
 fn plain() -> Then {
     Then {
         directive: Directive::Continue,

@@ -1,4 +1,4 @@
-//! Which keys each place of a document takes, which other spellings they have, and what is refused with advice.
+//! Tables of keys: accepted keys with their aliases, and rejected keys with their replacements.
 
 use crate::playbook::read::reader::Shape;
 
@@ -14,7 +14,7 @@ const fn shape(noun: &'static str, keys: Keys, refused: Refused) -> Shape<'stati
     }
 }
 
-/// The shape with keys that only another runtime reads.
+/// Adds keys that only another runtime uses.
 const fn ignoring(shape: Shape<'static>, ignored: &'static [&'static str]) -> Shape<'static> {
     Shape { ignored, ..shape }
 }
@@ -37,31 +37,31 @@ const ROOT_KEYS: Shape<'static> = shape(
     &[
         (
             "vars",
-            "inputs go under `workload`, first values of state under `ctx`; steps write state with `set: {ctx.x: …}`",
+            "put inputs under `workload` and initial state under `ctx`; write state in steps with `set: {ctx.x: …}`",
         ),
-        ("jobs", "steps go under `workflow: [{step: …}]`"),
-        ("steps", "steps go under `workflow: [{step: …}]`"),
+        ("jobs", "put steps under `workflow: [{step: …}]`"),
+        ("steps", "put steps under `workflow: [{step: …}]`"),
         (
             "tasks",
-            "steps go under `workflow`, tasks to reuse under `workbook`",
+            "put steps under `workflow` and reusable tasks under `workbook`",
         ),
         (
             "on",
-            "a playbook is started by a request, a schedule or a trigger; none stands in it",
+            "triggers are not supported; start the playbook with `noetl run` or POST /api/execute",
         ),
         (
             "needs",
-            "order comes from arcs: `next: {arcs: [{step: …}]}` in the step before",
+            "define the order with arcs: put `next: {arcs: [{step: …}]}` into the preceding step",
         ),
         (
             "depends_on",
-            "order comes from arcs: `next: {arcs: [{step: …}]}` in the step before",
+            "define the order with arcs: put `next: {arcs: [{step: …}]}` into the preceding step",
         ),
         (
             "env",
-            "inputs go under `workload`; a tool has an `env` of its own",
+            "put inputs under `workload`; variables of a program go under `env` of its task",
         ),
-        ("name", "the name goes under `metadata: {name: …}`"),
+        ("name", "put the name under `metadata: {name: …}`"),
     ],
 );
 
@@ -84,7 +84,7 @@ const STEP_KEYS: Shape<'static> = shape(
     &[
         (
             "when",
-            "gate the step with `spec.policy.admit.rules`, or put `when` on the arc that leads here",
+            "use `spec.policy.admit.rules`, or put `when` on the arc to this step",
         ),
         (
             "case",
@@ -98,7 +98,7 @@ const STEP_KEYS: Shape<'static> = shape(
             "eval",
             "react to an outcome with `spec.policy.rules` of the task",
         ),
-        ("expr", "conditions are written as `when`"),
+        ("expr", "use `when` for conditions"),
         (
             "retry",
             "retry in a task: `spec.policy.rules: [{when: …, then: {do: retry, attempts: 3}}]`",
@@ -108,20 +108,20 @@ const STEP_KEYS: Shape<'static> = shape(
             "add a task that writes to storage and returns a reference",
         ),
         ("vars", "write state with `set: {ctx.x: …}`"),
-        ("type", "name the tool with `tool: {kind: …}`"),
-        ("kind", "name the tool with `tool: {kind: …}`"),
+        ("type", "set the tool with `tool: {kind: …}`"),
+        ("kind", "set the tool with `tool: {kind: …}`"),
         ("name", "name the step with `step: …`"),
         (
             "needs",
-            "order comes from arcs: put `next: {arcs: [{step: …}]}` into the step before",
+            "define the order with arcs: put `next: {arcs: [{step: …}]}` into the preceding step",
         ),
         (
             "depends_on",
-            "order comes from arcs: put `next: {arcs: [{step: …}]}` into the step before",
+            "define the order with arcs: put `next: {arcs: [{step: …}]}` into the preceding step",
         ),
         (
             "on",
-            "routing on events is a guard: `next: {arcs: [{step: …, when: \"{{ event.name == 'step.failed' }}\"}]}`",
+            "route on events with a condition: `next: {arcs: [{step: …, when: \"{{ event.name == 'step.failed' }}\"}]}`",
         ),
         (
             "run",
@@ -133,7 +133,7 @@ const STEP_KEYS: Shape<'static> = shape(
         ),
         (
             "register",
-            "results are read by the step's name or the task's label",
+            "read results by the step's name or the task's label",
         ),
         ("tools", "list the tasks under `tool`"),
         ("tasks", "list the tasks under `tool`"),
@@ -157,7 +157,7 @@ const STEP_SPEC_KEYS: Shape<'static> = shape(
         ("effect", &[]),
         ("isolate", &[]),
     ],
-    &[("admit", "admission goes under `spec.policy.admit`")],
+    &[("admit", "put admission rules under `spec.policy.admit`")],
 );
 
 pub(crate) const STEP_POLICY: Shape<'static> = shape(
@@ -183,8 +183,8 @@ pub(crate) const ADMIT_RULE: Shape<'static> = shape(
     "admission rule",
     &[("when", &[]), ("then", &[]), ("else", &[])],
     &[
-        ("expr", "conditions are written as `when`"),
-        ("if", "conditions are written as `when`"),
+        ("expr", "use `when` for conditions"),
+        ("if", "use `when` for conditions"),
         ("allow", "put it under `then: {allow: …}`"),
     ],
 );
@@ -194,7 +194,7 @@ pub(crate) const ADMIT_THEN: Shape<'static> = shape(
     &[("allow", &[])],
     &[(
         "do",
-        "admission answers with `allow: true` or `allow: false`",
+        "admission rules decide with `allow: true` or `allow: false`",
     )],
 );
 
@@ -207,20 +207,20 @@ pub(crate) const LOOP: Shape<'static> = shape(
         ("cursor", &[]),
     ],
     &[
-        ("mode", "it goes under `spec`: `spec: {mode: parallel}`"),
+        ("mode", "put it under `spec`: `spec: {mode: parallel}`"),
         (
             "max_in_flight",
-            "it goes under `spec`: `spec: {max_in_flight: 8}`",
+            "put it under `spec`: `spec: {max_in_flight: 8}`",
         ),
-        ("collection", "the list is called `in`"),
-        ("items", "the list is called `in`"),
-        ("over", "the list is called `in`"),
-        ("element", "the name of an element is called `iterator`"),
-        ("item", "the name of an element is called `iterator`"),
-        ("as", "the name of an element is called `iterator`"),
+        ("collection", "use `in` for the list"),
+        ("items", "use `in` for the list"),
+        ("over", "use `in` for the list"),
+        ("element", "use `iterator` for the name of an item"),
+        ("item", "use `iterator` for the name of an item"),
+        ("as", "use `iterator` for the name of an item"),
         (
             "when",
-            "gate the step with `spec.policy.admit`, or an iteration with a rule that breaks",
+            "use `spec.policy.admit` for the step, or a rule with `do: break` for an iteration",
         ),
     ],
 );
@@ -271,16 +271,13 @@ pub(crate) const LOOP_POLICY: Shape<'static> = shape(
         ("rules", &[]),
         ("on_unmatched", &[]),
     ],
-    &[(
-        "failure",
-        "what a failed iteration means goes under the step's `spec.policy.failure`",
-    )],
+    &[("failure", "put it under `spec.policy.failure` of the step")],
 );
 
 pub(crate) const LOOP_RESULTS: Shape<'static> =
     shape("loop results", &[("preserve_order", &[])], &[]);
 
-/// The keys of a task besides those of its kind.
+/// The keys of a task, besides those of its kind.
 pub(crate) const TASK: Keys = &[
     ("kind", &[]),
     ("desc", &[]),
@@ -296,45 +293,42 @@ pub(crate) const TASK: Keys = &[
 pub(crate) const TASK_REFUSED: Refused = &[
     (
         "when",
-        "a task always runs in its turn; skip it with a rule of the task before, or route with arcs",
+        "tasks run in order; skip a task with a rule of the preceding task, or route with arcs",
     ),
     ("case", "react to the outcome with `spec.policy.rules`"),
     ("pipe", "list the tasks under the step's `tool`"),
     ("eval", "react to the outcome with `spec.policy.rules`"),
-    (
-        "expr",
-        "conditions are written as `when` in `spec.policy.rules`",
-    ),
+    ("expr", "use `when` for conditions, in `spec.policy.rules`"),
     (
         "retry",
-        "retry with `spec.policy.rules: [{when: …, then: {do: retry, attempts: 3}}]`; a retry inside the tool goes under `spec.retry`",
+        "retry with `spec.policy.rules: [{when: …, then: {do: retry, attempts: 3}}]`; for retries inside the tool, use `spec.retry`",
     ),
     (
         "sink",
         "add a task that writes to storage and returns a reference",
     ),
     ("vars", "write with `set: {ctx.x: …}`"),
-    ("type", "the kind of tool is called `kind`"),
+    ("type", "use `kind` for the tool kind"),
     (
         "policy",
-        "it goes under `spec`: `spec: {policy: {rules: […]}}`",
+        "put it under `spec`: `spec: {policy: {rules: […]}}`",
     ),
-    ("rules", "they go under `spec.policy.rules`"),
-    ("loop", "a loop belongs to the step"),
+    ("rules", "put them under `spec.policy.rules`"),
+    ("loop", "put the loop into the step"),
     (
         "next",
-        "arcs belong to the step; within it a rule may `jump`",
+        "put arcs into the step; within a step, use a rule with `do: jump`",
     ),
     ("set_ctx", "write with `set: {ctx.x: …}`"),
     ("set_iter", "write with `set: {iter.x: …}`"),
-    ("register", "results are read by the task's label"),
+    ("register", "read results by the task's label"),
     ("label", "write `- <label>: {kind: …}` or `- name: <label>`"),
 ];
 
-/// Keys of every task and of its `spec` that only another runtime reads.
+/// Keys of all tasks and of their `spec` that only another runtime uses.
 pub(crate) const TASK_IGNORED: &[&str] = &["tracing"];
 
-/// The keys of a task's `spec` besides those of its kind.
+/// The keys of a task's `spec`, besides those of its kind.
 pub(crate) const TASK_SPEC: Keys = &[
     ("timeout", &["timeout_seconds", "timeout_s", "timeout_ms"]),
     ("policy", &[]),
@@ -347,7 +341,7 @@ pub(crate) const TASK_SPEC: Keys = &[
     ("isolate", &[]),
 ];
 
-/// How far a program that a task starts is shut in.
+/// The sandbox of a program that a task starts.
 pub(crate) const SANDBOX: Shape<'static> = shape(
     "sandbox",
     &[
@@ -380,11 +374,11 @@ pub(crate) const POLICY: Shape<'static> = shape(
     &[
         (
             "admit",
-            "admission belongs to the step's `spec.policy.admit`",
+            "put admission rules under `spec.policy.admit` of the step",
         ),
         (
             "retry",
-            "retry is a rule: `rules: [{when: …, then: {do: retry, attempts: 3}}]`",
+            "retry with a rule: `rules: [{when: …, then: {do: retry, attempts: 3}}]`",
         ),
     ],
 );
@@ -393,8 +387,8 @@ pub(crate) const RULE: Shape<'static> = shape(
     "rule",
     &[("when", &[]), ("then", &[]), ("else", &[]), ("set", &[])],
     &[
-        ("expr", "conditions are written as `when`"),
-        ("if", "conditions are written as `when`"),
+        ("expr", "use `when` for conditions"),
+        ("if", "use `when` for conditions"),
         ("do", "put it under `then: {do: …}`"),
     ],
 );
@@ -414,7 +408,7 @@ pub(crate) const THEN: Shape<'static> = shape(
     &[("goto", "write `do: jump` with `to: <label>`")],
 );
 
-/// `else` may hold what `then` holds, or a `then` of its own.
+/// `else` accepts the keys of `then`, or a `then` of its own.
 pub(crate) const ELSE: Shape<'static> = shape(
     "else",
     &[
@@ -468,12 +462,12 @@ pub(crate) const NEXT: Shape<'static> = shape(
     &[
         (
             "mode",
-            "it goes under `spec`: `next: {spec: {mode: inclusive}, arcs: […]}`",
+            "put it under `spec`: `next: {spec: {mode: inclusive}, arcs: […]}`",
         ),
         ("step", "write `next: {arcs: [{step: …}]}`"),
         (
             "when",
-            "guards belong to arcs: `arcs: [{step: …, when: …}]`",
+            "put conditions on arcs: `arcs: [{step: …, when: …}]`",
         ),
     ],
 );
@@ -493,13 +487,13 @@ pub(crate) const ARC: Shape<'static> = shape(
         ("set", &[]),
     ],
     &[
-        ("if", "guards are written as `when`"),
-        ("expr", "guards are written as `when`"),
-        ("condition", "guards are written as `when`"),
-        ("then", "an arc leads to one step: `{step: …, when: …}`"),
-        ("input", "what an arc passes on is called `args`"),
-        ("with", "what an arc passes on is called `args`"),
-        ("name", "the step an arc leads to is called `step`"),
+        ("if", "use `when` for conditions"),
+        ("expr", "use `when` for conditions"),
+        ("condition", "use `when` for conditions"),
+        ("then", "an arc has one target step: `{step: …, when: …}`"),
+        ("input", "use `args` for the arguments of an arc"),
+        ("with", "use `args` for the arguments of an arc"),
+        ("name", "use `step` for the target of an arc"),
         ("vars", "write state with `set: {ctx.x: …}`"),
         ("set_ctx", "write state with `set: {ctx.x: …}`"),
     ],

@@ -1,12 +1,12 @@
-//! "Did you mean": the known word nearest to an unknown one.
+//! "Did you mean": finds the known word that is most similar to an unknown one.
 
-/// Longer words are not compared; nobody mistypes them by one letter.
+/// Longer words are not compared.
 const WORD_CHARS_MAX: usize = 64;
 
-/// More candidates than this are not looked at, so that many mistakes in a large file stay cheap.
+/// Maximum number of candidates, so that many errors in a large file stay cheap.
 const CANDIDATES_MAX: usize = 1_000;
 
-/// The candidate nearest to `word`, if any is near enough to be meant.
+/// Returns the most similar candidate, if it is similar enough.
 pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -28,7 +28,7 @@ pub(crate) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// Edits between two words: insertions, deletions, replacements and swaps of neighbours; case costs nothing extra.
+/// Counts insertions, deletions, replacements and swaps of adjacent characters between two words, ignoring case.
 fn distance(left: &str, right: &str) -> usize {
     let left: Vec<char> = left.chars().flat_map(char::to_lowercase).collect();
     let right: Vec<char> = right.chars().flat_map(char::to_lowercase).collect();

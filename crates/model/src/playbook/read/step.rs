@@ -1,4 +1,4 @@
-//! One step: its parts in their order, and the layers of `spec` its tasks inherit.
+//! Reads a step and the layers of `spec` that its tasks inherit.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::playbook::{Admission, FailureMode, Step, Write, WriteTarget};
 use crate::template::Tree;
 use crate::yaml::{Node, overlay};
 
-/// What `step.spec` says about the step itself.
+/// The settings of the step itself in `step.spec`.
 struct Knobs {
     admission: Admission,
     joins: bool,
@@ -81,7 +81,7 @@ impl Reader {
         })
     }
 
-    /// `set`, and `set_ctx` whose keys all go to `ctx`.
+    /// Reads `set`, and `set_ctx`, whose keys all go to `ctx`.
     fn step_writes(&mut self, fields: &Fields<'_>) -> Vec<Write> {
         let set = fields.get("set");
         let mut writes = set
@@ -108,7 +108,7 @@ impl Reader {
         self.tree(node)
     }
 
-    /// `output` on a step is the result policy of its task; of the last one, if it has several.
+    /// Moves `output` of a step to its task; to the last one, if it has several.
     fn with_output(
         &mut self,
         tool: &Node,
@@ -129,12 +129,7 @@ impl Reader {
         if is_empty && !fields.has_bad_keys() && node.as_map().is_some() {
             let message = format!("{title} has neither `tool` nor `next`");
             let span = fields.get("step").map_or(node.span, |name| name.span);
-            self.error(
-                "E0120",
-                message,
-                span,
-                "give it a tool, or arcs to route by",
-            );
+            self.error("E0120", message, span, "add a tool, or arcs under `next`");
         }
     }
 
@@ -183,7 +178,7 @@ impl Reader {
     }
 }
 
-/// What tasks of this step inherit: executor, then step, then loop.
+/// Returns the layers that tasks of this step inherit: executor, then step, then loop.
 fn layers(fields: &Fields<'_>, defaults: Option<&Node>) -> Option<Node> {
     let own = fields.get("spec").map(|spec| inheritable(spec, false));
     let looped = fields.get("loop").and_then(|node| node.get("spec"));
@@ -195,7 +190,7 @@ fn layers(fields: &Fields<'_>, defaults: Option<&Node>) -> Option<Node> {
     stack(outer, looped)
 }
 
-/// A step's writes to `iter` and the pipeline happen where those live: after its last task.
+/// Moves a step's writes to `iter` and the pipeline to its last task, because both end with the pipeline.
 fn share(writes: Vec<Write>, last: &mut Vec<Write>) -> Vec<Write> {
     let (own, inner) = writes
         .into_iter()

@@ -1,4 +1,4 @@
-//! One task: its kind, the kind's keys, and the `spec` it inherits and gives.
+//! Reads a task: its kind, the kind's keys, and its own and inherited `spec`.
 
 use std::collections::BTreeMap;
 
@@ -23,11 +23,11 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("transactional", Effect::Transactional),
 ];
 
-/// What a task finds around it.
+/// What a task inherits.
 pub(crate) struct Home<'a> {
-    /// The layers of `spec` it inherits.
+    /// The inherited layers of `spec`.
     pub(crate) inherited: Option<&'a Node>,
-    /// The named tasks.
+    /// The workbook tasks.
     pub(crate) book: &'a Workbook,
 }
 
@@ -101,7 +101,7 @@ impl Reader {
         Some(read)
     }
 
-    /// The name of the kind, and what is known of it.
+    /// Returns the name of the kind and its specification.
     fn kind(&mut self, node: &Node) -> Option<(String, &'static KindSpec)> {
         let Some(given) = node.get("kind") else {
             self.missing("kind", "the task", node.span, "kind: python");
@@ -117,7 +117,7 @@ impl Reader {
         let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
         let list = format!("(kinds: {})", known.join(" "));
         if NOT_BUILT_IN.contains(&name.as_str()) {
-            let message = format!("kind `{name}` is not built into this version");
+            let message = format!("this version does not include kind `{name}`");
             self.error("E0109", message, given.span, list);
             return None;
         }
@@ -128,7 +128,7 @@ impl Reader {
         };
         self.error(
             "E0108",
-            format!("no tool kind is called `{name}`"),
+            format!("unknown tool kind `{name}`"),
             given.span,
             label,
         );
@@ -162,7 +162,7 @@ impl Reader {
                 .filter_map(|name| kind.key(name))
                 .any(|key| is_misspelled(key, fields));
         if is_missing {
-            let message = format!("{title} (kind `{}`) needs one more key", kind.name);
+            let message = format!("{title} (kind `{}`) lacks a required key", kind.name);
             let label = format!("add one of: {}", kind.one_of.join(" "));
             self.error("E0126", message, fields.span, label);
         }
@@ -217,7 +217,7 @@ impl Reader {
         read
     }
 
-    /// A level, or a map with one and what is opened. What a template comes to, the worker checks.
+    /// Checks a level, or a map with a level and permissions. The worker checks values of templates.
     fn check_sandbox(&mut self, sandbox: &Node) {
         let level = match &sandbox.value {
             Value::Map(_) => {
@@ -245,7 +245,7 @@ impl Reader {
     fn timeout(&mut self, fields: &Fields<'_>, knobs: &Fields<'_>) -> Option<Tree> {
         let entry = fields.entry("timeout").or(knobs.entry("timeout"))?;
         if &*entry.key != "timeout" {
-            let message = format!("`{}` carries its unit in its name", entry.key);
+            let message = format!("the name `{}` contains a unit", entry.key);
             let warning = self
                 .diagnostic("W304", message, entry.span)
                 .label("write `timeout: 30s`");
@@ -280,7 +280,7 @@ impl Reader {
         Some(Tree::Map(read))
     }
 
-    /// `output` and `output_select` on the task go over `spec.result`.
+    /// Merges `output` and `output_select` of the task over `spec.result`.
     fn result_control(&mut self, fields: &Fields<'_>, knobs: &Fields<'_>) -> ResultControl {
         let node = stack(knobs.get("result").cloned(), fields.get("output").cloned());
         let mut control = node.map(|node| self.result(&node)).unwrap_or_default();
@@ -296,7 +296,7 @@ fn is_misspelled(key: &KeySpec, fields: &Fields<'_>) -> bool {
     spellings.any(|name| fields.is_misspelled(name))
 }
 
-/// Whether a key belongs to a kind that a deployment adds: it is none of those that every task takes.
+/// Whether a key is an external tool's own: it is not a key that all tasks accept.
 fn is_own(kind: &KindSpec, key: &str) -> bool {
     let is_tasks = |(name, aliases): &(&str, &[&str])| *name == key || aliases.contains(&key);
     kind == &EXTERNAL
@@ -314,7 +314,7 @@ fn task_keys<'n>(kind: &'static KindSpec, task: &'n Node) -> Keys<'n> {
     for (name, aliases) in TASK {
         let aliases: &'static [&'static str] = match (*name, kind.name) {
             ("input", "playbook") => &["args", "payload"],
-            // They are the words that the container's command is given.
+            // For a container, `args` are the arguments of its command, so the key is no alias of `input`.
             ("input", "container") => &[],
             _ => aliases,
         };
@@ -326,7 +326,7 @@ fn task_keys<'n>(kind: &'static KindSpec, task: &'n Node) -> Keys<'n> {
     keys
 }
 
-/// The lines on which the texts of a command begin, of which there may be a list.
+/// The lines on which the texts of a command start; a command may be a list of texts.
 fn command_lines(node: &Node) -> Vec<u32> {
     match &node.value {
         Value::List(items) => items.iter().map(code_line).collect(),
@@ -334,7 +334,7 @@ fn command_lines(node: &Node) -> Vec<u32> {
     }
 }
 
-/// The line on which the first line of a code block stands. A block begins at its first line that is not blank.
+/// The line on which a code block starts. A block starts at its first line that is not blank.
 fn code_line(node: &Node) -> u32 {
     let text = node.as_str().unwrap_or_default();
     let blank = text.bytes().take_while(|byte| *byte == b'\n').count();

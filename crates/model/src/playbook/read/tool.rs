@@ -1,4 +1,4 @@
-//! `tool`: the pipeline of a step in its several spellings, as labelled tasks.
+//! `tool`: reads the pipeline of a step, in its several spellings, as labelled tasks.
 
 use crate::id::Name;
 use crate::playbook::Task;
@@ -9,7 +9,7 @@ use crate::yaml::{Node, Value};
 
 const FORM: &str = "write `tool: {kind: …}`, or a list of `- <label>: {kind: …}`";
 
-/// One entry of a pipeline, with its label found.
+/// One entry of a pipeline with its label.
 struct Item<'n> {
     label: Name,
     span: Span,
@@ -61,7 +61,7 @@ impl Reader {
             .iter()
             .all(|entry| entry.value.get("kind").is_some());
         if are_tasks && !entries.is_empty() {
-            let message = "the tasks of a pipeline are a list";
+            let message = "the tasks of a pipeline must be a list";
             self.error("E0122", message, node.span, "begin each task with `- `");
         } else {
             self.missing("kind", "the tool", node.span, "kind: python");
@@ -114,7 +114,7 @@ impl Reader {
     }
 }
 
-/// `name` labels a task, except where it is the kind's own key.
+/// Returns `name` as the label of a task, unless it is the kind's own key.
 fn label_key(node: &Node) -> Option<&Node> {
     let is_workbook = node.get("kind").and_then(Node::as_str) == Some("workbook");
     node.get("name").filter(|_| !is_workbook)

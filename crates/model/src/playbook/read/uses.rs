@@ -1,4 +1,4 @@
-//! Where templates stand, remembered so that their names can be checked once the whole playbook is known.
+//! Records where templates are used, so that their names can be checked once the whole playbook is known.
 
 use std::ops::Range;
 
@@ -6,12 +6,12 @@ use crate::playbook::read::programs::{Insertion, as_written};
 use crate::template::Template;
 use crate::yaml::Node;
 
-/// A template and what it can see from where it stands.
+/// A template, and its position in the playbook.
 pub(crate) struct Use {
     pub(crate) template: Template,
     /// The scalar it was read from.
     pub(crate) node: Node,
-    /// What the template has that the scalar does not.
+    /// Text that was inserted into the template and is not in the scalar.
     pub(crate) insertions: Vec<Insertion>,
     /// The index of its step.
     pub(crate) step: Option<usize>,
@@ -19,36 +19,36 @@ pub(crate) struct Use {
 }
 
 impl Use {
-    /// Where a place of the template stands in the scalar.
+    /// Converts a byte range of the template to a range of the scalar.
     pub(crate) fn as_written(&self, range: &Range<usize>) -> Range<usize> {
         as_written(&self.insertions, range)
     }
 }
 
-/// Which part of a playbook a template stands in.
+/// The part of a playbook that contains a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// A default of `workload`, or a first value of `ctx`: before the run begins.
+    /// A default of `workload` or an initial value of `ctx`: rendered before the run starts.
     Default,
-    /// Who may enter.
+    /// An admission rule.
     Admission,
-    /// What a loop runs over.
+    /// The items of a loop.
     Loop,
-    /// What a tool is given.
+    /// The input of a tool.
     Call,
-    /// A rule of a policy, or what a task writes.
+    /// A rule of a policy, or a write of a task.
     Outcome,
-    /// A guard, or what a step or an arc writes and passes on.
+    /// A condition, write or argument of a step or an arc.
     Boundary,
 }
 
 impl Place {
-    /// Whether `outcome` and `output` exist here.
+    /// Whether `outcome` and `output` are available here.
     pub(crate) fn has_outcome(self) -> bool {
         matches!(self, Self::Outcome | Self::Boundary)
     }
 
-    /// Whether `event` exists here.
+    /// Whether `event` is available here.
     pub(crate) fn has_event(self) -> bool {
         matches!(self, Self::Admission | Self::Boundary)
     }

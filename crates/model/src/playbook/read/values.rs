@@ -1,4 +1,4 @@
-//! Single values: words, numbers, durations, templates.
+//! Reads single values: words, numbers, durations, templates.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::template::{SyntaxError, Template, Tree};
 use crate::yaml::{Node, Value};
 
 impl Reader {
-    /// A wrong type, said in one way everywhere.
+    /// Reports a value of the wrong type.
     pub(crate) fn wrong_type(&mut self, node: &Node, what: &str, wanted: &str) {
         let message = format!("{what} must be {wanted}, not {}", node.describe());
         self.error("E0101", message, node.span, format!("write {wanted}"));
     }
 
-    /// Text; numbers and booleans count as what they look like.
+    /// Reads text; numbers and booleans are converted to text.
     pub(crate) fn text(&mut self, node: &Node, what: &str) -> Option<String> {
         match &node.value {
             Value::Text(text) => Some(text.text.to_string()),
@@ -31,7 +31,7 @@ impl Reader {
         }
     }
 
-    /// A name: text that is not empty.
+    /// Reads a name: text that is not empty.
     pub(crate) fn name(&mut self, node: &Node, what: &str) -> Option<Name> {
         let text = self.text(node, what)?;
         if text.trim().is_empty() {
@@ -39,7 +39,7 @@ impl Reader {
                 "E0101",
                 format!("{what} is empty"),
                 node.span,
-                "give it a name",
+                "write a name",
             );
             return None;
         }
@@ -54,7 +54,7 @@ impl Reader {
         None
     }
 
-    /// One of a few words.
+    /// Reads one of several words.
     pub(crate) fn word<T: Copy>(
         &mut self,
         node: &Node,
@@ -71,7 +71,7 @@ impl Reader {
             Some(meant) => format!("did you mean `{meant}`?     {takes}"),
             None => takes,
         };
-        let message = format!("{what} cannot be `{text}`");
+        let message = format!("invalid value `{text}` for `{what}`");
         self.error("E0104", message, node.span, label);
         None
     }
@@ -79,7 +79,7 @@ impl Reader {
     pub(crate) fn duration(&mut self, node: &Node, what: &str) -> Option<Duration> {
         let value = duration::parse(&node.to_json());
         if value.is_none() {
-            let message = format!("{what} is not a duration");
+            let message = format!("{what} must be a duration");
             let label = "write seconds, or `500ms`, `30s`, `1h 30m`, `PT1H`";
             self.error("E0105", message, node.span, label);
         }
@@ -89,7 +89,7 @@ impl Reader {
     pub(crate) fn size(&mut self, node: &Node, what: &str) -> Option<u64> {
         let value = duration::parse_size(&node.to_json());
         if value.is_none() {
-            let message = format!("{what} is not a size");
+            let message = format!("{what} must be a size");
             self.error(
                 "E0105",
                 message,
@@ -100,7 +100,7 @@ impl Reader {
         value
     }
 
-    /// A count of at least one.
+    /// Reads an integer of at least 1.
     pub(crate) fn whole_number(&mut self, node: &Node, what: &str) -> Option<u32> {
         let number = node
             .to_json()
@@ -114,7 +114,7 @@ impl Reader {
         number
     }
 
-    /// A count of at least one, or a template that gives it.
+    /// Reads an integer of at least 1, or a template for one.
     pub(crate) fn count(&mut self, node: &Node, what: &str) -> Option<Tree> {
         let is_template = node.as_text().is_some_and(|text| is_template(&text.text));
         let is_count = node.to_json().as_u64().is_some_and(|count| count > 0);
@@ -126,7 +126,7 @@ impl Reader {
         None
     }
 
-    /// A duration, or a template that gives it.
+    /// Reads a duration, or a template for one.
     pub(crate) fn delay(&mut self, node: &Node, what: &str) -> Option<Tree> {
         let is_template = node.as_text().is_some_and(|text| is_template(&text.text));
         if is_template || self.duration(node, what).is_some() {
@@ -135,7 +135,7 @@ impl Reader {
         None
     }
 
-    /// A value in which any scalar may be a template.
+    /// Reads a value in which any scalar may be a template.
     pub(crate) fn tree(&mut self, node: &Node) -> Tree {
         match &node.value {
             Value::Text(text) if !text.raw && is_template(&text.text) => self.template(node),
@@ -153,7 +153,7 @@ impl Reader {
         }
     }
 
-    /// A value of a tool's key, read the way the key is rendered.
+    /// Reads the value of a tool's key according to its rendering mode.
     pub(crate) fn field(&mut self, node: &Node, mode: FieldMode) -> Tree {
         let is_comment_only = |text: &str| !text.contains("{{") && !text.contains("{%");
         match (mode, node.as_str()) {
@@ -182,7 +182,7 @@ impl Reader {
         }
     }
 
-    /// A condition: text with or without braces, or a boolean.
+    /// Reads a condition: text with or without braces, or a boolean.
     pub(crate) fn condition(&mut self, node: &Node, what: &str) -> Option<Template> {
         let text = match &node.value {
             Value::Text(text) => text.text.to_string(),
@@ -226,16 +226,16 @@ impl Reader {
         let whole = 0..node.as_str().map_or(0, str::len);
         let range = error.range.clone().unwrap_or(whole);
         let span = node.locate(&self.source.text, &range);
-        let message = format!("the template does not parse: {}", error.message);
+        let message = format!("template syntax error: {}", error.message);
         let diagnostic = self
             .diagnostic("T0101", message, span)
             .label("here")
-            .help("text that only looks like a template can be tagged: `!raw \"…\"`");
+            .help("if this is not a template, tag the text: `!raw \"…\"`");
         self.report(diagnostic);
     }
 }
 
-/// Whether text holds anything to render. `{#` alone is common in shell (`${#list}`) and needs its end to count.
+/// Whether text contains a template. `{#` alone is common in shell (`${#list}`) and only counts with its end.
 pub(crate) fn is_template(text: &str) -> bool {
     let has_comment = || {
         let comment = text.find("{#");

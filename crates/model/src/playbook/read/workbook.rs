@@ -1,11 +1,11 @@
-//! `workbook`: tasks with names, put in place where a step asks for them.
+//! `workbook`: named tasks that steps use by name.
 
 use std::collections::BTreeMap;
 
 use crate::playbook::read::reader::Reader;
 use crate::yaml::{Entry, Node, Value, overlay};
 
-/// The named tasks.
+/// Workbook tasks by name.
 pub(crate) type Workbook = BTreeMap<String, Node>;
 
 impl Reader {
@@ -47,7 +47,7 @@ impl Reader {
         Some((name, task))
     }
 
-    /// The named task in place of `node`, which asks for it: the caller's keys over the task's own.
+    /// Replaces `node` by the workbook task it refers to; keys of `node` override those of the task.
     pub(crate) fn put_in_place(&mut self, node: &Node, book: &Workbook) -> Option<Node> {
         let mut current = node.clone();
         let mut seen: Vec<String> = Vec::new();
@@ -63,8 +63,13 @@ impl Reader {
                 return None;
             };
             if seen.contains(&name) {
-                let message = format!("workbook task `{name}` leads back to itself");
-                self.error("E0119", message, asked.span, "let it name a tool kind");
+                let message = format!("workbook task `{name}` refers to itself");
+                self.error(
+                    "E0119",
+                    message,
+                    asked.span,
+                    "set a tool kind in one of the tasks",
+                );
                 return None;
             }
             seen.push(name);
@@ -84,12 +89,12 @@ impl Reader {
             None if known.is_empty() => "this playbook has no `workbook`".to_owned(),
             None => format!("(workbook has: {})", known.join(" ")),
         };
-        let message = format!("no workbook task is called `{name}`");
+        let message = format!("unknown workbook task `{name}`");
         self.error("E0118", message, asked.span, label);
     }
 }
 
-/// A named task may be the task itself or hold it under `tool`.
+/// Returns the task itself, which may be under `tool`.
 fn body(node: &Node) -> &Node {
     match node.get("tool") {
         Some(tool) if node.get("kind").is_none() => tool,
@@ -106,7 +111,7 @@ fn without(node: &Node, keys: &[&str]) -> Node {
     }
 }
 
-/// `args` is `input`, so that one goes over the other.
+/// Renames `args` to `input`, so that one overrides the other.
 fn spelled(node: &Node) -> Node {
     let has_both = node.get("args").is_some() && node.get("input").is_some();
     let entries = node.as_map().unwrap_or_default().iter();

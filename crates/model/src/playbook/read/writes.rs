@@ -1,11 +1,11 @@
-//! `set`, `set_iter`, `set_ctx`: what is written, and where it goes.
+//! `set`, `set_iter`, `set_ctx`: values to write and their targets.
 
 use crate::playbook::read::reader::Reader;
 use crate::playbook::{Write, WriteTarget};
 use crate::yaml::{Entry, Node};
 
 impl Reader {
-    /// Reads `set`: `ctx.x`, `iter.x` and `step.x` say where they go, bare names go to `bare`.
+    /// Reads `set`: `ctx.x`, `iter.x` and `step.x` name their target; plain names go to `bare`.
     pub(crate) fn writes(&mut self, node: &Node, bare: WriteTarget) -> Vec<Write> {
         let Some(entries) = node.as_map() else {
             self.wrong_type(node, "set", "a map such as `{ctx.count: 1}`");
@@ -26,10 +26,10 @@ impl Reader {
         writes
     }
 
-    /// Reads `set_iter` or `set_ctx`: every key goes to `target`.
+    /// Reads `set_iter` or `set_ctx`: all keys go to `target`.
     pub(crate) fn writes_to(&mut self, node: &Node, target: WriteTarget) -> Vec<Write> {
         let Some(entries) = node.as_map() else {
-            self.wrong_type(node, "what is written", "a map of names and values");
+            self.wrong_type(node, "the values to write", "a map of names and values");
             return Vec::new();
         };
         let entries = entries.iter();
@@ -47,13 +47,13 @@ impl Reader {
         }
     }
 
-    /// An arc has no iteration and no pipeline to write to.
+    /// Rejects writes to other targets than `ctx`: an arc has no iteration and no pipeline.
     pub(crate) fn only_ctx(&mut self, writes: Vec<Write>) -> Vec<Write> {
         let (kept, other): (Vec<_>, Vec<_>) = writes
             .into_iter()
             .partition(|write| write.target == WriteTarget::Ctx);
         for write in other {
-            let message = format!("`{}` is written where there is no pipeline", write.key);
+            let message = format!("cannot write `{}` here: there is no pipeline", write.key);
             let label = format!("write `ctx.{}`, or write it in a task", write.key);
             self.error("E0125", message, write.span, label);
         }

@@ -1,5 +1,5 @@
-//! The syntax tree as the house runs it: every operator that could build without bound, every comparison and every use
-//! of a name goes through a filter of ours. Enters: the parsed tree. Leaves: the tree to compile, and what it reads.
+//! Rewrites the syntax tree: operators that could build values without bound, comparisons and uses of names go through
+//! our own filters. Input: the parsed tree. Output: the tree to compile, and the paths it reads.
 
 mod expressions;
 mod operations;

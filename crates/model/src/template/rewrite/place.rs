@@ -1,4 +1,4 @@
-//! Places and paths: where an expression stands, and what it reads.
+//! Spans and paths of expressions.
 
 use std::ops::Range;
 
@@ -13,13 +13,13 @@ use crate::template::tree::SyntaxError;
 pub struct PathUse {
     /// The path: `iter.page`.
     pub path: String,
-    /// Where it stands, in bytes of the template's own text.
+    /// The byte range in the template's own text.
     pub range: Range<usize>,
-    /// Whether it may be missing there: under `default`, `is defined`, a comparison or a condition.
+    /// Whether the value may be missing there: under `default`, `is defined`, a comparison or a condition.
     pub guarded: bool,
 }
 
-/// The whole place of an expression: the library's begins at the last attribute or operator.
+/// Returns the full span of an expression; the library's span starts at the last attribute or operator.
 pub(super) fn extent(expr: &Expr<'_>) -> Place {
     let begins = match expr {
         Expr::GetAttr(node) => extent(&node.expr),
@@ -47,7 +47,7 @@ pub(super) fn extent(expr: &Expr<'_>) -> Place {
     }
 }
 
-/// The dotted path an expression reads, as far as it is written out.
+/// Returns the dotted path that an expression reads, up to the first part that is computed.
 pub(super) fn path(expr: &Expr<'_>) -> Option<String> {
     match expr {
         Expr::Var(node) => Some(node.id.to_owned()),

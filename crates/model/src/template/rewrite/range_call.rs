@@ -1,10 +1,10 @@
-//! `range(…)` as a whole expression: a loop over it needs only its arguments, never the list.
+//! `range(…)` as a whole expression: a loop over it only needs the arguments, not the list.
 
 use minijinja::machinery::ast::{self, CallArg, Expr, Spanned};
 
 use super::statements::{Done, Rewriter, Taken};
 
-/// The call of an expression that is exactly `range(…)` or `range(…) | list`, with arguments by position.
+/// Returns the call, if an expression is exactly `range(…)` or `range(…) | list` with positional arguments.
 pub(crate) fn range_call<'a, 's>(expr: &'a Expr<'s>) -> Option<&'a Spanned<ast::Call<'s>>> {
     match expr {
         Expr::Filter(node) if node.name == "list" && node.args.is_empty() => {
@@ -22,7 +22,7 @@ pub(crate) fn range_call<'a, 's>(expr: &'a Expr<'s>) -> Option<&'a Spanned<ast::
 }
 
 impl<'s> Rewriter<'s> {
-    /// The arguments of such a call, as a list.
+    /// Returns the arguments of such a call as a list.
     pub(crate) fn range_arguments(&mut self, call: &Spanned<ast::Call<'s>>) -> Done<Expr<'s>> {
         let mut items = Vec::with_capacity(call.args.len());
         for arg in &call.args {

@@ -1,4 +1,4 @@
-//! Statements, and what is found on the way.
+//! Rewrites statements and collects what they read.
 
 use std::collections::BTreeSet;
 
@@ -9,24 +9,24 @@ use super::place::{PathUse, constant, emit, error, extent, range};
 use crate::template::operators::{ExpressionPlace, Text};
 use crate::template::tree::SyntaxError;
 
-/// How an expression's value is taken.
+/// How an expression's value is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// As it is: an attribute of it is read, or a comparison looks at it.
+    /// Unchanged: one of its attributes is read, or it is compared.
     Raw,
-    /// Whole, and it may be missing.
+    /// As a whole; it may be missing.
     Maybe,
-    /// Whole, and it must be there.
+    /// As a whole; it must be defined.
     Used,
 }
 
-/// Rewrites one template and notes what it reads.
+/// Rewrites one template and records what it reads.
 #[derive(Default)]
 pub(crate) struct Rewriter<'s> {
     pub(super) source: &'s str,
     pub(crate) roots: BTreeSet<&'s str>,
     pub(crate) uses: Vec<PathUse>,
-    /// Whether text is captured into a variable, which mixes the author's text with values.
+    /// Whether a block captures text into a variable, which mixes the author's text with values.
     pub(crate) captures: bool,
     pub(super) bound: BTreeSet<&'s str>,
     pub(super) depth: usize,
@@ -35,7 +35,7 @@ pub(crate) struct Rewriter<'s> {
 pub(super) type Done<T> = Result<T, SyntaxError>;
 
 impl<'s> Rewriter<'s> {
-    /// For the template with this text.
+    /// Creates a rewriter for the template with this text.
     pub(crate) fn new(source: &'s str) -> Self {
         Self {
             source,
@@ -43,7 +43,7 @@ impl<'s> Rewriter<'s> {
         }
     }
 
-    /// A list of statements.
+    /// Rewrites a list of statements.
     pub(crate) fn body(&mut self, statements: &[Stmt<'s>]) -> Done<Vec<Stmt<'s>>> {
         let mut rewritten = Vec::with_capacity(statements.len());
         for statement in statements {
@@ -60,7 +60,7 @@ impl<'s> Rewriter<'s> {
     fn statement(&mut self, statement: &Stmt<'s>) -> Done<Stmt<'s>> {
         Ok(match statement {
             Stmt::EmitRaw(raw) => {
-                // A text is a part of the source, from which its place follows.
+                // A raw text is a slice of the source, so its position is known.
                 let start = (raw.raw.as_ptr() as usize)
                     .checked_sub(self.source.as_ptr() as usize)
                     .filter(|start| start + raw.raw.len() <= self.source.len());
@@ -128,7 +128,7 @@ impl<'s> Rewriter<'s> {
 
     fn for_loop(&mut self, node: &Spanned<ast::ForLoop<'s>>) -> Done<Stmt<'s>> {
         if node.recursive {
-            return Err(error("a recursive loop cannot be used here", node.span()));
+            return Err(error("recursive loops are not supported", node.span()));
         }
         let iter = self.expression(&node.iter, Taken::Used)?;
         let target = self.target(&node.target)?;
@@ -147,7 +147,7 @@ impl<'s> Rewriter<'s> {
         Ok(Stmt::ForLoop(Spanned::new(rewritten, node.span())))
     }
 
-    /// Where a value is stored: names, lists of names, attributes of a namespace.
+    /// Rewrites the target of an assignment: names, lists of names, attributes of a namespace.
     fn target(&mut self, target: &Expr<'s>) -> Done<Expr<'s>> {
         match target {
             Expr::Var(var) => {
@@ -191,13 +191,10 @@ fn refused(statement: &Stmt<'_>) -> SyntaxError {
         Stmt::AutoEscape(node) => ("autoescape", node.span()),
         _ => {
             return SyntaxError {
-                message: "this statement cannot be used in a playbook".to_owned(),
+                message: "this statement is not supported".to_owned(),
                 range: None,
             };
         }
     };
-    error(
-        &format!("`{{% {word} %}}` cannot be used in a playbook"),
-        at,
-    )
+    error(&format!("`{{% {word} %}}` is not supported"), at)
 }

@@ -1,4 +1,4 @@
-// Draws the API document: one block per operation, opened on demand, filtered as one types.
+// Renders the API document: one block per operation, expanded on demand, filtered by the search field.
 "use strict";
 
 const place = document.getElementById("operations");
@@ -11,7 +11,7 @@ function element(name, text, className) {
   return made;
 }
 
-// Follows references so that a reader sees the fields and not their names; a type inside itself is named.
+// Resolves references, so that readers see the fields instead of type names; a recursive type is named.
 function resolve(schema, all, seen) {
   if (!schema || typeof schema !== "object") return schema;
   if (Array.isArray(schema)) return schema.map((part) => resolve(part, all, seen));
@@ -84,8 +84,8 @@ find.addEventListener("input", () => {
 });
 
 fetch("openapi.json")
-  .then((answer) => (answer.ok ? answer.json() : Promise.reject(new Error("the server answered " + answer.status))))
+  .then((answer) => (answer.ok ? answer.json() : Promise.reject(new Error("the server returned status " + answer.status))))
   .then(draw)
   .catch((error) => {
-    place.textContent = "The document cannot be loaded: " + error.message;
+    place.textContent = "Cannot load the API document: " + error.message;
   });

@@ -1,4 +1,4 @@
-//! Sessions of workers: who a name belongs to, and until when.
+//! Worker sessions: the holder of a worker's name, and the expiry time.
 
 use model::id::WorkerId;
 use model::time::Time;

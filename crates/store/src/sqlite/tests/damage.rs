@@ -1,4 +1,4 @@
-//! A file that was damaged is said to be damaged: no flipped byte leads to a wrong log, a panic or another error.
+//! A damaged file is reported as damaged: a flipped byte never leads to a wrong log, a panic or another error.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use super::super::Sqlite;
 use crate::contract::{PlainStep, request};
 use crate::{Error, ExecutionRow, Filter, Snapshot, Store};
 
-/// So many bytes are flipped, one at a time.
+/// Number of bytes that are flipped, one at a time.
 const FLIPS: u64 = 250;
-/// So many runs the store holds.
+/// Number of executions in the store.
 const RUNS: usize = 8;
 const PLAYBOOK: &str = "kind: Playbook, as far as the store is concerned";
 
-/// What is read from a store.
+/// The data read from a store.
 #[derive(Debug, PartialEq)]
 struct Contents {
     logs: Vec<Vec<Event>>,
@@ -24,7 +24,7 @@ struct Contents {
     texts: Vec<String>,
 }
 
-/// A store with runs, each with steps, a snapshot and a command on offer.
+/// Creates a store with executions that each have steps, a snapshot and an offered command.
 async fn filled(dir: &Path) -> Vec<ExecutionId> {
     let store = Sqlite::open(dir).unwrap();
     store
@@ -77,7 +77,7 @@ async fn rows(store: &dyn Store) -> Result<Vec<ExecutionRow>, Error> {
     store.executions(&Filter::default()).await
 }
 
-/// A store like the first, with one byte changed.
+/// A copy of the store with one byte changed.
 fn flipped(file: &[u8], place: usize, mask: u8) -> TempDir {
     let dir = TempDir::new().unwrap();
     let mut bytes = file.to_vec();
@@ -131,7 +131,10 @@ async fn a_flipped_byte_is_reported_as_damage_or_changes_nothing() {
             Err(error) => panic!("{flip}: {} {error:?}", error.code()),
         }
     }
-    assert!(reported > 20, "only {reported} of {FLIPS} were noticed");
+    assert!(
+        reported > 20,
+        "only {reported} of {FLIPS} flips were reported"
+    );
 }
 
 #[tokio::test]

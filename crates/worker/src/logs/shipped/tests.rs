@@ -1,4 +1,4 @@
-//! Lines arrive in order, printing never waits, and what is lost is said.
+//! Lines arrive in order, printing never blocks, and lost lines are reported.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::tests::log_line;
 
-/// Keeps batches, or fails like a server that is away.
+/// Fake store that records batches, or fails like an unavailable server.
 struct Keeper {
     is_away: AtomicBool,
     asked: Notify,
@@ -42,7 +42,7 @@ impl TaskLogs for Keeper {
     }
 
     async fn read(&self, _: ExecutionId, _: &LogAsk) -> Result<LogPage, Error> {
-        unreachable!("nobody reads here")
+        unreachable!("these tests do not read logs")
     }
 }
 
@@ -96,7 +96,7 @@ async fn a_server_that_is_away_costs_the_oldest_lines_and_the_log_says_so() {
     assert_eq!(kept.recv().await.unwrap(), [log_line("under way")]);
     let batch = kept.recv().await.unwrap();
     let lost = lines - WAITING_BYTES_MAX / 1200;
-    let word = format!("{lost} lines are lost here");
+    let word = format!("{lost} lines lost here");
     assert!(batch[0].text.starts_with(&word), "{}", batch[0].text);
     assert_eq!(batch[1].text, text(lost));
     let mut newest = batch;
