@@ -5,7 +5,7 @@
     clippy::unwrap_used,
     clippy::items_after_statements,
     clippy::disallowed_methods,
-    reason = "a test may panic, and waits for the kernel by the clock"
+    reason = "a test may panic, and polls the kernel until a deadline"
 )]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! OAuth2 tokens: requested with client credentials or a refresh token and cached until shortly before they
+//! OAuth 2 tokens: requested with client credentials or a refresh token and cached until shortly before they
 //! expire. Concurrent calls share one request.
 
 use std::collections::HashMap;
@@ -80,7 +80,7 @@ impl Grant {
     /// Reads a credential of type oauth2.
     pub(crate) fn of(auth: &Map<String, Value>) -> Result<Self, TaskError> {
         let token_url = Url::parse(&need(auth, &["token_url"])?)
-            .map_err(|error| invalid(format!("`auth.token_url` is not a URL: {error}")))?;
+            .map_err(|error| invalid(format!("`auth.token_url` is not a valid URL: {error}")))?;
         let manner = match text(auth, &["client_auth", "auth_method"]).as_deref() {
             None => None,
             Some("post" | "client_secret_post" | "body") => Some(Manner::Body),

@@ -1,4 +1,4 @@
-//! Authentication that takes more than a static header: an OAuth2 token, or a response to a digest challenge.
+//! Authentication that takes more than a static header: an OAuth 2 token, or a response to a digest challenge.
 //!
 //! A 401 response is handled once: with a new token, or with the response to the challenge.
 

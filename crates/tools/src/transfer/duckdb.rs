@@ -217,7 +217,7 @@ pub(super) fn copy_out(
     Ok(totals(rows, columns))
 }
 
-/// Lets DuckDB read a file into a table; upserts use [`write`].
+/// Lets DuckDB read a file into a table; upserts use `write`.
 pub(super) fn copy_in(
     base: &Base,
     file: (&Path, Format),
