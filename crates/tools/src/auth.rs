@@ -1,5 +1,4 @@
-//! Credential of a call: a map with `type` and its data. Errors name the missing field and never include a
-//! value.
+//! Credential of a call: a map with `type` and its data. Errors name the missing field and never include a value.
 
 use model::outcome::{ErrorKind, TaskError};
 use serde_json::{Map, Value};

@@ -158,8 +158,8 @@ pub trait LogSink: Send + Sync {
 
 /// Masks secrets in the output of a program before it is cut.
 pub trait OutputMask: Send + Sync {
-    /// Masks bytes up to the point where a secret might continue, or all of them at the end of the output.
-    /// Returns the masked bytes and the number of input bytes they replace.
+    /// Masks bytes up to the point where a secret might continue, or all of them at the end of the output. Returns the
+    /// masked bytes and the number of input bytes they replace.
     fn mask(&self, bytes: &[u8], is_end: bool) -> (Vec<u8>, usize);
 }
 

@@ -1,8 +1,7 @@
 //! Captures the output of a process: logs its lines as they arrive and keeps the text up to a limit.
 //!
-//! If the output is larger than 1 MiB, its head and tail are kept, with a line in between that states how much
-//! is missing.
-//! Secrets are masked before the output is cut, so that no part of one remains.
+//! If the output is larger than 1 MiB, its head and tail are kept, with a line in between that states how much is
+//! missing. Secrets are masked before the output is cut, so that no part of one remains.
 
 use std::collections::VecDeque;
 

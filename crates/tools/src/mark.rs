@@ -1,5 +1,5 @@
-//! Finds processes that left their process group: by a marker in the environment, which children inherit, and a
-//! scan of `/proc`.
+//! Finds processes that left their process group: by a marker in the environment, which children inherit, and a scan of
+//! `/proc`.
 //!
 //! A process that leaves the group and also replaces its environment has no marker and is not found.
 
@@ -113,8 +113,8 @@ impl Mark {
     }
 }
 
-/// Kills processes that dead workers left running and returns their number. Considers only processes of the
-/// same user and PID namespace.
+/// Kills processes that dead workers left running and returns their number. Considers only processes of the same user
+/// and PID namespace.
 pub fn end_orphans() -> usize {
     end(orphans)
 }
@@ -200,8 +200,7 @@ fn has(process: u32, mark: &[u8]) -> Option<bool> {
     }
 }
 
-/// Whether a process without an environment stays without one: it exited, is a kernel thread, or runs its
-/// program.
+/// Whether a process without an environment stays without one: it exited, is a kernel thread, or runs its program.
 fn is_settled(folder: &Path) -> bool {
     // A started program has arguments; an exited process and a kernel thread have no memory.
     let has_arguments = std::fs::read(folder.join("cmdline")).is_ok_and(|line| !line.is_empty());

@@ -1,7 +1,6 @@
 //! The `noop` tool: returns its input.
 //!
-//! Input: `result`, `message` or `input`. Output: `result` if it is set, else the input with `message`, else
-//! the input,
+//! Input: `result`, `message` or `input`. Output: `result` if it is set, else the input with `message`, else the input,
 //! else null.
 
 use async_trait::async_trait;

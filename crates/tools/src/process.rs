@@ -1,5 +1,5 @@
-//! Runs programs in process groups: starts them with a clean environment, reads their output without blocking
-//! and kills the whole group.
+//! Runs programs in process groups: starts them with a clean environment, reads their output without blocking and kills
+//! the whole group.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -45,8 +45,8 @@ pub(crate) enum NotStarted {
 }
 
 impl NotStarted {
-    /// Task error if the machine cannot start the program, or not with its isolation; `None` if the program
-    /// itself is the cause.
+    /// Task error if the machine cannot start the program, or not with its isolation; `None` if the program itself is
+    /// the cause.
     pub(crate) fn host_error(&self) -> Option<TaskError> {
         if cannot_start(self.cause()) {
             return Some(exhausted(self.cause()));
@@ -250,8 +250,8 @@ impl Output {
         }
     }
 
-    /// Reads everything that is in the pipe now, with direct system calls, because the runtime's readiness may
-    /// lag behind.
+    /// Reads everything that is in the pipe now, with direct system calls, because the runtime's readiness may lag
+    /// behind.
     pub(crate) fn drain(
         &mut self,
         capture: &mut Option<Capture>,

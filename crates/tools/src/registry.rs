@@ -54,8 +54,8 @@ pub struct Config {
     pub forbidden_files: Vec<PathBuf>,
     /// Library of the `duckdb` tool.
     pub duckdb: DuckdbConfig,
-    /// Program to start with [`EVALUATION_PROCESS_ARGUMENT`](crate::EVALUATION_PROCESS_ARGUMENT) for jq
-    /// programs and Rhai scripts. If `None`, they run in this process without a memory limit.
+    /// Program to start with [`EVALUATION_PROCESS_ARGUMENT`](crate::EVALUATION_PROCESS_ARGUMENT) for jq programs and
+    /// Rhai scripts. If `None`, they run in this process without a memory limit.
     pub evaluation_program: Option<PathBuf>,
 }
 

@@ -1,7 +1,6 @@
 //! Temporary files for data that does not fit into memory.
 //!
-//! The directory is created with the first file: a worker of a remote server starts without one, and an
-//! operator may
+//! The directory is created with the first file: a worker of a remote server starts without one, and an operator may
 //! delete it at any time.
 
 use std::fs::File;

@@ -1,8 +1,7 @@
 //! `script`: a program outside the playbook, in a file, at a URL or in a bucket.
 //!
-//! Input: `script` of a call, as text or as `{uri, source: {type, …}}`. Output: the program's text and its
-//! name. An inline
-//! program, `source: {type: inline, code}`, is read with the playbook.
+//! Input: `script` of a call, as text or as `{uri, source: {type, …}}`. Output: the program's text and its name. An
+//! inline program, `source: {type: inline, code}`, is read with the playbook.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

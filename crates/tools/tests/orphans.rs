@@ -1,5 +1,4 @@
-//! Tests that a thousand cancelled or timed-out calls leave no process behind, although their children try to
-//! escape.
+//! Tests that a thousand cancelled or timed-out calls leave no process behind, although their children try to escape.
 
 #![expect(
     clippy::unwrap_used,

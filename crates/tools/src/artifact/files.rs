@@ -17,8 +17,7 @@ pub(super) async fn get(file: &Path) -> Result<Value, TaskError> {
     Ok(serde_json::from_slice(&bytes).unwrap_or_else(|_| text()))
 }
 
-/// Writes a file atomically: text as it is, anything else as JSON. A reader sees either the old or the new
-/// content.
+/// Writes a file atomically: text as it is, anything else as JSON. A reader sees either the old or the new content.
 pub(super) async fn put(file: &Path, data: &Value) -> Result<Value, TaskError> {
     let text = match data {
         Value::String(text) => text.clone(),

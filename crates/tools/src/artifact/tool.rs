@@ -199,8 +199,8 @@ async fn list(access: &Access, target: Option<Target>) -> Result<Value, TaskErro
     Err(error)
 }
 
-/// Releases a stored result. Its bytes are deleted by the next garbage collection that finds no other reference
-/// to them.
+/// Releases a stored result. Its bytes are deleted by the next garbage collection that finds no other reference to
+/// them.
 async fn delete(access: &Access, target: Target) -> Result<Value, TaskError> {
     let reference = match target.found(access).await? {
         Target::File(file) => return files::delete(&file).await,

@@ -1,5 +1,4 @@
-//! Client program of a container runtime: found in `PATH` and called with an argument list, never through a
-//! shell.
+//! Client program of a container runtime: found in `PATH` and called with an argument list, never through a shell.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;

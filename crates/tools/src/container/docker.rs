@@ -93,8 +93,8 @@ fn is_for_the_client(name: &str) -> bool {
     ) || prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Arguments of `docker run`. Values of variables are passed through the environment if possible, because
-/// arguments are visible in the process list.
+/// Arguments of `docker run`. Values of variables are passed through the environment if possible, because arguments are
+/// visible in the process list.
 pub(crate) fn arguments(plan: &Plan) -> Vec<String> {
     let mut args = words(["run", "--rm", "--name", &plan.name]);
     let label = format!("{LABEL}={}", plan.key);

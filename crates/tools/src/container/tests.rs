@@ -1,5 +1,5 @@
-//! Tests of containers with scripts that replace docker and kubectl, which are not available in tests. The
-//! scripts record their calls and behave like the real programs. Some tests run without any runtime.
+//! Tests of containers with scripts that replace docker and kubectl, which are not available in tests. The scripts
+//! record their calls and behave like the real programs. Some tests run without any runtime.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Credentials of a call: `auth` maps aliases to them. A database is attached under its alias, the keys of a
-//! bucket become a secret; both are removed when the call ends, with or without an error.
+//! Credentials of a call: `auth` maps aliases to them. A database is attached under its alias, the keys of a bucket
+//! become a secret; both are removed when the call ends, with or without an error.
 
 use std::path::Path;
 

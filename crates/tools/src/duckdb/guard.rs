@@ -39,8 +39,7 @@ impl Guard {
         check_file(file, &self.forbidden)
     }
 
-    /// Rejects a statement that names a file of NoETL itself, as a literal or a value, or that bypasses
-    /// `ATTACH`.
+    /// Rejects a statement that names a file of NoETL itself, as a literal or a value, or that bypasses `ATTACH`.
     pub(crate) fn statement(&self, statement: &Statement, base: &Path) -> Result<(), TaskError> {
         let sent = statement.text();
         let text = sent.text.to_ascii_lowercase();

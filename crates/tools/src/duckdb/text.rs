@@ -101,8 +101,7 @@ pub(super) fn timestamp(units: i64, per_second: i64, has_zone: bool) -> String {
     }
 }
 
-/// A time of day with its offset: 40 bits of microseconds, 24 bits of the offset, counted down from the
-/// maximum.
+/// A time of day with its offset: 40 bits of microseconds, 24 bits of the offset, counted down from the maximum.
 pub(super) fn time_with_zone(bits: u64) -> String {
     const OFFSET_MAX: i64 = 16 * 3600 - 1;
     let micros = i64::try_from(bits >> 24).unwrap_or(0);

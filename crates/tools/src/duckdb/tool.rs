@@ -1,5 +1,5 @@
-//! Runs one `duckdb` call: binds the command, runs it on a blocking thread and interrupts it on request. Rows
-//! are streamed to the result store.
+//! Runs one `duckdb` call: binds the command, runs it on a blocking thread and interrupts it on request. Rows are
+//! streamed to the result store.
 
 use std::io;
 use std::sync::Weak;
@@ -159,8 +159,7 @@ async fn keep(
         let mut text = StreamReader::new(Box::pin(futures_util::StreamExt::chain(first, rest)));
         let kept = keeper.keep(&mut text).await;
         drop(text);
-        // The error of the statements takes precedence: it is why the stream ended early, unless storing
-        // failed.
+        // The error of the statements takes precedence: it is why the stream ended early, unless storing failed.
         return Ok(match (ended(work).await, kept) {
             (Err(Broken::Failed(failure)), _) => *failure,
             (Ok(()), Ok(reference)) => Outcome::Ok(Success {

@@ -1,9 +1,7 @@
 //! Evaluation processes: the worker starts, reuses and ends them.
 //!
-//! A short program can double a string until the machine runs out of memory, and a failed allocation ends its
-//! process.
-//! Programs therefore run in separate processes: this program starts itself with
-//! [`EVALUATION_PROCESS_ARGUMENT`] and
+//! A short program can double a string until the machine runs out of memory, and a failed allocation ends its process.
+//! Programs therefore run in separate processes: this program starts itself with [`EVALUATION_PROCESS_ARGUMENT`] and
 //! sends one request per line. A process is reused until it has grown.
 
 use std::path::{Path, PathBuf};
@@ -94,8 +92,8 @@ impl EvaluationProcesses {
                 return result;
             }
             match process.end(language).await {
-                // A process that has grown ends after its reply. Programs have no side effects, so another
-                // process can run this one.
+                // A process that has grown ends after its reply. Programs have no side effects, so another process can
+                // run this one.
                 None if !is_new => {}
                 None => return Err(language.interrupted("its process exited without a reply")),
                 Some(error) => return Err(error),

@@ -19,8 +19,8 @@ const IDLE_MAX: usize = 8;
 
 type Job = Box<dyn FnOnce() -> Afterwards + Send>;
 
-/// Whether a thread is reused: a failed evaluation may have used much of its stack, which only the end of the
-/// thread frees.
+/// Whether a thread is reused: a failed evaluation may have used much of its stack, which only the end of the thread
+/// frees.
 #[derive(PartialEq)]
 enum Afterwards {
     Stay,

@@ -113,8 +113,7 @@ impl Peer {
         reply
     }
 
-    /// Cancels the call. If the process still returns a successful outcome, that counts and the process is
-    /// kept.
+    /// Cancels the call. If the process still returns a successful outcome, that counts and the process is kept.
     async fn cancel(&mut self, id: u64, reply: Reply, talk: &mut Talk<'_>) -> Reply {
         let asked = Asked {
             id,

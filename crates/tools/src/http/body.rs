@@ -1,5 +1,4 @@
-//! Request bodies: JSON, text, form or multipart files. The bytes are built once, so a redirect can send them
-//! again.
+//! Request bodies: JSON, text, form or multipart files. The bytes are built once, so a redirect can send them again.
 
 use std::path::PathBuf;
 

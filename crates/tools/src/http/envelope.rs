@@ -124,8 +124,7 @@ async fn write_body(
     }
 }
 
-/// Decodes bytes to text and returns how many were used; an incomplete character at the end waits for the next
-/// chunk.
+/// Decodes bytes to text and returns how many were used; an incomplete character at the end waits for the next chunk.
 fn lossy(bytes: &[u8], is_last: bool) -> (String, usize) {
     let mut text = String::with_capacity(bytes.len());
     let mut used = 0;

@@ -1,9 +1,7 @@
 //! Network access rules for requests.
 //!
-//! Every address is checked where it is used: a literal address in the URL of each hop, resolved addresses
-//! before the
-//! connector gets them, which then connects to exactly those. Metadata and link-local addresses are always
-//! blocked.
+//! Every address is checked where it is used: a literal address in the URL of each hop, resolved addresses before the
+//! connector gets them, which then connects to exactly those. Metadata and link-local addresses are always blocked.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};

@@ -1,5 +1,5 @@
-//! OAuth 2 tokens: requested with client credentials or a refresh token and cached until shortly before they
-//! expire. Concurrent calls share one request.
+//! OAuth 2 tokens: requested with client credentials or a refresh token and cached until shortly before they expire.
+//! Concurrent calls share one request.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -61,8 +61,7 @@ impl<'a> Proof<'a> {
         match self.auth {
             // A redirect to another origin removed the header; it must not be added again.
             Auth::Granted(grant) if request.headers.contains_key(AUTHORIZATION) => {
-                // The token endpoint may be on the same host, so release this request's permit before asking
-                // for one.
+                // The token endpoint may be on the same host, so release this request's permit before asking for one.
                 drop(sent);
                 let refused = self.token.as_deref();
                 let tokens = &self.clients.tokens;

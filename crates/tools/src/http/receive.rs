@@ -1,5 +1,5 @@
-//! Receives a response body: a small one into memory, a large one into an unnamed file, checking JSON and UTF-8
-//! on the way.
+//! Receives a response body: a small one into memory, a large one into an unnamed file, checking JSON and UTF-8 on the
+//! way.
 
 use std::path::Path;
 use std::time::Duration;

@@ -147,8 +147,7 @@ impl Received {
         }
     }
 
-    /// Chooses the encoding of a spooled body by the same rules as `decode`, with a warning if the type is
-    /// wrong.
+    /// Chooses the encoding of a spooled body by the same rules as `decode`, with a warning if the type is wrong.
     fn form(
         &self,
         spool: &Spool,

@@ -1,8 +1,7 @@
-//! Applies a sandbox to the current thread and the programs that it starts: privileges, files, network and
-//! system calls.
+//! Applies a sandbox to the current thread and the programs that it starts: privileges, files, network and system
+//! calls.
 //!
-//! Every mechanism here applies to one thread, is inherited by children and cannot be undone. So a dedicated
-//! thread
+//! Every mechanism here applies to one thread, is inherited by children and cannot be undone. So a dedicated thread
 //! restricts itself, starts the program and ends. No code runs between `fork` and `exec`.
 
 use std::io;
@@ -218,8 +217,7 @@ mod linux {
         let denied = SeccompAction::Errno(errno(libc::EPERM));
         let absent = SeccompAction::Errno(errno(libc::ENOSYS));
         seccompiler::apply_filter(&program(rules, denied)?)?;
-        // The flags of `clone3` are behind a pointer, so they cannot be filtered; programs fall back to
-        // `clone`.
+        // The flags of `clone3` are behind a pointer, so they cannot be filtered; programs fall back to `clone`.
         let unseen = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
         seccompiler::apply_filter(&program(unseen, absent)?)
     }

@@ -73,8 +73,7 @@ impl fmt::Display for SandboxLevel {
 }
 
 impl Sandbox {
-    /// Reads the sandbox of a call and raises it to the `demanded` level; an error if this machine does not
-    /// support it.
+    /// Reads the sandbox of a call and raises it to the `demanded` level; an error if this machine does not support it.
     pub(crate) fn of(
         call: &Call,
         demanded: SandboxLevel,

@@ -125,8 +125,7 @@ impl HttpLine {
                         return result_of(answer);
                     }
                     Incoming::Question(question, method) => {
-                        // The reply needs a host permit, and all permits may be held by streams that wait for
-                        // replies.
+                        // The reply needs a host permit, and all permits may be held by streams that wait for replies.
                         drop(turn.take());
                         self.tell(&reply(&question, &method)).await?;
                     }

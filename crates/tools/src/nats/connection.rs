@@ -110,8 +110,7 @@ impl Login {
 }
 
 impl Connections {
-    /// Returns the connection of a login. Replaces a broken one, so that a call fails at once when the server
-    /// is down.
+    /// Returns the connection of a login. Replaces a broken one, so that a call fails at once when the server is down.
     pub(crate) async fn get(&self, login: &Login) -> Result<Client, TaskError> {
         let slot = self.slot(login);
         let client = slot.get_or_try_init(|| login.connect()).await?.clone();

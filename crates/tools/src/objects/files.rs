@@ -46,8 +46,7 @@ pub(super) async fn get(
     })
 }
 
-/// Writes a file atomically and creates its parent directories. A reader sees either the old or the new
-/// content.
+/// Writes a file atomically and creates its parent directories. A reader sees either the old or the new content.
 pub(super) async fn put(file: &Path, body: Source<'_>) -> Result<Found, TaskError> {
     let written = async {
         let folder = file.parent().unwrap_or(Path::new("."));

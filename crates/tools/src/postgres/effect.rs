@@ -1,8 +1,7 @@
 //! `effect: transactional`: commits a marker row with the statements, so that a retry finds the earlier result.
 //!
-//! The marker is a row of `noetl_effect` in the target database, keyed by the task run. An attempt that finds
-//! it returns
-//! the recorded result and runs nothing; concurrent attempts wait for each other at the key.
+//! The marker is a row of `noetl_effect` in the target database, keyed by the task run. An attempt that finds it
+//! returns the recorded result and runs nothing; concurrent attempts wait for each other at the key.
 
 use model::outcome::{ErrorKind, Outcome, Success, TaskError};
 use model::result_ref::ResultRef;

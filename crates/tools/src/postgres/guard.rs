@@ -1,8 +1,7 @@
 //! Prevents tasks from using NoETL's own database, whatever name or address they use.
 //!
-//! The database is recognized by its tables in the schema `noetl`, so a worker that does not have the store's
-//! URL rejects
-//! it as well.
+//! The database is recognized by its tables in the schema `noetl`, so a worker that does not have the store's URL
+//! rejects it as well.
 
 use model::outcome::{ErrorKind, TaskError};
 use tokio_postgres::{Client, SimpleQueryMessage};

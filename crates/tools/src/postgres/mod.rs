@@ -1,7 +1,6 @@
 //! The `postgres` tool: runs statements with bound values and returns rows as JSON.
 //!
-//! Input: a call with its command, `params` and `auth`. Output: rows and counts of each statement; large
-//! results are
+//! Input: a call with its command, `params` and `auth`. Output: rows and counts of each statement; large results are
 //! streamed to the result store. With `effect: transactional`, a marker row commits with the statements.
 
 mod decode;

@@ -1,5 +1,4 @@
-//! Runs statements in order on one connection. Each is prepared, so that the server reports its types and
-//! columns.
+//! Runs statements in order on one connection. Each is prepared, so that the server reports its types and columns.
 
 use std::pin::pin;
 
@@ -156,8 +155,8 @@ async fn one(
     })
 }
 
-/// Prepares a statement and returns its parameters. On a type error, every value becomes a separate parameter,
-/// whose type the server infers from its position.
+/// Prepares a statement and returns its parameters. On a type error, every value becomes a separate parameter, whose
+/// type the server infers from its position.
 async fn prepare_either(
     client: &Client,
     sent: &StatementText,

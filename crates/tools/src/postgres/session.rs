@@ -10,8 +10,8 @@ use crate::sql::Statement;
 /// Makes backslashes literal in strings, whatever the role or database sets; escaped values depend on it.
 pub(super) const BEGIN: &str = "SET standard_conforming_strings = on";
 
-/// Undoes what a call may leave: transaction, settings, locks, temporary tables. `DISCARD ALL` also drops the
-/// driver's prepared statements and cannot be combined with other statements.
+/// Undoes what a call may leave: transaction, settings, locks, temporary tables. `DISCARD ALL` also drops the driver's
+/// prepared statements and cannot be combined with other statements.
 pub(super) const RESET: &str = "ROLLBACK; CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; \
     SELECT pg_advisory_unlock_all(); DISCARD PLANS; DISCARD TEMP; DISCARD SEQUENCES; \
     SET standard_conforming_strings = on";

@@ -1,9 +1,7 @@
 //! Parses a credential into connection settings.
 //!
-//! Input: `auth`, with the field names of credentials (`db_host` …) or of drivers (`host` …), or one `dsn`.
-//! Output: the
-//! driver's configuration and the `sslmode`, which is parsed here because the driver supports only some of its
-//! values.
+//! Input: `auth`, with the field names of credentials (`db_host` …) or of drivers (`host` …), or one `dsn`. Output: the
+//! driver's configuration and the `sslmode`, which is parsed here because the driver supports only some of its values.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,5 +1,4 @@
-//! Runs one `postgres` call: binds the command, gets a connection, runs the statements and cancels them on
-//! request.
+//! Runs one `postgres` call: binds the command, gets a connection, runs the statements and cancels them on request.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -114,8 +113,7 @@ impl Postgres {
         })
     }
 
-    /// Runs the statements. The connection is reused only if it is certainly idle: a cancel request may arrive
-    /// late.
+    /// Runs the statements. The connection is reused only if it is certainly idle: a cancel request may arrive late.
     async fn work(
         &self,
         call: &Call,

@@ -1,11 +1,9 @@
 //! Builds Python code from playbook text and values. Each value is one literal, or a part of one, and is never
 //! executed.
 //!
-//! In a string literal, a value is escaped for that literal. A raw literal has no escapes, so it is split, with
-//! the value
-//! in a literal of its own in between; Python joins the parts when it compiles. Elsewhere a value is a literal:
-//! `None`,
-//! `True`, a number, a string, a list or a dictionary. No value adds a line break, so tracebacks show the
+//! In a string literal, a value is escaped for that literal. A raw literal has no escapes, so it is split, with the
+//! value in a literal of its own in between; Python joins the parts when it compiles. Elsewhere a value is a literal:
+//! `None`, `True`, a number, a string, a list or a dictionary. No value adds a line break, so tracebacks show the
 //! playbook's lines.
 
 use std::fmt::Write as _;
@@ -123,8 +121,8 @@ fn in_code(value: &Value, reader: &mut Reader, code: &mut String) -> Result<(), 
     Ok(())
 }
 
-/// A value inside the braces of an f-string. It must have neither quotes nor braces, so that every Python
-/// version reads it in the same way.
+/// A value inside the braces of an f-string. It must have neither quotes nor braces, so that every Python version reads
+/// it in the same way.
 fn in_field(value: &Value, is_text: bool) -> Result<String, TaskError> {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(literal(value)),
@@ -158,8 +156,8 @@ fn in_raw_text(text: &str, literal: Literal, code: &mut String) {
     );
 }
 
-/// Text of a value inside a literal: strings as they are, scalars as Python prints them, lists and dictionaries
-/// as JSON.
+/// Text of a value inside a literal: strings as they are, scalars as Python prints them, lists and dictionaries as
+/// JSON.
 fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

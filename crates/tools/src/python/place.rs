@@ -1,7 +1,6 @@
 //! Finds the lexical context of a position in Python code: code, string literal, f-string field or comment.
 //!
-//! The scanner reads only the playbook's text, never the values. It handles prefixes, triple quotes, escapes,
-//! and the
+//! The scanner reads only the playbook's text, never the values. It handles prefixes, triple quotes, escapes, and the
 //! fields of f-strings, whose expressions may contain strings again.
 
 /// Context of a position.
@@ -11,8 +10,8 @@ pub(crate) enum Place {
     Code,
     /// In the text of a string literal.
     Text(Literal),
-    /// In a field of an f-string: its expression or its format. Before Python 3.12, the quotes of the f-string
-    /// end it even here, and a backslash is not allowed.
+    /// In a field of an f-string: its expression or its format. Before Python 3.12, the quotes of the f-string end it
+    /// even here, and a backslash is not allowed.
     Field {
         /// Whether it is the format, or a string inside the expression.
         is_text: bool,
@@ -125,8 +124,8 @@ impl Reader {
         self.is_escaped
     }
 
-    /// Number of backslash and quote bytes at the end of the literal's text. Closing quotes directly after them
-    /// would be escaped, or would match too early.
+    /// Number of backslash and quote bytes at the end of the literal's text. Closing quotes directly after them would
+    /// be escaped, or would match too early.
     pub(crate) fn tail(&self) -> usize {
         self.tail
     }

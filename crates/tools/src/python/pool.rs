@@ -1,15 +1,11 @@
-//! Pool of warm interpreters, by Python and sandbox level: checked out for one call and returned if still
-//! usable.
+//! Pool of warm interpreters, by Python and sandbox level: checked out for one call and returned if still usable.
 //!
-//! The number of idle interpreters is limited to the number of concurrent calls; beyond it, the one that has
-//! been idle
+//! The number of idle interpreters is limited to the number of concurrent calls; beyond it, the one that has been idle
 //! longest is ended.
 //!
-//! Starting an interpreter uses a full core, so the number of concurrent starts is limited to the number of
-//! cores. A call
-//! that waits for its start takes an interpreter that is returned meanwhile: many short calls share a few
-//! interpreters,
-//! and blocking calls eventually get one each.
+//! Starting an interpreter uses a full core, so the number of concurrent starts is limited to the number of cores. A
+//! call that waits for its start takes an interpreter that is returned meanwhile: many short calls share a few
+//! interpreters, and blocking calls eventually get one each.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZero;
@@ -119,8 +115,7 @@ impl Pool {
         Ok(interpreter)
     }
 
-    /// Takes an idle interpreter; skips those that were killed meanwhile, so that no call fails because of
-    /// them.
+    /// Takes an idle interpreter; skips those that were killed meanwhile, so that no call fails because of them.
     fn take_alive(&self, kept: &Kept) -> Option<Interpreter> {
         while let Some(mut interpreter) = self.take_idle(kept) {
             if interpreter.is_alive() {

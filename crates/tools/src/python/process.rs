@@ -103,8 +103,7 @@ impl Interpreter {
         })
     }
 
-    /// Waits for a limited time until the interpreter accepts calls. If it hangs or exits, its first call
-    /// fails.
+    /// Waits for a limited time until the interpreter accepts calls. If it hangs or exits, its first call fails.
     pub(crate) async fn wait_for_start(&mut self) {
         let started = tokio::time::timeout(START_MAX, self.channel.fill_buf()).await;
         if let Ok(Ok(chunk)) = started
@@ -162,8 +161,8 @@ impl Interpreter {
     async fn settle(&mut self, reply: Reply) -> Reply {
         match reply {
             Reply::Answered(answer) => Reply::Answered(answer),
-            // A process that closed its connection should be exiting; if it is not, it is killed after the
-            // grace period.
+            // A process that closed its connection should be exiting; if it is not, it is killed after the grace
+            // period.
             Reply::Died(_) => {
                 let ended = tokio::time::timeout(GRACE, self.group.child.wait()).await;
                 self.group.kill();

@@ -1,11 +1,9 @@
 //! Finds the interpreter of a strict task without running anything that the task chose outside the sandbox.
 //!
-//! Input: interpreter and requirements of a task. Output: the program to run and the directories it reads.
-//! The worker's own interpreter is trusted and queried for its directories. For an interpreter that the task
-//! names, the
-//! directories are derived from the file system, and queries run inside the sandbox. Nothing is installed,
-//! because pip
-//! runs code from packages.
+//! Input: interpreter and requirements of a task. Output: the program to run and the directories it reads. The worker's
+//! own interpreter is trusted and queried for its directories. For an interpreter that the task names, the directories
+//! are derived from the file system, and queries run inside the sandbox. Nothing is installed, because pip runs code
+//! from packages.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -92,8 +90,8 @@ impl Finder<'_> {
     }
 }
 
-/// Directories of an interpreter, derived from the file system: its own, that of its link target, and the base
-/// of its virtual environment. Directories without Python files are left out.
+/// Directories of an interpreter, derived from the file system: its own, that of its link target, and the base of its
+/// virtual environment. Directories without Python files are left out.
 fn homes_of(python: &Path, env: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let python = if python.components().count() > 1 {
         python.to_owned()

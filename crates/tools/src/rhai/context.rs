@@ -1,8 +1,7 @@
 //! Finds the lexical context of a position in a Rhai script: code, string, character or comment.
 //!
-//! The scanner reads only the playbook's text, never the values. It handles escapes, doubled quotes, raw
-//! strings, nested
-//! comments, and interpolations `${ … }`, which contain code again.
+//! The scanner reads only the playbook's text, never the values. It handles escapes, doubled quotes, raw strings,
+//! nested comments, and interpolations `${ … }`, which contain code again.
 
 use crate::placing::is_word_character;
 

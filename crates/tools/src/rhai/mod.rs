@@ -1,5 +1,4 @@
-//! The `rhai` tool: runs a script in a sandbox. It sees only its inputs; its time, operations and memory are
-//! limited.
+//! The `rhai` tool: runs a script in a sandbox. It sees only its inputs; its time, operations and memory are limited.
 
 mod context;
 #[cfg(test)]

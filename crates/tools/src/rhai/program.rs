@@ -1,8 +1,7 @@
-//! Builds a Rhai script from playbook text and values: every value is one literal, or a part of one, and is
-//! never executed.
+//! Builds a Rhai script from playbook text and values: every value is one literal, or a part of one, and is never
+//! executed.
 //!
-//! In double quotes a value is escaped. In back-ticks, which have no escapes, it is an interpolated string
-//! literal. In
+//! In double quotes a value is escaped. In back-ticks, which have no escapes, it is an interpolated string literal. In
 //! code it is a literal: `()`, `true`, a number, a string, an array or an object map.
 
 use std::fmt::Write as _;

@@ -1,7 +1,6 @@
 //! Finds the quoting context of a position in a shell script: unquoted, quoted, arithmetic or here-document.
 //!
-//! The scanner reads only the playbook's text, not the values. An error in it can at most split or join words,
-//! because
+//! The scanner reads only the playbook's text, not the values. An error in it can at most split or join words, because
 //! values reach the script through variables, which the shell never parses again.
 
 /// Context of a position.
@@ -329,8 +328,8 @@ impl Heredoc {
         after.is_some_and(|after| !after.contains("))"))
     }
 
-    /// Whether the current line contains a value and could be read as the delimiter; shells differ in what may
-    /// follow it.
+    /// Whether the current line contains a value and could be read as the delimiter; shells differ in what may follow
+    /// it.
     fn is_spelled_by_value(&self) -> bool {
         let line = self.line.trim_start_matches('\t').trim_end();
         let rest = line.strip_prefix(self.delimiter.as_str());

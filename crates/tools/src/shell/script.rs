@@ -1,11 +1,9 @@
-//! Builds a script from playbook text and values. Each value is exactly one word, or one part of a word, in
-//! every context.
+//! Builds a script from playbook text and values. Each value is exactly one word, or one part of a word, in every
+//! context.
 //!
-//! A value becomes a variable that is set before the playbook's text and expanded in double quotes, so the
-//! shell never
-//! parses it. Plain words and numbers are inserted as they are, which also works where a variable is not
-//! possible; except
-//! in here-documents, where a plain word can be the delimiter.
+//! A value becomes a variable that is set before the playbook's text and expanded in double quotes, so the shell never
+//! parses it. Plain words and numbers are inserted as they are, which also works where a variable is not possible;
+//! except in here-documents, where a plain word can be the delimiter.
 
 use model::outcome::{ErrorKind, TaskError};
 use model::template::Piece;

@@ -1,5 +1,5 @@
-//! Runs one `shell` call: starts the script in its own process group and reads its output until it exits or
-//! must be killed.
+//! Runs one `shell` call: starts the script in its own process group and reads its output until it exits or must be
+//! killed.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -21,8 +21,8 @@ use crate::process::{NotStarted, Program};
 use crate::python::request::environment;
 use crate::shell::script::{Script, script};
 
-/// Longer scripts go through a file, because the length of an argument is limited. So do scripts with values,
-/// because every user of the machine can read arguments.
+/// Longer scripts go through a file, because the length of an argument is limited. So do scripts with values, because
+/// every user of the machine can read arguments.
 const ARGUMENT_BYTES_MAX: usize = 100 * 1024;
 
 /// Maximum bytes of each output stream in an error.
@@ -123,8 +123,7 @@ fn stdin(call: &Call, limits: &Limits) -> Option<Vec<u8>> {
     Some([GO, text.unwrap_or_default().as_bytes()].concat())
 }
 
-/// Temporary file for a script that cannot be an argument. Only its owner can read it; it is deleted after the
-/// call.
+/// Temporary file for a script that cannot be an argument. Only its owner can read it; it is deleted after the call.
 fn script_file(script: &Script, dir: Option<&Path>) -> std::io::Result<Option<NamedTempFile>> {
     if script.text.len() <= ARGUMENT_BYTES_MAX && !script.has_values {
         return Ok(None);

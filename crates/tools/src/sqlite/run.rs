@@ -276,8 +276,8 @@ fn cannot_open(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::CannotOpen)
 }
 
-/// Failure of statements without effect. If a file could not be opened, reports a shortage of file descriptors
-/// as the cause.
+/// Failure of statements without effect. If a file could not be opened, reports a shortage of file descriptors as the
+/// cause.
 fn unless_exhausted(failure: Failure) -> Failure {
     match &failure {
         Failure::Database { error, .. } if cannot_open(error) => match find_shortage() {

@@ -280,8 +280,8 @@ fn types(
     Ok(types)
 }
 
-/// SQL that reads a file without type inference, and an expression for each column. Text and JSON get the types
-/// of the target's columns; bytes in them are base64.
+/// SQL that reads a file without type inference, and an expression for each column. Text and JSON get the types of the
+/// target's columns; bytes in them are base64.
 fn typed(
     (file, format): (&Path, Format),
     picked: &[String],
@@ -374,8 +374,8 @@ pub(super) fn parquet(base: &Base, lines: &Path, file: &Path) -> Result<(), Task
         .map_err(|fault| failed(&fault))
 }
 
-/// SQL that reads a file. CSV columns are all text. For JSON only the keys of the rows matter, so all rows are
-/// sampled, but not deeply.
+/// SQL that reads a file. CSV columns are all text. For JSON only the keys of the rows matter, so all rows are sampled,
+/// but not deeply.
 fn reader(file: &Path, format: Format) -> String {
     let file = literal(file);
     let keys = "sample_size = -1, maximum_depth = 1, map_inference_threshold = -1";

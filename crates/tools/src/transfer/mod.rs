@@ -1,8 +1,7 @@
 //! The `transfer` tool: copies rows from a source to a target in chunks, without loading all of them.
 //!
-//! Input: a source and a target, each with a kind and its keys. Output: the number of rows. A transfer to a
-//! database or a
-//! file is atomic.
+//! Input: a source and a target, each with a kind and its keys. Output: the number of rows. A transfer to a database or
+//! a file is atomic.
 
 mod decode;
 mod duckdb;

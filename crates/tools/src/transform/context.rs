@@ -1,7 +1,6 @@
 //! Finds the lexical context of a position in a jq program: code, string or comment.
 //!
-//! The scanner reads only the playbook's text, never the values. It handles escapes, interpolations `\( … )`,
-//! which
+//! The scanner reads only the playbook's text, never the values. It handles escapes, interpolations `\( … )`, which
 //! contain code again, and comments, which a backslash at the end of a line continues.
 
 use crate::placing::is_word_character;

@@ -1,9 +1,8 @@
 //! Time and stack limits for jq programs: inserts a check wherever a program can loop, so that none exceeds its
 //! deadline.
 //!
-//! Checks ("ticks") are inserted before the body of every definition, after every argument and pipe, and in
-//! folds, lists
-//! and conditions. A tick returns its input, also as a path, and fails once the time or the stack is used up.
+//! Checks ("ticks") are inserted before the body of every definition, after every argument and pipe, and in folds,
+//! lists and conditions. A tick returns its input, also as a path, and fails once the time or the stack is used up.
 
 use std::cell::Cell;
 use std::time::Instant;

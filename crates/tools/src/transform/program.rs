@@ -1,9 +1,8 @@
-//! Builds a jq program from playbook text and values: every value is one literal, or a part of one, and is
-//! never executed.
+//! Builds a jq program from playbook text and values: every value is one literal, or a part of one, and is never
+//! executed.
 //!
-//! In a string a value is escaped. In code, text becomes a string, any other scalar is put in parentheses, and
-//! a list or
-//! map becomes a string with its JSON, which `fromjson` parses: the program has the same form for every value.
+//! In a string a value is escaped. In code, text becomes a string, any other scalar is put in parentheses, and a list
+//! or map becomes a string with its JSON, which `fromjson` parses: the program has the same form for every value.
 
 use model::outcome::TaskError;
 use model::template::CodePiece;

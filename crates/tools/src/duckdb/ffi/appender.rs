@@ -119,8 +119,7 @@ impl<'c> Appender<'c> {
     /// Appends a value that the library casts from text; its text append supports fewer types.
     fn cast(&self, text: &str) -> u32 {
         let api = self.connection.api();
-        // SAFETY: the text is copied before the first call returns, and the value is owned here until it is
-        // destroyed.
+        // SAFETY: the text is copied before the first call returns, and the value is owned here until it is destroyed.
         unsafe {
             let pointer = text.as_ptr().cast::<c_char>();
             let mut value = (api.create_varchar_length)(pointer, text.len() as u64);

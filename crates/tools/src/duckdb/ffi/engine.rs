@@ -24,8 +24,7 @@ pub(crate) struct LoadError(#[from] libloading::Error);
 impl Engine {
     /// Loads the library with this path or name.
     pub(crate) fn load(library: &Path) -> Result<Self, LoadError> {
-        // SAFETY: the operator of the worker configures the DuckDB library; loading it only runs its
-        // initializers.
+        // SAFETY: the operator of the worker configures the DuckDB library; loading it only runs its initializers.
         let library = unsafe { Library::new(library) }?;
         // SAFETY: a library without all of these symbols is rejected, and DuckDB keeps their types stable.
         let api = unsafe { Symbols::find(library) }?;

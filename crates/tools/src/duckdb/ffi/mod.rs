@@ -1,7 +1,7 @@
 //! Bindings to `DuckDB`'s C API, loaded on first use. This module contains unsafe code behind safe types.
 //!
-//! Input: the path of a library, SQL text, values. Output: rows as JSON values, and errors of the library.
-//! Every handle is owned by one value, which releases it on drop.
+//! Input: the path of a library, SQL text, values. Output: rows as JSON values, and errors of the library. Every handle
+//! is owned by one value, which releases it on drop.
 
 mod appender;
 mod connection;

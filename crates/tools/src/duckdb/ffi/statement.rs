@@ -55,8 +55,7 @@ impl Connection {
 }
 
 impl Connection {
-    /// Like [`execute`](Self::execute), but retries if the statement is interrupted, for cleanup in a cancelled
-    /// call.
+    /// Like [`execute`](Self::execute), but retries if the statement is interrupted, for cleanup in a cancelled call.
     pub(crate) fn insist(&self, sql: &str) -> Result<(), Fault> {
         let mut done = self.execute(sql);
         for _ in 1..INSIST_MAX {

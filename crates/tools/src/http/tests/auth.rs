@@ -73,8 +73,8 @@ async fn never(State(issuer): State<Arc<Issuer>>) -> StatusCode {
     StatusCode::UNAUTHORIZED
 }
 
-/// A server that requires digest authentication and returns the header that it received; its challenge is the
-/// example of RFC 7616.
+/// A server that requires digest authentication and returns the header that it received; its challenge is the example
+/// of RFC 7616.
 async fn digest(request: Request) -> Response {
     if let Some(value) = request.headers().get(header::AUTHORIZATION) {
         return format!("{} {}", request.method(), value.to_str().unwrap()).into_response();

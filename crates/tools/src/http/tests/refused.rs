@@ -1,5 +1,4 @@
-//! Blocked addresses: no request reaches the canary server, however the address is spelled, redirected to or
-//! resolved.
+//! Blocked addresses: no request reaches the canary server, however the address is spelled, redirected to or resolved.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -117,8 +117,7 @@ fn simple(type_: &Type, raw: &[u8]) -> Result<String, Broken> {
     }
 }
 
-/// Types whose OIDs differ between databases. Unknown types become text if they are printable, else
-/// hexadecimal.
+/// Types whose OIDs differ between databases. Unknown types become text if they are printable, else hexadecimal.
 fn by_name(name: &str, raw: &[u8]) -> Result<String, Broken> {
     match name {
         "point" | "lseg" | "box" | "line" | "circle" | "path" | "polygon" => {

@@ -1,5 +1,4 @@
-//! Deletes unused environments: those that were not used for long, and the oldest ones if the total size is too
-//! large.
+//! Deletes unused environments: those that were not used for long, and the oldest ones if the total size is too large.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

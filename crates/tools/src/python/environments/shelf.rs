@@ -1,8 +1,7 @@
 //! Stores environments by the hash of their contents and locks them while they are built or used.
 //!
-//! A directory `<hash>` is complete, because it is built elsewhere and renamed. The file `<hash>.lock` next to
-//! it is locked
-//! exclusively to build or delete the environment, and shared by every process that has used it.
+//! A directory `<hash>` is complete, because it is built elsewhere and renamed. The file `<hash>.lock` next to it is
+//! locked exclusively to build or delete the environment, and shared by every process that has used it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, TryLockError};
