@@ -1,4 +1,4 @@
-//! Attending to a program until it ends: it is fed, its outputs are taken in, and it is ended when it must be.
+//! Runs a program to its end: writes its input, reads its output, and kills it on timeout or cancellation.
 
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -18,13 +18,13 @@ pub(crate) enum End {
     Stopped,
 }
 
-/// What a program printed.
+/// Output of a program.
 pub(crate) struct Printed {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-/// Feeds and reads a program until it ends, is stopped, or takes too long; nothing of its group is left after that.
+/// Runs a program until it exits, is cancelled or times out. Afterwards no process of its group is left.
 pub(crate) async fn attend(
     group: &mut Group,
     input: Option<Vec<u8>>,
@@ -54,7 +54,7 @@ pub(crate) async fn attend(
         }
     };
     match end {
-        // Children that it left behind hold the pipes open; the call does not wait for them.
+        // Child processes may hold the pipes open; the call does not wait for them.
         End::Exited(_) => group.kill(),
         End::TimedOut(_) | End::Stopped => {
             let _ = group.end(GRACE).await;
@@ -73,7 +73,7 @@ pub(crate) async fn attend(
 
 async fn feed(stdin: Option<ChildStdin>, input: Option<Vec<u8>>) {
     if let (Some(mut stdin), Some(input)) = (stdin, input) {
-        // A command that does not read its input closes it, and that is its right.
+        // A command may close its input without reading it.
         let _ = stdin.write_all(&input).await;
     }
 }

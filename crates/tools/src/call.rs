@@ -1,4 +1,4 @@
-//! What enters a tool: one call with everything rendered, and the sink its log lines go to.
+//! Input of a tool: one rendered call, and the sink for its log lines.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,124 +17,126 @@ use model::template::{Bound, Piece, PieceOrigin};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// The key under which a field that takes references holds paths; no author's map has it.
+/// Key of the paths in a field that holds a bound reference; no playbook can contain it.
 const BOUND: &str = "$within";
 
-/// One call of a tool, everything rendered.
+/// One call of a tool, with all templates rendered.
 #[derive(Clone)]
 pub struct Call {
-    /// The tool's kind.
+    /// Tool kind.
     pub kind: Name,
-    /// The kind's own keys, canonical, rendered natively.
+    /// Keys of the tool kind under their canonical names, rendered to native values.
     pub fields: Map<String, Value>,
-    /// Fields kept as author text and values, one list of pieces per command.
+    /// Fields kept as playbook text and values, one list of pieces per command.
     pub pieces: BTreeMap<String, Vec<Vec<Piece>>>,
-    /// Where those pieces come from, under the same keys; empty where nobody knows.
+    /// Source positions of those pieces, under the same keys; empty if unknown.
     pub origins: BTreeMap<String, Vec<Vec<PieceOrigin>>>,
     /// The rendered `input`.
     pub input: Map<String, Value>,
-    /// What python code sees as `context`; built only if the code asks for it.
+    /// Value of `context` for Python code; built only if the code uses it.
     pub context: Arc<dyn Fn() -> Value + Send + Sync>,
     /// `spec`: `retry`, `isolate`, `sandbox`, `resources` and the like.
     pub knobs: Map<String, Value>,
-    /// How often its effect may happen.
+    /// Delivery guarantee of the call.
     pub effect: Effect,
-    /// How long it may take.
+    /// Time limits.
     pub timeout: Timeout,
-    /// The same for every try of one task run.
+    /// Idempotency key, the same for every attempt of one task run.
     pub idempotency_key: Arc<str>,
-    /// Which try this is, from 1.
+    /// Attempt number, from 1.
     pub attempt: u32,
-    /// Where the task stands in its playbook.
+    /// Location of the task in its playbook.
     pub place: Place,
-    /// Results larger than this are not kept inline.
+    /// Larger results are not stored inline.
     pub inline_bytes_max: usize,
-    /// Where a result goes that is too large to be held; without one, results must fit into memory.
+    /// Stores results that do not fit into memory; if `None`, results must fit.
     pub keeper: Option<results::Keeper>,
-    /// How results are reached by reference; none where there is nothing to reach.
+    /// Access to results by reference; `None` if there are none.
     pub access: Option<Access>,
-    /// What the call leaves to be done.
+    /// Action to run after the outcome is recorded.
     pub afterwards: Afterwards,
 }
 
-/// What a call leaves to be done once its outcome is recorded, such as to acknowledge what the outcome now holds.
+/// Action that a call defers until its outcome is recorded, such as acknowledging a message.
 #[derive(Clone, Default)]
 pub struct Afterwards(Arc<Mutex<Option<BoxFuture<'static, ()>>>>);
 
 impl Afterwards {
-    /// Leaves something to be done.
+    /// Sets the deferred action.
     pub fn leave(&self, rest: impl Future<Output = ()> + Send + 'static) {
         *self.lock() = Some(Box::pin(rest));
     }
 
-    /// What was left. It is not begun before it is polled, and nothing happens if it is dropped.
+    /// Takes the deferred action. It starts when it is polled; dropping it cancels it.
     pub fn take(&self) -> Option<BoxFuture<'static, ()>> {
         self.lock().take()
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<BoxFuture<'static, ()>>> {
-        self.0.lock().expect("leaving something does not panic")
+        self.0
+            .lock()
+            .expect("no code panics while it holds this lock")
     }
 }
 
-/// How a tool reaches results by reference.
+/// Access to results by reference.
 #[derive(Clone)]
 pub struct Access {
-    /// Where bodies are kept.
+    /// Store of the bodies.
     pub bodies: Arc<dyn results::Bodies>,
-    /// Who knows what an address leads to.
+    /// Resolves addresses.
     pub references: Arc<dyn References>,
-    /// The run that calls.
+    /// The calling run.
     pub execution: ExecutionId,
 }
 
-/// Knows what an address, `noetl://execution/…`, leads to.
+/// Resolves addresses of the form `noetl://execution/…`.
 #[async_trait]
 pub trait References: Send + Sync {
-    /// Looks an address up, in this run or another.
+    /// Resolves an address of this run or another one.
     async fn look_up(&self, uri: &str) -> Result<Resolved, TaskError>;
 }
 
-/// How long a call may take, as a whole and in its parts.
+/// Time limits of a call and its parts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timeout {
-    /// The whole call.
+    /// For the whole call.
     pub total: Option<Duration>,
-    /// Reaching the peer.
+    /// For connecting to the server.
     pub connect: Option<Duration>,
-    /// Silence of the peer.
+    /// For the time without data from the server.
     pub read: Option<Duration>,
 }
 
-/// Where a task stands: for tracebacks and relative paths.
+/// Location of a task, for tracebacks and relative paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The playbook's file or catalog path.
+    /// File or catalog path of the playbook.
     pub file: Arc<str>,
-    /// The line on which the first line of `code` stands.
+    /// Line of the first line of `code`.
     pub code_line: Option<u32>,
-    /// The line on which the first line of each `command` stands.
+    /// Line of the first line of each `command`.
     pub command_lines: Vec<u32>,
-    /// What relative paths are relative to.
+    /// Base directory for relative paths.
     pub base_dir: PathBuf,
 }
 
-/// A kind of tool. A call that fails is an outcome, never an `Err`.
+/// A tool kind. A failed call is an outcome, never an `Err`.
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// Whether a call has no effect outside, so that it may be made again freely.
+    /// Whether a call has no side effects, so that it can be repeated freely.
     fn is_pure(&self) -> bool;
 
-    /// Whether it does nothing but record what it is given: then it is given only what may be shown.
+    /// Whether the tool only records its input; it then gets masked values.
     fn records_call(&self) -> bool {
         false
     }
 
-    /// Makes one call. Ends soon after `stop` is cancelled.
+    /// Runs one call. Returns soon after `stop` is cancelled.
     async fn call(&self, call: Call, stop: CancellationToken, log: &dyn LogSink) -> Outcome;
 }
 
-/// Which stream of a process a line came from.
+/// Output stream of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
@@ -143,25 +145,25 @@ pub enum Stream {
     Stderr,
 }
 
-/// Takes the lines that user code prints.
+/// Receives the lines that user code prints.
 pub trait LogSink: Send + Sync {
-    /// One line, without its end.
+    /// Receives one line, without its line ending.
     fn line(&self, stream: Stream, text: &str);
 
-    /// What masks the secrets in an output; none where there are none.
+    /// Masks secrets in the output; `None` if there are none.
     fn output_mask(&self) -> Option<&dyn OutputMask> {
         None
     }
 }
 
-/// Masks the secrets in what a program prints, before any of it is cut.
+/// Masks secrets in the output of a program before it is cut.
 pub trait OutputMask: Send + Sync {
-    /// Masks the beginning of some bytes, as far as no secret may go on behind them, or all of them at the end of the
-    /// output. Answers what came out, and how many bytes went in.
+    /// Masks bytes up to the point where a secret might continue, or all of them at the end of the output. Returns the
+    /// masked bytes and the number of input bytes they replace.
     fn mask(&self, bytes: &[u8], is_end: bool) -> (Vec<u8>, usize);
 }
 
-/// A sink that drops everything.
+/// A sink that discards every line.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoLog;
 
@@ -170,7 +172,7 @@ impl LogSink for NoLog {
 }
 
 impl Call {
-    /// A call with nothing but its kind, to be filled in.
+    /// A call with only its kind; the caller sets the other fields.
     pub fn new(kind: &str) -> Self {
         Self {
             kind: kind.into(),
@@ -197,12 +199,12 @@ impl Call {
         }
     }
 
-    /// A value inside a body, as a field holds it that takes references.
+    /// Field value for a reference to a value inside a body.
     pub fn bound_field(bound: &Bound) -> Value {
         json!({BOUND: bound.paths, "reference": bound.reference})
     }
 
-    /// What such a field holds.
+    /// Parses a field that [`bound_field`](Self::bound_field) created.
     pub(crate) fn bound(map: &Map<String, Value>) -> Option<Bound> {
         Some(Bound {
             paths: serde_json::from_value(map.get(BOUND)?.clone()).ok()?,
@@ -215,7 +217,7 @@ impl Call {
         self.fields.get(key).filter(|value| !value.is_null())
     }
 
-    /// A field that must be text if it is present.
+    /// A field that must be text if present.
     pub(crate) fn text(&self, key: &str) -> Result<Option<&str>, TaskError> {
         match self.field(key) {
             None => Ok(None),
@@ -224,7 +226,7 @@ impl Call {
         }
     }
 
-    /// A field that must be a boolean if it is present.
+    /// A field that must be a boolean if present.
     pub(crate) fn flag(&self, key: &str) -> Result<Option<bool>, TaskError> {
         match self.field(key) {
             None => Ok(None),
@@ -235,7 +237,7 @@ impl Call {
         }
     }
 
-    /// A field that must be a map if it is present.
+    /// A field that must be a map if present.
     pub(crate) fn map(&self, key: &str) -> Result<Option<&Map<String, Value>>, TaskError> {
         match self.field(key) {
             None => Ok(None),
@@ -244,7 +246,7 @@ impl Call {
         }
     }
 
-    /// The error for a key whose value has the wrong type.
+    /// Error for a key with a value of the wrong type.
     pub(crate) fn wrong_type(&self, key: &str, wanted: &str, value: &Value) -> TaskError {
         let kind = &self.kind;
         let found = type_name(value);
@@ -256,25 +258,25 @@ impl Call {
         .with("key", key)
     }
 
-    /// The error for a key that is missing.
+    /// Error for a missing key.
     pub(crate) fn missing(&self, key: &str, remedy: &str) -> TaskError {
         let kind = &self.kind;
         TaskError::new(
             ErrorKind::Schema,
             "TOOL_INPUT",
-            format!("a `{kind}` task needs `{key}`: {remedy}"),
+            format!("`{key}` is required in a `{kind}` task: {remedy}"),
         )
         .with("key", key)
     }
 
-    /// A path of the playbook, relative to its folder.
+    /// Path relative to the playbook's directory.
     pub(crate) fn resolve(&self, path: &str) -> PathBuf {
         self.place.base_dir.join(Path::new(path))
     }
 }
 
 impl fmt::Debug for Call {
-    /// Shows what is called, not with what: fields may hold secrets.
+    /// Shows only the names of the fields, because their values may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
             .field("kind", &self.kind)
@@ -288,26 +290,22 @@ impl fmt::Debug for Call {
 
 pub(crate) use model::raw::kind_of as type_name;
 
-/// The error of a call that was stopped from outside.
+/// Error of a cancelled call.
 pub(crate) fn cancelled() -> TaskError {
-    TaskError::new(
-        ErrorKind::Cancelled,
-        "CANCELLED",
-        "the call was stopped before it ended",
-    )
+    TaskError::new(ErrorKind::Cancelled, "CANCELLED", "cancelled")
 }
 
-/// The error of a call that took longer than it may.
+/// Error of a call that exceeded its timeout.
 pub(crate) fn timed_out(limit: Duration) -> TaskError {
     TaskError::new(
         ErrorKind::Timeout,
         "TIMEOUT",
-        format!("the call took longer than its timeout of {limit:?}"),
+        format!("timed out after {limit:?}; raise `timeout`, or retry it in the task policy"),
     )
     .with("timeout_seconds", limit.as_secs_f64())
 }
 
-/// Waits for the end of the time a call may take; for ever where there is none.
+/// Waits for the timeout of a call; forever if it has none.
 pub(crate) async fn elapsed(limit: Option<Duration>) -> Duration {
     match limit {
         Some(limit) => {
@@ -318,20 +316,20 @@ pub(crate) async fn elapsed(limit: Option<Duration>) -> Duration {
     }
 }
 
-/// The error of a disk that does not take or give what waits on it.
+/// Error of a temporary file.
 pub(crate) fn storage(error: &std::io::Error) -> TaskError {
     let code = match error.kind() {
         IoErrorKind::StorageFull | IoErrorKind::QuotaExceeded => "STORAGE_FULL",
         _ => "STORAGE_UNAVAILABLE",
     };
-    let message = format!("the response cannot be put aside: {error}");
+    let message = format!("cannot write or read a temporary file: {error}");
     TaskError {
         retryable: true,
         ..TaskError::new(ErrorKind::Storage, code, message)
     }
 }
 
-/// The error of a body that could not be stored.
+/// Error of a result that could not be stored.
 pub(crate) fn not_kept(error: &results::Error) -> TaskError {
     TaskError {
         retryable: error.is_retryable(),
@@ -339,7 +337,7 @@ pub(crate) fn not_kept(error: &results::Error) -> TaskError {
     }
 }
 
-/// The error of a body that could not be read.
+/// Error of a result that could not be read.
 pub(crate) fn not_read(error: &results::Error, reference: &ResultRef) -> TaskError {
     let told = TaskError {
         retryable: error.is_retryable(),

@@ -1,30 +1,30 @@
-//! What a process prints: lines go to the log as they come, the text is kept within a bound.
+//! Captures the output of a process: logs its lines as they arrive and keeps the text up to a limit.
 //!
-//! Of more than a mebibyte the head and the tail are kept, and a line in between says how much is missing. Secrets are
-//! masked before anything is cut, so that no half of one is left.
+//! If the output is larger than 1 MiB, its head and tail are kept, with a line in between that states how much is
+//! missing. Secrets are masked before the output is cut, so that no part of one remains.
 
 use std::collections::VecDeque;
 
 use crate::call::{LogSink, OutputMask, Stream};
 
-/// The head and the tail of an output are each kept up to this size.
+/// Maximum size of the head, and of the tail.
 const HALF_BYTES_MAX: usize = 512 * 1024;
 
-/// A line of the log is cut into parts of this size.
+/// Longer lines are split into parts of this size for the log.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 
-/// How a line ends that stands for others.
+/// End of the line that replaces omitted output.
 pub const LEFT_OUT: &str = "left out …";
 
-/// One stream of one call.
+/// One output stream of a call.
 pub(crate) struct Capture {
     stream: Stream,
-    /// Read, and not masked yet: a secret may go on in what is read next.
+    /// Bytes that are not masked yet, because a secret may continue in the next read.
     unmasked: Vec<u8>,
     head: Vec<u8>,
     tail: VecDeque<u8>,
     left_out: u64,
-    /// Where in `head` the line begins that has not been logged yet.
+    /// Start in `head` of the line that is not logged yet.
     logged: usize,
 }
 
@@ -40,7 +40,7 @@ impl Capture {
         }
     }
 
-    /// Takes what was just read; complete lines of the head are logged at once.
+    /// Adds bytes that were read; logs complete lines of the head immediately.
     pub(crate) fn feed(&mut self, chunk: &[u8], log: &dyn LogSink) {
         match log.output_mask() {
             Some(mask) => {
@@ -72,7 +72,7 @@ impl Capture {
         self.tail.extend(kept);
     }
 
-    /// Logs what is left: the last line of the head, a word about what is missing, the tail.
+    /// Logs the remaining output: the last line of the head, the note about omitted bytes, and the tail.
     pub(crate) fn finish(mut self, log: &dyn LogSink) -> String {
         if let Some(mask) = log.output_mask() {
             self.pass_masked(mask, true, log);
@@ -117,7 +117,7 @@ impl Capture {
     }
 }
 
-/// The last part of a text, at most `bytes_max` long, cut between characters.
+/// Last `bytes_max` bytes of a text, cut at a character boundary.
 pub(crate) fn tail_of(text: &str, bytes_max: usize) -> &str {
     let mut start = text.len().saturating_sub(bytes_max);
     while !text.is_char_boundary(start) {
@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// Masks `canary` in what is read at once.
+    /// Masks `canary` in each read.
     struct Masking;
 
     impl OutputMask for Masking {
@@ -173,7 +173,7 @@ mod tests {
             let text = capture.finish(&Masking);
             assert!(!text.contains("can") && !text.contains("ary"), "{before}");
             assert!(text.ends_with("ca"), "{before}");
-            // With so much before it, the first secret begins in what is left out.
+            // With this much output before it, the first secret begins in the omitted part.
             assert_eq!(text.contains('*'), before < HALF_BYTES_MAX, "{before}");
         }
     }

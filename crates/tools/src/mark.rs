@@ -1,7 +1,7 @@
-//! Finding what has left its process group: a mark in the environment, which children inherit, and a look at `/proc`.
+//! Finds processes that left their process group: by a marker in the environment, which children inherit, and a scan of
+//! `/proc`.
 //!
-//! A process that leaves the group and also starts anew with an environment of its own choosing has no mark, and is not
-//! found.
+//! A process that leaves the group and also replaces its environment has no marker and is not found.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -12,41 +12,41 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-/// The variable that holds the mark.
+/// Environment variable that holds the marker.
 pub(crate) const MARK: &str = "NOETL_PROCESS";
 
-/// A process may start another while it is looked for; after so many looks it is left.
+/// Maximum number of scans; processes may start others meanwhile.
 const LOOKS_MAX: usize = 200;
 
-/// So often what gone workers have left is looked for, at most.
+/// Maximum number of scans for processes that dead workers left behind.
 const ORPHAN_LOOKS_MAX: usize = 20;
 
-/// What was killed needs a moment to go, and what becomes another program to become it.
+/// Pause between scans: killed processes take a moment to disappear, and an `exec` takes a moment to complete.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(200);
 
-/// After this long, numbers of processes may have begun again.
+/// After this time, process IDs may have wrapped around.
 const ORDERED_FOR: Duration = Duration::from_secs(60);
 
-/// What a look at all processes came to.
+/// Result of one scan of all processes.
 #[derive(Debug, Default)]
 struct Look {
-    /// Those with the mark.
+    /// Processes with the marker.
     marked: Vec<Pid>,
-    /// Whether one could not be told.
+    /// Whether the state of a process could not be determined.
     is_unsure: bool,
 }
 
-/// The mark of one program and everything it starts.
+/// Marker of one program and its descendants.
 #[derive(Debug)]
 pub(crate) struct Mark {
     text: String,
-    /// The first of them.
+    /// The program itself.
     leader: Option<u32>,
     since: Instant,
 }
 
 impl Mark {
-    /// A mark that nothing else has.
+    /// Creates a unique marker.
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -59,17 +59,16 @@ impl Mark {
         }
     }
 
-    /// The text.
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Takes note of the first process that has it.
+    /// Sets the process ID of the program itself.
     pub(crate) fn leads(&mut self, leader: Option<u32>) {
         self.leader = leader;
     }
 
-    /// Kills every process that has the mark, except the first, which its group takes care of.
+    /// Kills every process with the marker, except the program itself, whose group is killed separately.
     pub(crate) fn sweep(&self) {
         for _ in 0..LOOKS_MAX {
             let look = self.look();
@@ -77,14 +76,14 @@ impl Mark {
                 return;
             }
             for process in look.marked {
-                // One that is gone already needs no signal.
+                // The process may have exited already.
                 let _ = kill_process(process, Signal::KILL);
             }
             std::thread::sleep(BETWEEN_LOOKS);
         }
     }
 
-    /// Looks at the processes that began after the first.
+    /// Scans the processes that started after the program.
     fn look(&self) -> Look {
         let mut look = Look::default();
         let (Some(leader), Ok(all)) = (self.leader, std::fs::read_dir("/proc")) else {
@@ -105,7 +104,7 @@ impl Mark {
         look
     }
 
-    /// Whether what the leader started has a higher number than it has.
+    /// Whether descendants of the leader have higher process IDs than the leader.
     fn are_ordered(&self, leader: u32) -> bool {
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let last = load.split_whitespace().last();
@@ -114,13 +113,13 @@ impl Mark {
     }
 }
 
-/// Ends what workers that are gone have left running: a worker that was killed could not do so itself. Says how many
-/// processes that were. Only those of the same user and the same view of processes are looked at.
+/// Kills processes that dead workers left running and returns their number. Considers only processes of the same user
+/// and PID namespace.
 pub fn end_orphans() -> usize {
     end(orphans)
 }
 
-/// Ends what is found until nothing more is.
+/// Kills the processes that `find` returns until it returns none.
 fn end(find: impl Fn() -> Vec<Pid>) -> usize {
     let mut ended = BTreeSet::new();
     for _ in 0..ORPHAN_LOOKS_MAX {
@@ -129,17 +128,17 @@ fn end(find: impl Fn() -> Vec<Pid>) -> usize {
             break;
         }
         for process in found {
-            // One that is gone already needs no signal.
+            // The process may have exited already.
             let _ = kill_process(process, Signal::KILL);
             ended.insert(process.as_raw_nonzero());
         }
-        // What was killed may have started another just before.
+        // A killed process may have started another one just before.
         std::thread::sleep(BETWEEN_LOOKS);
     }
     ended.len()
 }
 
-/// The processes whose mark names a worker that is gone.
+/// Processes whose marker names a dead worker.
 fn orphans() -> Vec<Pid> {
     let (Ok(all), Ok(view)) = (
         std::fs::read_dir("/proc"),
@@ -151,7 +150,7 @@ fn orphans() -> Vec<Pid> {
     let orphan = |entry: std::fs::DirEntry| {
         let number = entry.file_name().to_str()?.parse::<u32>().ok()?;
         let is_mine = entry.metadata().ok()?.uid() == user && number != own;
-        // A number in a mark is a number in the view of whoever wrote it.
+        // The process ID in a marker is valid only in the PID namespace of its worker.
         let is_in_view =
             || std::fs::read_link(entry.path().join("ns/pid")).ok() == Some(view.clone());
         if !is_mine || !is_in_view() {
@@ -165,7 +164,7 @@ fn orphans() -> Vec<Pid> {
     all.flatten().filter_map(orphan).collect()
 }
 
-/// The worker that a variable names, if it is the mark.
+/// Process ID of the worker, if the variable is a marker.
 fn worker_of(variable: &[u8]) -> Option<Pid> {
     let text = std::str::from_utf8(variable).ok()?;
     let text = text.strip_prefix(MARK)?.strip_prefix('=')?;
@@ -176,12 +175,12 @@ fn worker_of(variable: &[u8]) -> Option<Pid> {
     Pid::from_raw(worker.parse().ok()?)
 }
 
-/// Whether a process has ended. One that has another's number by now counts as running.
+/// Whether a process has exited. If its ID was reused, it counts as running.
 fn is_gone(process: Pid) -> bool {
     match test_kill_process(process) {
         Err(Errno::SRCH) => true,
         Err(_) => false,
-        // One that has ended stays until its parent has taken note.
+        // An exited process remains as a zombie until its parent reaps it.
         Ok(()) => {
             let file = format!("/proc/{}/stat", process.as_raw_nonzero());
             let stat = std::fs::read_to_string(file).unwrap_or_default();
@@ -191,8 +190,7 @@ fn is_gone(process: Pid) -> bool {
     }
 }
 
-/// Whether a process has the mark. None where it is just becoming another program: until that has begun, nobody sees
-/// its environment.
+/// Whether a process has the marker; `None` during an `exec`, while its environment is not readable.
 fn has(process: u32, mark: &[u8]) -> Option<bool> {
     let folder = Path::new("/proc").join(process.to_string());
     match std::fs::read(folder.join("environ")) {
@@ -202,9 +200,9 @@ fn has(process: u32, mark: &[u8]) -> Option<bool> {
     }
 }
 
-/// Whether a process without an environment stays so: it has ended, is part of the kernel, or runs its program.
+/// Whether a process without an environment stays without one: it exited, is a kernel thread, or runs its program.
 fn is_settled(folder: &Path) -> bool {
-    // Only a program that has begun has arguments, and what has ended or never was one has no memory.
+    // A started program has arguments; an exited process and a kernel thread have no memory.
     let has_arguments = std::fs::read(folder.join("cmdline")).is_ok_and(|line| !line.is_empty());
     let memory = std::fs::read_to_string(folder.join("statm")).unwrap_or_default();
     has_arguments || memory.is_empty() || memory.starts_with("0 ")
@@ -227,13 +225,13 @@ mod tests {
         let mut worker = Command::new("true").spawn().unwrap();
         let mut left = marked(worker.id());
         let mut kept = marked(std::process::id());
-        // It has ended, and its parent has not taken note.
+        // It has exited, and its parent has not reaped it.
         let deadline = Instant::now() + Duration::from_secs(10);
         let process = Pid::from_child(&worker);
         while !is_gone(process) && Instant::now() < deadline {
             std::thread::yield_now();
         }
-        // What others have left on this machine is none of this test's.
+        // Ignore processes that other tests left on this machine.
         let ours = [Pid::from_child(&left), Pid::from_child(&kept)];
         let found = || {
             let found = orphans().into_iter();
@@ -241,7 +239,7 @@ mod tests {
         };
         assert_eq!(end(found), 1);
         assert!(!left.wait().unwrap().success());
-        assert!(kept.try_wait().unwrap().is_none(), "its worker is here");
+        assert!(kept.try_wait().unwrap().is_none(), "its worker is alive");
         worker.wait().unwrap();
         assert!(is_gone(process));
         kept.kill().unwrap();

@@ -1,24 +1,24 @@
-//! What of the network tasks may reach, as the configuration says it.
+//! Network configuration of tasks.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use reqwest::Certificate;
 
-/// What of the network tasks may reach.
+/// Network access of tasks.
 #[derive(Debug, Clone)]
 pub struct Network {
-    /// Whether private and loopback addresses may be reached; metadata addresses never may.
+    /// Whether private and loopback addresses are allowed; metadata addresses never are.
     pub allow_private: bool,
-    /// What may be reached although its address is private, or the engine's own.
+    /// Targets that are allowed although they are private, or belong to NoETL itself.
     pub holes: Vec<Hole>,
-    /// Where the engine's own server and store are, which tasks do not reach.
+    /// Addresses of NoETL's own server and store, which tasks cannot access.
     pub own: Vec<SocketAddr>,
-    /// Certificate authorities that are trusted besides the machine's.
+    /// Trusted certificate authorities in addition to the system's.
     pub authorities: Authorities,
 }
 
-/// Something that may be reached in spite of its address: a name, all names below one, or a block of addresses; at any port or one.
+/// Allowlist entry: a host, all hosts below a domain, or an address block, on any port or on one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hole {
     what: What,
@@ -32,20 +32,20 @@ enum What {
     Block { address: IpAddr, prefix: u8 },
 }
 
-/// Text that names nothing to be reached.
+/// Text that is not a valid allowlist entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a host, `*.domain`, an address or a block such as 10.0.0.0/8, each with or without `:port`"
 )]
 pub struct NotAHole(String);
 
-/// Certificates of authorities.
+/// CA certificates.
 #[derive(Debug, Clone, Default)]
 pub struct Authorities(pub(crate) Vec<Certificate>);
 
-/// Text that holds no certificates.
+/// Text without certificates.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("it holds no PEM certificates")]
+#[error("no PEM certificates found")]
 pub struct NotCertificates;
 
 impl Default for Network {
@@ -60,7 +60,7 @@ impl Default for Network {
 }
 
 impl Authorities {
-    /// Reads certificates in PEM.
+    /// Reads PEM certificates.
     pub fn read(pem: &[u8]) -> Result<Self, NotCertificates> {
         match Certificate::from_pem_bundle(pem) {
             Ok(certificates) if !certificates.is_empty() => Ok(Self(certificates)),
@@ -70,7 +70,7 @@ impl Authorities {
 }
 
 impl Hole {
-    /// Whether it lets a host with this address and port through.
+    /// Whether the entry allows a host with this address and port.
     pub(crate) fn fits(&self, host: &str, address: IpAddr, port: Option<u16>) -> bool {
         let host = || host.trim_end_matches('.').to_ascii_lowercase();
         let fits = match &self.what {
@@ -98,7 +98,7 @@ impl FromStr for Hole {
     }
 }
 
-/// What is named, and the port after it.
+/// Splits a target and its port.
 fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
     if let Some(rest) = text.strip_prefix('[') {
         let (inside, after) = rest.split_once(']')?;

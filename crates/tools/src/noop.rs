@@ -1,7 +1,7 @@
-//! `noop`: answers what it was given, without doing anything.
+//! The `noop` tool: returns its input.
 //!
-//! Enters: `result`, `message` or `input`. Leaves: `result` as it is, else `{message}` with the input beside it,
-//! else the input, else null.
+//! Input: `result`, `message` or `input`. Output: `result` if it is set, else the input with `message`, else the input,
+//! else null.
 
 use async_trait::async_trait;
 use model::outcome::Outcome;
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, Tool};
 
-/// The tool that does nothing.
+/// The `noop` tool.
 pub(crate) struct Noop;
 
 #[async_trait]

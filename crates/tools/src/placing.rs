@@ -1,17 +1,17 @@
-//! What the placing of values in rhai scripts and jq programs shares: the pieces of a program, and texts of values.
+//! Shared code for inserting values into Rhai scripts and jq programs: program parts and texts of values.
 
 use model::outcome::{ErrorKind, TaskError};
 use model::template::{CodePiece, Piece};
 use serde_json::Value;
 
-/// A part of a program: text that is code, or a value that must not become code.
+/// Part of a program: code, or a value that must not become code.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ProgramPart {
     Text(String),
     Value { value: Value, is_json: bool },
 }
 
-/// The parts of a program. Texts that stand side by side are one part, so that no token is divided between two parts.
+/// Splits a program into parts. Adjacent texts are joined, so that no token is split between two parts.
 pub(crate) fn program_parts(
     pieces: &[CodePiece],
     to_name: impl Fn(&Value) -> Result<String, TaskError>,
@@ -37,14 +37,14 @@ pub(crate) fn program_parts(
     Ok(parts)
 }
 
-/// The value to place where code stands: JSON that a template wrote is the value that it describes.
+/// Value to insert into code: JSON text that a template produced is parsed.
 pub(crate) fn code_value(value: &Value, is_json: bool) -> Value {
     let read = || serde_json::from_str(value.as_str()?).ok();
     let parsed: Option<Value> = is_json.then(read).flatten();
     parsed.unwrap_or_else(|| value.clone())
 }
 
-/// The text of a value inside a text or a comment: its own, or its JSON.
+/// Text of a value inside a string or a comment: strings as they are, other types as JSON.
 pub(crate) fn plain_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -52,7 +52,7 @@ pub(crate) fn plain_text(value: &Value) -> String {
     }
 }
 
-/// The name in a value, if it is one and no keyword of the language.
+/// The value as a name, if it is valid and not a keyword.
 pub(crate) fn name<'v>(value: &'v Value, keywords: &[&str]) -> Option<&'v str> {
     let text = value.as_str()?;
     let is_word = text.chars().all(is_word_character);
@@ -60,12 +60,12 @@ pub(crate) fn name<'v>(value: &'v Value, keywords: &[&str]) -> Option<&'v str> {
     (is_word && begins_well && !keywords.contains(&text)).then_some(text)
 }
 
-/// Whether a character can be a part of a name or a number.
+/// Whether a character can be part of a name or a number.
 pub(crate) fn is_word_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// The error of a value that cannot be placed where it stands.
+/// Error of a value that cannot be inserted at its position.
 pub(crate) fn cannot_place(code: &'static str, key: &str, message: &str) -> TaskError {
     TaskError::new(ErrorKind::Schema, code, message).with("key", key)
 }

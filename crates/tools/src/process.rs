@@ -1,4 +1,5 @@
-//! Programs in process groups of their own: started with a clean environment, read without blocking, ended as a whole.
+//! Runs programs in process groups: starts them with a clean environment, reads their output without blocking and kills
+//! the whole group.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,33 +19,34 @@ use crate::exhaustion::{cannot_start, exhausted};
 use crate::isolation::{Confines, GATE, Limits, not_limited, unavailable};
 use crate::mark::{MARK, Mark};
 
-/// A group that was asked to end is killed after this long.
+/// Time between SIGTERM and SIGKILL.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
-/// What to start.
+/// Program to start.
 pub(crate) struct Program<'a> {
     pub(crate) path: &'a Path,
     pub(crate) args: &'a [&'a str],
     pub(crate) env: &'a BTreeMap<String, String>,
     pub(crate) cwd: &'a Path,
-    /// With limits, whoever starts it sends [`GO`](crate::isolation::GO) before anything else.
+    /// With limits, the caller sends [`GO`](crate::isolation::GO) before any other input.
     pub(crate) limits: &'a Limits,
     pub(crate) confines: &'a Confines,
 }
 
-/// Why a program does not run.
+/// Reason why a program did not start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotStarted {
-    #[error("the program cannot be started")]
+    #[error("cannot start the program")]
     Program(#[from] io::Error),
-    #[error("its limits cannot be set")]
+    #[error("cannot set its resource limits")]
     Limits(#[source] io::Error),
-    #[error("it cannot be shut in")]
+    #[error("cannot set up the sandbox")]
     Confines(#[source] io::Error),
 }
 
 impl NotStarted {
-    /// The error of a task that this machine cannot start, or not in its isolation; none if the program itself is at fault.
+    /// Task error if the machine cannot start the program, or not with its isolation; `None` if the program itself is
+    /// the cause.
     pub(crate) fn host_error(&self) -> Option<TaskError> {
         if cannot_start(self.cause()) {
             return Some(exhausted(self.cause()));
@@ -53,13 +55,13 @@ impl NotStarted {
             Self::Program(_) => None,
             Self::Limits(error) => Some(not_limited(error)),
             Self::Confines(error) => {
-                let message = format!("`spec.sandbox` cannot be set up: {error}");
+                let message = format!("cannot set up the sandbox (`spec.sandbox`): {error}");
                 Some(unavailable(message).with("key", "sandbox"))
             }
         }
     }
 
-    /// What the system said.
+    /// Error of the system.
     pub(crate) fn cause(&self) -> &io::Error {
         match self {
             Self::Program(error) | Self::Limits(error) | Self::Confines(error) => error,
@@ -67,7 +69,7 @@ impl NotStarted {
     }
 }
 
-/// A running program and everything it starts; what leaves the group on purpose is found by its mark.
+/// A running program with its descendants. Descendants that leave the process group are found by their marker.
 pub(crate) struct Group {
     pub(crate) child: Child,
     pub(crate) stdout: Output,
@@ -77,14 +79,14 @@ pub(crate) struct Group {
     is_swept: bool,
 }
 
-/// One output of a program.
+/// Output pipe of a program.
 pub(crate) struct Output {
     pipe: pipe::Receiver,
     is_open: bool,
 }
 
 impl Program<'_> {
-    /// Starts it in a new group, with nothing in its environment but what is given.
+    /// Starts the program in a new process group with only the given environment.
     pub(crate) fn start(&self, stdin: Stdio) -> Result<Group, NotStarted> {
         let mut mark = Mark::new();
         let mut command = self.command();
@@ -121,7 +123,7 @@ impl Program<'_> {
         })
     }
 
-    /// The program itself, or a shell that waits until its limits are set and then becomes the program.
+    /// The program itself, or a shell that waits until the limits are set and then executes the program.
     fn command(&self) -> Command {
         if self.limits.is_empty() {
             let mut command = Command::new(self.path);
@@ -135,7 +137,7 @@ impl Program<'_> {
     }
 }
 
-/// Starts a program from a thread that has shut itself in, and ends with that.
+/// Starts a program from a thread that applies the sandbox to itself and then ends.
 fn spawn_confined(command: &mut Command, confines: &Confines) -> Result<Child, NotStarted> {
     let runtime = tokio::runtime::Handle::current();
     let spawn = || {
@@ -150,7 +152,7 @@ fn spawn_confined(command: &mut Command, confines: &Confines) -> Result<Child, N
 }
 
 impl Group {
-    /// Asks the group to end, waits a little, then kills what is left of it.
+    /// Sends SIGTERM to the group, waits for `grace`, then sends SIGKILL.
     pub(crate) async fn end(&mut self, grace: Duration) -> io::Result<ExitStatus> {
         self.signal(Signal::TERM);
         if let Ok(status) = tokio::time::timeout(grace, self.child.wait()).await {
@@ -161,10 +163,10 @@ impl Group {
         self.child.wait().await
     }
 
-    /// Kills whatever is left of the group, and what has left it.
+    /// Kills the remaining processes of the group, and those that left it.
     pub(crate) fn kill(&mut self) {
         self.signal(Signal::KILL);
-        // What was killed starts nothing more.
+        // Killed processes start no others, so one sweep is enough.
         if !std::mem::replace(&mut self.is_swept, true) {
             self.mark.sweep();
         }
@@ -172,14 +174,14 @@ impl Group {
 
     fn signal(&self, signal: Signal) {
         if let Some(id) = self.id {
-            // A group that is gone already needs no signal.
+            // The group may have exited already.
             let _ = kill_process_group(id, signal);
         }
     }
 }
 
 impl Drop for Group {
-    /// Nothing that a call has started outlives it.
+    /// No process that a call has started outlives it.
     fn drop(&mut self) {
         self.kill();
     }
@@ -193,19 +195,19 @@ impl Output {
         }
     }
 
-    /// Whether more may come.
+    /// Whether the pipe is still open.
     pub(crate) fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// Waits until there is something to read; for ever once the output is closed.
+    /// Waits until there is data to read; never returns once the pipe is closed.
     pub(crate) async fn readable(&self) {
         if !self.is_open || self.pipe.readable().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Reads what is there now into the capture, by way of the runtime's readiness.
+    /// Reads the available data into the capture, using the runtime's readiness.
     pub(crate) fn take_ready(&mut self, capture: &mut Capture, log: &dyn LogSink) {
         let mut chunk = [0; 16 * 1024];
         match self.pipe.try_read(&mut chunk) {
@@ -216,7 +218,7 @@ impl Output {
         }
     }
 
-    /// Reads what is there now behind what was read before, and says how much it was.
+    /// Appends the available data to `buffer` and returns its length.
     pub(crate) fn read_ready(&mut self, buffer: &mut Vec<u8>) -> usize {
         let mut chunk = [0; 16 * 1024];
         match self.pipe.try_read(&mut chunk) {
@@ -231,7 +233,7 @@ impl Output {
         0
     }
 
-    /// Reads all that is left of a program that has ended, up to a bound; asks the kernel itself.
+    /// Reads the remaining output of a program that has exited, up to a limit, with direct system calls.
     pub(crate) fn read_rest(&mut self, buffer: &mut Vec<u8>) {
         let mut chunk = [0; 16 * 1024];
         let mut bytes_left = DRAIN_BYTES_MAX;
@@ -248,7 +250,8 @@ impl Output {
         }
     }
 
-    /// Reads everything that is in the pipe at this moment, asking the kernel itself, which knows best.
+    /// Reads everything that is in the pipe now, with direct system calls, because the runtime's readiness may lag
+    /// behind.
     pub(crate) fn drain(
         &mut self,
         capture: &mut Option<Capture>,
@@ -272,5 +275,5 @@ impl Output {
     }
 }
 
-/// A pipe holds less than this, so whoever keeps writing while we drain is not of this call.
+/// Larger than any pipe buffer: if more arrives while draining, another process is still writing.
 const DRAIN_BYTES_MAX: usize = 2 * 1024 * 1024;

@@ -1,4 +1,4 @@
-//! The kinds of tools a worker can call, by name.
+//! Registry of the tool kinds that a worker can call.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,85 +29,84 @@ use crate::sqlite::Sqlite;
 use crate::transfer::Transfer;
 use crate::transform::Transform;
 
-/// How the built-in tools are set up.
+/// Configuration of the built-in tools.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Interpreters of the `python` tool.
     pub python: PythonConfig,
-    /// Bounds of the `http` tool.
+    /// Limits of the `http` tool.
     pub http: HttpLimits,
-    /// What of the network tasks may reach.
+    /// Network access of tasks.
     pub network: Network,
     /// Connections of the `postgres` tool.
     pub postgres: PostgresConfig,
-    /// What programs inherit: `PATH`, `HOME`, `LANG`, `VIRTUAL_ENV`, as far as they are set.
+    /// Environment variables that programs inherit: `PATH`, `HOME`, `LANG`, `VIRTUAL_ENV`, if set.
     pub environment: BTreeMap<String, String>,
-    /// What the clients of container runtimes find besides: `DOCKER_HOST`, `KUBECONFIG` and their like.
+    /// Additional environment variables for container runtime clients, such as `DOCKER_HOST` and `KUBECONFIG`.
     pub container_environment: BTreeMap<String, String>,
-    /// How far programs are shut in at least, whatever a task asks for.
+    /// Minimum sandbox level of programs.
     pub sandbox: SandboxLevel,
-    /// The kinds that this deployment adds.
+    /// External tools of this deployment.
     pub external: Vec<Manifest>,
-    /// Where responses wait while they are received; best on the disk that also holds bodies.
+    /// Directory for temporary files; best on the same disk as the result store.
     pub scratch_dir: PathBuf,
-    /// Files that tools refuse to open: the engine's own store.
+    /// Files that tools refuse to open: NoETL's own store.
     pub forbidden_files: Vec<PathBuf>,
-    /// The library of the `duckdb` tool.
+    /// Library of the `duckdb` tool.
     pub duckdb: DuckdbConfig,
-    /// The program in whose processes jq programs and rhai scripts run, started with
-    /// [`EVALUATION_PROCESS_ARGUMENT`](crate::EVALUATION_PROCESS_ARGUMENT); without one, they run in this process and
-    /// their memory is not limited.
+    /// Program to start with [`EVALUATION_PROCESS_ARGUMENT`](crate::EVALUATION_PROCESS_ARGUMENT) for jq programs and
+    /// Rhai scripts. If `None`, they run in this process without a memory limit.
     pub evaluation_program: Option<PathBuf>,
 }
 
-/// The library of the `duckdb` tool, and what it may take.
+/// Library of the `duckdb` tool, and its limits.
 #[derive(Debug, Clone)]
 pub struct DuckdbConfig {
-    /// Where it is; looked for under its usual names if nothing is said.
+    /// Path of the library. Default: the usual library names.
     pub library: Option<PathBuf>,
-    /// Where its extensions are, if not where it looks by itself.
+    /// Directory of extensions, if not the default.
     pub extensions: Option<PathBuf>,
-    /// How much memory one database may take before it uses the disk.
+    /// Memory limit of a database before it spills to disk.
     pub memory_bytes_max: u64,
-    /// How many threads one database may use.
+    /// Maximum number of threads of a database.
     pub threads_max: u32,
 }
 
 /// Interpreters of the `python` tool.
 #[derive(Debug, Clone)]
 pub struct PythonConfig {
-    /// The interpreter: a path, or a name looked up in `PATH`.
+    /// Interpreter: a path, or a name to find in `PATH`.
     pub command: PathBuf,
-    /// How many calls run at the same time, each in an interpreter of its own.
+    /// Maximum number of concurrent calls, each in a separate interpreter.
     pub pool_max: usize,
-    /// An interpreter is replaced after this many calls.
+    /// Number of calls after which an interpreter is replaced.
     pub calls_max: u64,
-    /// Where environments with the libraries of `libs` are kept.
+    /// Directory of virtual environments with the libraries of `libs`.
     pub environments_dir: PathBuf,
-    /// What pip sees of the environment besides what programs inherit: which index, which proxy.
+    /// Additional environment variables for pip, such as the index and the proxy.
     pub pip_environment: BTreeMap<String, String>,
 }
 
-/// Bounds of the `http` tool.
+/// Limits of the `http` tool.
 #[derive(Debug, Clone, Copy)]
 pub struct HttpLimits {
-    /// The largest response that is held in memory, decompressed.
+    /// Maximum size of a decompressed response in memory.
     pub held_bytes_max: usize,
-    /// The largest response that passes into the store of bodies, decompressed.
+    /// Maximum size of a decompressed response that is streamed to the result store.
     pub streamed_bytes_max: u64,
-    /// The longest chain of redirects.
+    /// Maximum number of redirects.
     pub redirects_max: usize,
-    /// The largest response header.
+    /// Maximum size of the response headers.
     pub header_bytes_max: u32,
-    /// How many requests one host is sent at once; the others wait in order.
+    /// Maximum number of concurrent requests per host; further requests wait in order.
     pub per_host_max: usize,
-    /// How long connecting may take where the task does not say.
+    /// Default connect timeout.
     pub connect: Duration,
-    /// How long a whole call may take where the task does not say.
+    /// Default timeout of a call.
     pub total: Duration,
 }
 
-/// The kinds of tools a worker can call.
+/// The tool kinds that a worker can call.
 #[derive(Clone)]
 pub struct Registry {
     tools: BTreeMap<Name, Arc<dyn Tool>>,
@@ -173,14 +172,14 @@ impl Default for HttpLimits {
 }
 
 impl Registry {
-    /// A registry without any kind.
+    /// An empty registry.
     pub fn empty() -> Self {
         Self {
             tools: BTreeMap::new(),
         }
     }
 
-    /// Every kind that is built in.
+    /// A registry with all built-in tools and the external tools.
     pub fn builtin(config: Config) -> Self {
         let clients = Arc::new(Clients::new(config.http, &config.network));
         let level = config.sandbox;
@@ -248,7 +247,7 @@ impl Registry {
         self.tools.get(kind).cloned()
     }
 
-    /// Adds a kind, or puts another tool in its place.
+    /// Adds a kind, or replaces its tool.
     pub fn insert(&mut self, kind: &str, tool: Arc<dyn Tool>) {
         self.tools.insert(kind.into(), tool);
     }

@@ -1,31 +1,31 @@
-//! Reading files that a task names: regular ones, whole ones up to a bound, whatever they say of their size.
+//! Reads regular files that a task names, up to a size limit, whatever size their metadata reports.
 //!
-//! A device, a pipe or a file of `/proc` says it has no bytes and may have no end.
+//! A device, a pipe or a file in `/proc` reports size 0 and may be endless.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Why a file is not read.
+/// Reason why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unreadable {
     #[error("{0}")]
     File(#[from] io::Error),
-    #[error("it is not a regular file")]
+    #[error("not a regular file")]
     NotRegular,
-    #[error("it has more than {0} bytes")]
+    #[error("larger than {0} bytes")]
     TooLarge(u64),
 }
 
-/// Reads a regular file of at most so many bytes.
+/// Reads a regular file of at most `bytes_max` bytes.
 pub(crate) async fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Unreadable> {
     let path = path.to_owned();
     let read = tokio::task::spawn_blocking(move || read_now(&path, bytes_max)).await;
     read.unwrap_or_else(|error| Err(io::Error::other(error).into()))
 }
 
-/// Opens a regular file, to read it piece by piece.
+/// Opens a regular file for streaming.
 pub(crate) async fn open(path: &Path) -> Result<tokio::fs::File, Unreadable> {
     let path = path.to_owned();
     let opened = tokio::task::spawn_blocking(move || open_now(&path)).await;
@@ -34,7 +34,7 @@ pub(crate) async fn open(path: &Path) -> Result<tokio::fs::File, Unreadable> {
 }
 
 fn open_now(path: &Path) -> Result<File, Unreadable> {
-    // A pipe that nobody writes to would keep the thread that opens it.
+    // Opening a pipe without a writer would block the thread.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let mut options = File::options();
     let file = options.read(true).custom_flags(flags).open(path)?;

@@ -1,7 +1,7 @@
-//! Scratch: files for what is too large to be held while it comes.
+//! Temporary files for data that does not fit into memory.
 //!
-//! The directory is made with the first file: a worker for a server elsewhere has none before, and whoever cleans up may
-//! remove it at any time.
+//! The directory is created with the first file: a worker of a remote server starts without one, and an operator may
+//! delete it at any time.
 
 use std::fs::File;
 use std::io;
@@ -9,13 +9,13 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 
-/// A file without a name; it goes with whoever holds it.
+/// An unnamed file; it is deleted when the handle is closed.
 pub(crate) fn unnamed(dir: &Path) -> io::Result<File> {
     results::make_private_dir(dir)?;
     tempfile::tempfile_in(dir)
 }
 
-/// A file with a name that begins so.
+/// A named file with this prefix.
 pub(crate) fn named(dir: &Path, prefix: &str) -> io::Result<NamedTempFile> {
     results::make_private_dir(dir)?;
     tempfile::Builder::new().prefix(prefix).tempfile_in(dir)

@@ -1,7 +1,7 @@
-//! `script`: a program that stands outside of the playbook, in a file, behind an address or in a bucket.
+//! `script`: a program outside the playbook, in a file, at a URL or in a bucket.
 //!
-//! Enters: `script` of a call, as text or as `{uri, source: {type, …}}`. Leaves: the program's text and its name. A
-//! program inside the playbook, `source: {type: inline, code}`, is read with the playbook.
+//! Input: `script` of a call, as text or as `{uri, source: {type, …}}`. Output: the program's text and its name. An
+//! inline program, `source: {type: inline, code}`, is read with the playbook.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::call::{Call, LogSink, Tool, cancelled, timed_out, type_name};
 use crate::http::Clients;
 use crate::objects::{Address, Reach, open};
 
-/// The largest script that is read.
+/// Maximum size of a script.
 const SCRIPT_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// How long a script may take to come where the task does not say.
+/// Default timeout for loading a script.
 const LOAD_MAX: Duration = Duration::from_secs(60);
 
 /// Loads scripts.
@@ -29,14 +29,14 @@ pub(crate) struct Scripts {
     reach: Reach,
 }
 
-/// A script that was loaded.
+/// A loaded script.
 pub(crate) struct Script {
     pub(crate) text: String,
-    /// Its file or address.
+    /// File or URL.
     pub(crate) name: String,
 }
 
-/// Where a script is.
+/// Location of a script.
 #[derive(Debug, PartialEq, Eq)]
 enum Origin {
     File(PathBuf),
@@ -54,7 +54,7 @@ impl Scripts {
         Self { clients, reach }
     }
 
-    /// The script that a call names.
+    /// Loads the script of a call.
     pub(crate) async fn load(
         &self,
         call: &Call,
@@ -84,7 +84,7 @@ impl Scripts {
             let piece = piece.map_err(|error| unreadable(&name, &error.to_string()))?;
             bytes.extend_from_slice(&piece);
             if bytes.len() as u64 > SCRIPT_BYTES_MAX {
-                let why = format!("it has more than {SCRIPT_BYTES_MAX} bytes");
+                let why = format!("larger than {SCRIPT_BYTES_MAX} bytes");
                 return Err(unreadable(&name, &why));
             }
         }
@@ -102,16 +102,16 @@ async fn file(path: &Path) -> Result<Script, TaskError> {
 fn text(bytes: Vec<u8>, name: String) -> Result<Script, TaskError> {
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Script { text, name }),
-        Err(_) => Err(unreadable(&name, "it is not text in UTF-8")),
+        Err(_) => Err(unreadable(&name, "not valid UTF-8")),
     }
 }
 
 fn unreadable(name: &str, why: &str) -> TaskError {
-    let message = format!("script `{name}`: {why}");
+    let message = format!("cannot read script `{name}`: {why}");
     TaskError::new(ErrorKind::NotFound, "SCRIPT_NOT_READABLE", message).with("key", "script")
 }
 
-/// What the script's place is opened with: its own `auth`, else the task's.
+/// Credential for the script's location: its own `auth`, else the task's.
 fn credential(call: &Call) -> Option<&Value> {
     let script = call.field("script")?;
     let source = script.get("source").and_then(auth_in);
@@ -124,10 +124,10 @@ fn auth_in(map: &Value) -> Option<&Value> {
     map.get("auth").or_else(|| map.get("credential"))
 }
 
-/// Where the script of a call is.
+/// Location of a call's script.
 fn origin(call: &Call) -> Result<Origin, TaskError> {
     match call.field("script") {
-        None => Err(call.missing("script", "name the file or address of the script")),
+        None => Err(call.missing("script", "set it to the path or URL of the script")),
         Some(Value::String(uri)) => by_uri(call, uri),
         Some(Value::Object(script)) => by_map(call, script),
         Some(other) => Err(call.wrong_type("script", "a map {uri} or {source}", other)),
@@ -152,7 +152,7 @@ fn by_map(call: &Call, script: &Map<String, Value>) -> Result<Origin, TaskError>
     let bucket = text(source, "bucket");
     let key = ["key", "object"].iter().find_map(|key| text(source, key));
     let Some(uri) = uri.or_else(|| key.clone()) else {
-        return Err(call.missing("script.uri", "name the file or address of the script"));
+        return Err(call.missing("script.uri", "set it to the path or URL of the script"));
     };
     match kind {
         None => by_uri(call, &uri),
@@ -172,7 +172,7 @@ fn by_map(call: &Call, script: &Map<String, Value>) -> Result<Origin, TaskError>
     }
 }
 
-/// An object by its address, or by its bucket and key.
+/// Object address from a URI, or from a bucket and a key.
 fn in_bucket(
     call: &Call,
     kind: &str,
@@ -185,7 +185,7 @@ fn in_bucket(
         (None, Some(bucket)) => Ok(Address::Gcs { bucket, key }),
         _ => Err(call.missing(
             "script.source.bucket",
-            "name the bucket, or write `uri: s3://bucket/key`",
+            "set the bucket, or use `uri: s3://bucket/key`",
         )),
     }
 }
@@ -206,21 +206,21 @@ fn unsupported(kind: &str) -> TaskError {
     TaskError::new(
         ErrorKind::ClientError,
         "SCRIPT_SOURCE",
-        format!("scripts cannot be read from `{kind}`; use inline, file, http, gcs or s3"),
+        format!("unsupported script source `{kind}`; use inline, file, http, gcs or s3"),
     )
     .with("key", "script")
 }
 
-/// A tool whose program may be a script.
+/// A tool whose program can be a script.
 pub(crate) struct Scripted {
     tool: Arc<dyn Tool>,
     scripts: Arc<Scripts>,
-    /// The key that the script's text takes the place of.
+    /// Key that receives the script's text.
     key: &'static str,
 }
 
 impl Scripted {
-    /// A tool whose key `key` a script may take the place of.
+    /// Wraps a tool; the text of a script is passed under `key`.
     pub(crate) fn new(tool: Arc<dyn Tool>, scripts: Arc<Scripts>, key: &'static str) -> Self {
         Self { tool, scripts, key }
     }

@@ -1,4 +1,4 @@
-//! What tests of several tools share: calls built from JSON, and a sink that remembers.
+//! Shared test helpers: calls built from JSON, and a log sink that records its lines.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, NoLog, Stream, Tool};
 
-/// A sink that remembers every line.
+/// A sink that records every line.
 #[derive(Default)]
 pub(crate) struct Lines(Mutex<Vec<(Stream, String)>>);
 
@@ -32,7 +32,7 @@ impl Lines {
     }
 }
 
-/// A call of a kind with fields and input given as JSON maps.
+/// A call of a kind with fields and input as JSON maps.
 pub(crate) fn call(kind: &str, fields: Value, input: Value) -> Call {
     let mut call = Call::new(kind);
     call.fields = fields.as_object().unwrap().clone();
@@ -41,7 +41,7 @@ pub(crate) fn call(kind: &str, fields: Value, input: Value) -> Call {
     call
 }
 
-/// A call whose `command` is author text alone.
+/// A call whose `command` is only text.
 pub(crate) fn command(kind: &str, text: &str, base: &Path) -> Call {
     let mut call = Call::new(kind);
     call.place.base_dir = base.to_owned();
@@ -50,12 +50,12 @@ pub(crate) fn command(kind: &str, text: &str, base: &Path) -> Call {
     call
 }
 
-/// Makes a call that nobody stops or listens to.
+/// Runs a call without cancellation and without a log.
 pub(crate) async fn run(tool: &dyn Tool, call: Call) -> Outcome {
     tool.call(call, CancellationToken::new(), &NoLog).await
 }
 
-/// The value of an outcome that must be a success.
+/// Value of a successful outcome.
 pub(crate) fn result(outcome: Outcome) -> Value {
     match outcome {
         Outcome::Ok(success) => success.result,
@@ -63,12 +63,12 @@ pub(crate) fn result(outcome: Outcome) -> Value {
     }
 }
 
-/// The error of an outcome that must be a failure.
+/// Error of a failed outcome.
 pub(crate) fn error(outcome: &Outcome) -> &TaskError {
     outcome.failure().unwrap_or_else(|| panic!("{outcome:?}"))
 }
 
-/// Waits until a process that was killed is gone, which the kernel takes a moment for.
+/// Waits until a killed process has disappeared.
 pub(crate) async fn gone(pid: &str) {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {

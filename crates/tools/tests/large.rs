@@ -1,9 +1,9 @@
-//! A response far larger than memory should be passes through a call without staying in it.
+//! Tests that a response much larger than the memory limit streams through a call.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
     clippy::disallowed_methods,
-    reason = "a test may fail loudly, and this one talks to its child"
+    reason = "a test may panic, and this one prints to its parent process"
 )]
 
 use std::fs::File;
@@ -26,7 +26,7 @@ const ROW: &str =
 const ROWS: usize = 2_500_000;
 const GROWTH_KIB_MAX: u64 = 32 * 1024;
 
-/// Serves a small answer, then the large one.
+/// Serves a small response, then the large one.
 fn serve() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -50,7 +50,7 @@ fn serve() -> String {
     url
 }
 
-/// The body, piece by piece.
+/// Passes the body to `take` in chunks.
 fn each_piece(rows: usize, mut take: impl FnMut(&[u8])) {
     let block = format!("{ROW},").repeat(1_000);
     take(b"[");
@@ -67,7 +67,7 @@ fn peak_kib() -> u64 {
     words[1].parse().unwrap()
 }
 
-/// Makes the calls and says how much memory the large one took, and its reference.
+/// Runs the calls and prints the memory growth and reference of the large one.
 async fn receive(url: &str) {
     let dir = std::env::var("LARGE_DIR").unwrap();
     let config = tools::Config {
@@ -102,7 +102,7 @@ async fn receive(url: &str) {
     );
 }
 
-/// Runs itself again as a child, whose memory nothing else touches.
+/// Runs itself as a child process, so that nothing else uses its memory.
 #[tokio::test]
 async fn memory_does_not_grow_with_a_response() {
     if let Ok(url) = std::env::var("LARGE_URL") {
@@ -137,7 +137,7 @@ async fn memory_does_not_grow_with_a_response() {
     check(&file, sha256, bytes);
 }
 
-/// The file has its hash, and holds the very bytes that were served.
+/// Checks that the file has this hash and contains exactly the served bytes.
 fn check(file: &Path, sha256: &str, bytes: u64) {
     let mut file = BufReader::new(File::open(file).unwrap());
     let mut all = Sha256::new();

@@ -1,10 +1,10 @@
-//! A thousand calls that are stopped or take too long, each with children that try to get away: none is left.
+//! Tests that a thousand cancelled or timed-out calls leave no process behind, although their children try to escape.
 
 #![expect(
     clippy::unwrap_used,
     clippy::items_after_statements,
     clippy::disallowed_methods,
-    reason = "a test may panic, and waits for the kernel by the clock"
+    reason = "a test may panic, and polls the kernel until a deadline"
 )]
 
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tools::{Call, LogSink, NoLog, Registry, Stream, Tool};
 
-/// A shell with a child in its group, one that has left it, and one that has left it twice over.
+/// A shell with a child in its group, one that left it, and one that left it twice.
 const SHELL: &str =
     "sleep 600 & setsid sleep 600 & (setsid sh -c 'sleep 600 & sleep 600' &) ; echo up; wait";
 
-/// So many processes that makes, the shell among them.
+/// Number of processes that this starts, including the shell.
 const RUNNING: usize = 6;
 
 const PYTHON: &str = "
@@ -36,14 +36,14 @@ print('up', flush=True)
 time.sleep(600)
 ";
 
-/// How a call is ended.
+/// How a call ends.
 #[derive(Clone, Copy)]
 enum Way {
     Stop,
     Timeout,
 }
 
-/// Stops the call when its program is up.
+/// Cancels the call when its program has started.
 struct AtFirstLine(CancellationToken);
 
 impl LogSink for AtFirstLine {
@@ -79,7 +79,7 @@ async fn end(tool: Arc<dyn Tool>, kind: &str, way: Way) -> Outcome {
     }
 }
 
-/// Processes that run and carry the mark of a program that this process started.
+/// Running processes with the marker of a program that this process started.
 fn left() -> Vec<String> {
     let mark = format!("NOETL_PROCESS={}-", std::process::id());
     let all = std::fs::read_dir("/proc").unwrap().flatten();
@@ -119,7 +119,7 @@ async fn a_thousand_calls_that_are_ended_leave_no_process() {
         .await;
     assert_eq!(count, 1_000);
     drop(registry);
-    // What was killed a moment ago may not be gone yet.
+    // Killed processes may take a moment to disappear.
     let deadline = Instant::now() + Duration::from_secs(10);
     while !left().is_empty() && Instant::now() < deadline {
         tokio::task::yield_now().await;
@@ -134,7 +134,7 @@ async fn a_process_that_runs_is_counted() {
     struct Count(std::sync::Mutex<usize>, CancellationToken);
     impl LogSink for Count {
         fn line(&self, _stream: Stream, _text: &str) {
-            // The children say nothing; they are up when they are seen.
+            // The children print nothing; they have started when they are in the list.
             let deadline = Instant::now() + Duration::from_secs(10);
             let mut seen = left().len();
             while seen < RUNNING && Instant::now() < deadline {

@@ -1,4 +1,4 @@
-//! Files on the worker's machine, by `file://`.
+//! Files on the worker's machine, addressed by `file://`.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::regular::{self, Unreadable};
 
-/// Reads a file: JSON as its value, anything else as text.
+/// Reads a file: JSON as a value, anything else as text.
 pub(super) async fn get(file: &Path) -> Result<Value, TaskError> {
     let bytes = regular::read(file, HELD_BYTES_MAX).await;
     let bytes = bytes.map_err(|error| unreadable(file, &error))?;
@@ -17,7 +17,7 @@ pub(super) async fn get(file: &Path) -> Result<Value, TaskError> {
     Ok(serde_json::from_slice(&bytes).unwrap_or_else(|_| text()))
 }
 
-/// Writes a file whole: text as it is, anything else as JSON. Whoever reads it sees the old one or the new one.
+/// Writes a file atomically: text as it is, anything else as JSON. A reader sees either the old or the new content.
 pub(super) async fn put(file: &Path, data: &Value) -> Result<Value, TaskError> {
     let text = match data {
         Value::String(text) => text.clone(),
@@ -41,7 +41,7 @@ fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The files in a directory, by name.
+/// Lists the files in a directory, by name.
 pub(super) async fn list(dir: &Path) -> Result<Value, TaskError> {
     let mut entries = tokio::fs::read_dir(dir)
         .await
@@ -64,7 +64,7 @@ pub(super) async fn list(dir: &Path) -> Result<Value, TaskError> {
     Ok(json!({"data": shown.collect::<Vec<_>>(), "count": files.len()}))
 }
 
-/// Removes a file; one that is not there is no error.
+/// Deletes a file; a missing one is not an error.
 pub(super) async fn delete(file: &Path) -> Result<Value, TaskError> {
     let deleted = match tokio::fs::remove_file(file).await {
         Ok(()) => true,
@@ -84,7 +84,7 @@ fn unreadable(file: &Path, error: &Unreadable) -> TaskError {
         Unreadable::NotRegular => ("FILE_UNUSABLE", error.to_string()),
         Unreadable::TooLarge(_) => (
             "BODY_TOO_LARGE",
-            format!("{error}, which is more than a worker holds in memory"),
+            format!("{error}, the limit for reading into memory"),
         ),
     };
     let message = format!("`{}`: {message}", file.display());

@@ -1,4 +1,4 @@
-//! `artifact`: bodies and files by reference. Get one, a part of one, put, list, delete.
+//! The `artifact` tool: gets, slices, stores, lists and deletes stored results and files.
 
 mod files;
 mod nats;

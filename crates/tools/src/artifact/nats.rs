@@ -1,4 +1,4 @@
-//! Values in buckets of NATS: `nats-kv://bucket/key` and `nats-obj://bucket/name`.
+//! Values in NATS buckets: `nats-kv://bucket/key` and `nats-obj://bucket/name`.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::auth::invalid;
 use crate::call::Call;
 use crate::nats::{Connections, Login, no_stream, told};
 
-/// How long the server may be silent.
+/// Maximum time without a response from the server.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// An address in a bucket of NATS.
+/// Address in a NATS bucket.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NatsAddress {
     uri: String,
@@ -42,7 +42,7 @@ impl NatsAddress {
         })
     }
 
-    /// Does what the task asks for.
+    /// Runs the action of the task.
     pub(super) async fn run(
         self,
         call: &Call,
@@ -95,7 +95,7 @@ impl NatsAddress {
     async fn kv_get(&self, context: &Context) -> Result<Value, TaskError> {
         let found = self.kv(context).await?.get(&self.key).await;
         let found = found.map_err(|error| self.away(&error))?;
-        let bytes = found.ok_or_else(|| self.missing("it is not there"))?;
+        let bytes = found.ok_or_else(|| self.missing("not found"))?;
         Ok(held(&self.uri, &bytes))
     }
 
@@ -103,12 +103,12 @@ impl NatsAddress {
         let found = self.objects(context).await?.get(&self.key).await;
         let object = found.map_err(|error| match error.kind() {
             GetErrorKind::NotFound | GetErrorKind::InvalidName | GetErrorKind::BucketLink => {
-                self.missing("it is not there")
+                self.missing("not found")
             }
             _ => self.away(&error),
         })?;
         if object.info().size as u64 > HELD_BYTES_MAX {
-            let message = format!("`{}` is larger than a worker holds in memory", self.uri);
+            let message = format!("`{}` exceeds the limit for reading into memory", self.uri);
             return Err(TaskError::new(
                 ErrorKind::Storage,
                 "BODY_TOO_LARGE",
@@ -178,9 +178,9 @@ impl NatsAddress {
         TaskError::new(ErrorKind::NotFound, "OBJECT_NOT_FOUND", message)
     }
 
-    /// A bucket that is not there, or that nobody could be asked about.
+    /// Error of a bucket that does not exist, or could not be queried.
     fn no_bucket(&self, error: &(dyn std::error::Error + 'static)) -> TaskError {
-        let found = no_stream(error, self.missing("there is no such bucket"));
+        let found = no_stream(error, self.missing("the bucket does not exist"));
         match found.kind {
             ErrorKind::NotFound => found,
             _ => self.away(&told(error)),
@@ -188,15 +188,15 @@ impl NatsAddress {
     }
 
     fn away(&self, error: &dyn std::fmt::Display) -> TaskError {
-        let message = format!("`{}` cannot be reached: {error}", self.uri);
+        let message = format!("cannot access `{}`: {error}", self.uri);
         TaskError::new(ErrorKind::Connection, "OBJECT_UNAVAILABLE", message)
     }
 }
 
-/// What is to be written: text as it is, anything else as JSON.
+/// Value to write: text as it is, anything else as JSON.
 fn data(call: &Call) -> Result<Vec<u8>, TaskError> {
     match call.fields.get("data") {
-        None => Err(call.missing("data", "the value to keep")),
+        None => Err(call.missing("data", "set it to the value to store")),
         Some(Value::String(text)) => Ok(text.clone().into_bytes()),
         Some(other) => Ok(other.to_string().into_bytes()),
     }
@@ -205,7 +205,7 @@ fn data(call: &Call) -> Result<Vec<u8>, TaskError> {
 async fn connect(call: &Call, connections: &Connections) -> Result<Context, TaskError> {
     if call.field("auth").is_none() {
         return Err(invalid(
-            "a bucket of NATS needs a `credential` with `nats_url`",
+            "a NATS bucket requires a `credential` with `nats_url`",
         ));
     }
     let client = connections.get(&Login::of(call, SILENCE_MAX)?).await?;
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
     use crate::testing::call;
 
-    /// Speaks just enough of the protocol to answer every request with one text.
+    /// Implements just enough of the protocol to send the same response to every request.
     async fn server(answer: &'static str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

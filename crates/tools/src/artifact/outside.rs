@@ -1,4 +1,4 @@
-//! Objects in buckets, as `artifact` shows them.
+//! Objects in buckets, with the result fields of `artifact`.
 
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::call::Call;
 use crate::objects::{Place, Reach, act};
 
-/// Does with an object what the task asks for, with the words of `artifact`.
+/// Runs the action of the task on an object.
 pub(super) async fn object(
     call: &Call,
     action: &str,
@@ -18,7 +18,7 @@ pub(super) async fn object(
     }
     if call.field("slice").is_some() || call.field("compress").is_some() {
         let message =
-            "`slice` and `compress` are for results; an object is read and written as it is";
+            "`slice` and `compress` are only supported for stored results, not for objects";
         return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
     }
     let mut outcome = act(call, action, place, reach).await?;
@@ -35,13 +35,13 @@ pub(super) async fn object(
     Ok(outcome)
 }
 
-/// The error of an action that there is not.
+/// Error of an unknown action.
 pub(super) fn unknown(action: &str) -> TaskError {
-    let message = format!("`action` is `{action}`, not one of get, put, list, delete");
+    let message = format!("invalid `action: {action}`; use get, put, list or delete");
     TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "action")
 }
 
-/// What was read, as a result: JSON as its value, text, or base64.
+/// Result of a read: JSON as a value, text, or base64.
 pub(super) fn held(uri: &str, bytes: &[u8]) -> Value {
     use base64::Engine;
     let json = || serde_json::from_slice::<Value>(bytes).ok();

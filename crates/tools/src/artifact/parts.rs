@@ -1,4 +1,4 @@
-//! Reading bodies: whole where they fit into memory, or some rows of a list.
+//! Reads stored results: whole if they fit into memory, or some rows of a list.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::call::{Access, Call, not_read};
 
-/// The rows that `slice` asks for: `[a, b]`, `"a..b"` or `"a:b"`; `b` is not among them.
+/// Rows that `slice` requests: `[a, b]`, `"a..b"` or `"a:b"`, without `b`.
 pub(super) fn rows(call: &Call) -> Result<Option<Range<u64>>, TaskError> {
     let Some(value) = call.field("slice") else {
         return Ok(None);
@@ -36,12 +36,12 @@ pub(super) fn rows(call: &Call) -> Result<Option<Range<u64>>, TaskError> {
     }
 }
 
-/// The value a task points at.
+/// Loads the value that a task refers to.
 pub(super) async fn whole(access: &Access, bound: &Bound) -> Result<Value, TaskError> {
     let reference = &bound.reference;
     if reference.meta.bytes > HELD_BYTES_MAX {
         let message = format!(
-            "the body of `{}` has {} bytes, more than a worker holds in memory: ask for some rows with `slice`, or let a program read `_file`",
+            "stored result `{}` ({} bytes) is too large to load into memory; read some rows with `slice`, or read `_file` in a program",
             reference.uri, reference.meta.bytes
         );
         return Err(
@@ -55,7 +55,7 @@ pub(super) async fn whole(access: &Access, bound: &Bound) -> Result<Value, TaskE
     Ok(find(&value, &bound.paths).cloned().unwrap_or_default())
 }
 
-/// Some rows of a list inside a body, which is never held whole.
+/// Loads some rows of a list inside a stored result without loading all of it.
 pub(super) async fn sliced(
     access: &Access,
     bound: &Bound,
@@ -83,7 +83,7 @@ pub(super) async fn sliced(
         data.extend(part);
         if left == 0 && next < asked.end {
             let message = format!(
-                "rows {}..{} have more than {HELD_BYTES_MAX} bytes: ask for fewer",
+                "rows {}..{} exceed the limit of {HELD_BYTES_MAX} bytes; request fewer",
                 asked.start, asked.end
             );
             return Err(TaskError::new(
@@ -98,7 +98,7 @@ pub(super) async fn sliced(
     )
 }
 
-/// Some rows of a list at hand.
+/// Some rows of a list in memory.
 pub(super) fn cut(value: &Value, rows: Range<u64>) -> Result<Value, TaskError> {
     let list = find(value, &list_paths(&[Vec::new()]))
         .and_then(Value::as_array)
@@ -108,7 +108,7 @@ pub(super) fn cut(value: &Value, rows: Range<u64>) -> Result<Value, TaskError> {
     Ok(json!({"data": list[from..to], "from": from, "to": to, "total": list.len()}))
 }
 
-/// A body that is no list itself may be a result with `data` or `rows`.
+/// If the value is not a list, looks for one in `data` or `rows`.
 fn list_paths(paths: &[Vec<Segment>]) -> Vec<Vec<Segment>> {
     let key = |name: &str| Segment::Key(name.to_owned());
     let suffixes = [
@@ -125,6 +125,7 @@ fn list_paths(paths: &[Vec<Segment>]) -> Vec<Vec<Segment>> {
 }
 
 fn no_list() -> TaskError {
-    let message = "`slice` takes rows of a list, and there is none: point `ref` at it, as in \"{{ fetch.data.items }}\"";
+    let message =
+        "`slice` requires a list; set `ref` to one, for example \"{{ fetch.data.items }}\"";
     TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "slice")
 }

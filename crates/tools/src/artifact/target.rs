@@ -1,4 +1,4 @@
-//! What a task points at: a body, an address to look up, a file, or a value that is at hand already.
+//! Target of a task: a stored result, an address to resolve, a file, an object, or an inline value.
 
 use std::path::PathBuf;
 
@@ -11,25 +11,25 @@ use super::nats::NatsAddress;
 use crate::call::{Access, Call};
 use crate::objects::Address;
 
-/// What a task points at.
+/// Target of a task.
 #[derive(Debug, PartialEq)]
 pub(super) enum Target {
-    /// A body, or a value inside it.
+    /// A stored result, or a value inside it.
     Body(Box<Bound>),
-    /// A value at hand: a result that was small enough to stay in the log.
+    /// An inline value: a result that was small enough to stay in the log.
     Value(Value),
-    /// An address of a result.
+    /// Address of a result.
     Address(String),
     /// A file on the worker's machine.
     File(PathBuf),
-    /// An object in a bucket of S3 or Google's.
+    /// An object in an S3 or Google Cloud Storage bucket.
     Object(Address),
-    /// A value in a bucket of NATS.
+    /// A value in a NATS bucket.
     Nats(NatsAddress),
 }
 
 impl Target {
-    /// What `ref` or `uri` says; none where neither is given.
+    /// Reads `ref` or `uri`; `None` if neither is set.
     pub(super) fn of(call: &Call) -> Result<Option<Self>, TaskError> {
         if let Some(text) = call.text("uri")? {
             return Self::named(call, text).map(Some);
@@ -63,7 +63,7 @@ impl Target {
         Ok(Self::Value(Value::Object(map.clone())))
     }
 
-    /// What an address means, by its scheme.
+    /// Parses an address by its scheme.
     fn named(call: &Call, uri: &str) -> Result<Self, TaskError> {
         if uri.starts_with(SCHEME) {
             return Ok(Self::Address(uri.to_owned()));
@@ -78,7 +78,7 @@ impl Target {
             return Ok(Self::Nats(address));
         }
         let message = format!(
-            "`{uri}` is no reference: give a step's result, its `_ref`, or an address that begins with noetl://, file://, s3://, gs://, nats-kv:// or nats-obj://"
+            "`{uri}` is not a reference; use a step's result, its `_ref`, or a URI with noetl://, file://, s3://, gs://, nats-kv:// or nats-obj://"
         );
         Err(TaskError::new(
             ErrorKind::Schema,
@@ -87,7 +87,7 @@ impl Target {
         ))
     }
 
-    /// The same with an address looked up.
+    /// Resolves an address.
     pub(super) async fn found(self, access: &Access) -> Result<Self, TaskError> {
         let Self::Address(uri) = self else {
             return Ok(self);
@@ -99,10 +99,10 @@ impl Target {
     }
 }
 
-/// The error for what is in a store that this worker does not reach.
+/// Error for data in a store that this worker cannot access.
 fn not_configured(uri: &str) -> TaskError {
     let message = format!(
-        "`{uri}` is in a store that this worker does not reach; keep the data as a result, or copy it to a file and give file://"
+        "`{uri}` is in a store that this worker cannot access; store the data as a result, or copy it to a file and use file://"
     );
     TaskError::new(ErrorKind::Storage, "STORE_NOT_CONFIGURED", message).with("ref", uri)
 }

@@ -1,4 +1,4 @@
-//! Bodies and files by reference, over a real directory of bodies.
+//! Tests of stored results and files by reference, with a real body directory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::call::{Access, Call, References};
 use crate::objects::Reach;
 use crate::testing::{call, error, result, run};
 
-/// Knows one body and one small result.
+/// Resolves one stored result and one small one.
 struct Known(ResultRef);
 
 #[async_trait]
@@ -132,7 +132,7 @@ async fn what_is_put_is_a_body_whatever_its_size() {
     let dir = TempDir::new().unwrap();
     let outcome = artifact(&dir, json!({"action": "put", "data": {"n": 1}}), &json!(0)).await;
     let Outcome::Ok(success) = outcome else {
-        panic!("it is kept")
+        panic!("the value is stored")
     };
     let reference = success.reference.unwrap();
     assert_eq!(reference.extracted["uri"], reference.uri);

@@ -1,4 +1,4 @@
-//! One call of `artifact`.
+//! Runs one `artifact` call.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::call::{Access, Call, LogSink, Tool, cancelled, not_kept, timed_out};
 use crate::nats::Connections;
 use crate::objects::{Reach, allowed};
 
-/// The artifact tool.
+/// The `artifact` tool.
 pub(crate) struct Artifact {
-    /// What it may reach outside of the engine.
+    /// Access to files and buckets.
     reach: Reach,
     nats: Arc<Connections>,
 }
@@ -48,7 +48,7 @@ impl Artifact {
             "list" => list(access, target).await.map(Outcome::ok),
             "delete" => delete(access, needed(call, target)?).await.map(Outcome::ok),
             other => {
-                let message = format!("`action` is `{other}`, not one of get, put, list, delete");
+                let message = format!("invalid `action: {other}`; use get, put, list or delete");
                 Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "action"))
             }
         }
@@ -57,7 +57,7 @@ impl Artifact {
 
 #[async_trait]
 impl Tool for Artifact {
-    /// Getting and listing are; whoever plans a step looks at the action.
+    /// `get` and `list` have no side effects; step planning checks the action.
     fn is_pure(&self) -> bool {
         false
     }
@@ -84,12 +84,17 @@ fn no_access() -> TaskError {
     TaskError::new(
         ErrorKind::Unknown,
         "TOOL_INPUT",
-        "there is no store of bodies here",
+        "no result store is available",
     )
 }
 
 fn needed(call: &Call, target: Option<Target>) -> Result<Target, TaskError> {
-    target.ok_or_else(|| call.missing("ref", "a step's result, its `_ref`, or give `uri`"))
+    target.ok_or_else(|| {
+        call.missing(
+            "ref",
+            "set it to a step's result or its `_ref`, or set `uri`",
+        )
+    })
 }
 
 async fn get(call: &Call, access: &Access, target: Target) -> Result<Value, TaskError> {
@@ -109,7 +114,7 @@ async fn get(call: &Call, access: &Access, target: Target) -> Result<Value, Task
         }
         Target::Value(data) => json!({"data": data}),
         Target::Address(_) | Target::Object(_) | Target::Nats(_) => {
-            unreachable!("an address was looked up")
+            unreachable!("addresses are resolved above")
         }
     };
     result["size_bytes"] = result["data"].to_string().len().into();
@@ -129,10 +134,10 @@ fn describe(result: &mut Value, reference: &ResultRef) {
     result["sha256"] = reference.meta.sha256.as_str().into();
 }
 
-/// Keeps `data` as a body, whatever its size: the task's result is that body.
+/// Stores `data` as a result, whatever its size; it becomes the task's result.
 async fn put(call: &Call, target: Option<Target>) -> Result<Outcome, TaskError> {
     let data = call.fields.get("data");
-    let data = data.ok_or_else(|| call.missing("data", "the value to keep"))?;
+    let data = data.ok_or_else(|| call.missing("data", "set it to the value to store"))?;
     let compression = match call.field("compress") {
         None | Some(Value::Bool(false)) => None,
         Some(Value::Bool(true)) => Some("gzip"),
@@ -141,13 +146,13 @@ async fn put(call: &Call, target: Option<Target>) -> Result<Outcome, TaskError> 
     };
     match target {
         Some(Target::File(_)) if compression.is_some() => {
-            let message = "`compress` is for results; a file is written as it is";
+            let message = "`compress` is only supported for stored results, not for files";
             Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "compress"))
         }
         Some(Target::File(file)) => files::put(&file, data).await.map(Outcome::ok),
         Some(_) => {
             let message =
-                "`put` gives the result its address itself; `uri` may only be a file:// then";
+                "`put` assigns the address of a stored result; `uri` can only be a file:// URI";
             Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "uri"))
         }
         None => {
@@ -178,7 +183,7 @@ async fn list(access: &Access, target: Option<Target>) -> Result<Value, TaskErro
         Some(Target::Address(uri)) => uri,
         Some(Target::File(dir)) => return files::list(&dir).await,
         Some(_) => {
-            let message = "`list` takes the address of a run, noetl://execution/<id>, or of a folder, file://…";
+            let message = "`list` requires a run, noetl://execution/<id>, or a directory, file://…";
             return Err(TaskError::new(
                 ErrorKind::Schema,
                 "REFERENCE_INVALID",
@@ -189,18 +194,19 @@ async fn list(access: &Access, target: Option<Target>) -> Result<Value, TaskErro
     if let Target::Value(Value::Array(data)) = Target::Address(uri).found(access).await? {
         return Ok(json!({"count": data.len(), "data": data}));
     }
-    let message =
-        "the address names one result; `list` takes noetl://execution/<id> or …/step/<name>";
+    let message = "the address refers to a single result; `list` requires noetl://execution/<id> or …/step/<name>";
     let error = TaskError::new(ErrorKind::Schema, "REFERENCE_INVALID", message);
     Err(error)
 }
 
-/// Gives a body up. Other references may need its bytes, so they go with the next collection that finds none.
+/// Releases a stored result. Its bytes are deleted by the next garbage collection that finds no other reference to
+/// them.
 async fn delete(access: &Access, target: Target) -> Result<Value, TaskError> {
     let reference = match target.found(access).await? {
         Target::File(file) => return files::delete(&file).await,
         Target::Value(_) => {
-            let message = "the result is in the log itself, which is never changed: only bodies and files can be deleted";
+            let message =
+                "cannot delete this result: it is stored in the event log, which is append-only";
             return Err(TaskError::new(
                 ErrorKind::ClientError,
                 "REFERENCE_INVALID",
@@ -209,13 +215,13 @@ async fn delete(access: &Access, target: Target) -> Result<Value, TaskError> {
         }
         Target::Body(bound) => bound.reference,
         Target::Address(_) | Target::Object(_) | Target::Nats(_) => {
-            unreachable!("an address was looked up")
+            unreachable!("addresses are resolved above")
         }
     };
     let own = format!("noetl://execution/{}/", access.execution);
     if !reference.uri.starts_with(&own) {
         let message = format!(
-            "`{}` belongs to another run, which alone may give it up",
+            "`{}` belongs to another run; only that run can delete it",
             reference.uri
         );
         return Err(TaskError::new(

@@ -1,4 +1,4 @@
-//! The client program of a runtime: found in `PATH`, called with lists of words, never through a shell.
+//! Client program of a container runtime: found in `PATH` and called with an argument list, never through a shell.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,10 +15,10 @@ use crate::container::plan::Runtime;
 use crate::isolation::{Confines, Limits};
 use crate::process::{Group, Program};
 
-/// A question to a runtime is answered by then.
+/// Time limit for a query to a runtime.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// A client program.
+/// Client program of a runtime.
 pub(crate) struct Cli {
     pub(crate) runtime: Runtime,
     program: PathBuf,
@@ -28,20 +28,20 @@ pub(crate) struct Cli {
 /// One call of a client program.
 pub(crate) struct Words<'a> {
     pub(crate) args: &'a [String],
-    /// Variables besides those of the client.
+    /// Additional environment variables.
     pub(crate) env: &'a BTreeMap<String, String>,
     pub(crate) input: Option<Vec<u8>>,
     pub(crate) limit: Option<Duration>,
 }
 
-/// An answer of a client program.
+/// Exit code and output of a client program.
 pub(crate) struct Answer {
     pub(crate) code: Option<i32>,
     pub(crate) printed: Printed,
 }
 
 impl Cli {
-    /// The client of the runtime that is wanted, or of the first that is there.
+    /// Finds the client of the requested runtime, or of the first one that is installed.
     pub(crate) fn find(
         wanted: Option<Runtime>,
         env: &BTreeMap<String, String>,
@@ -63,7 +63,7 @@ impl Cli {
         Err(missing(candidates))
     }
 
-    /// Calls the program and reads it until it ends.
+    /// Runs the program and reads its output until it exits.
     pub(crate) async fn attend(
         &self,
         words: Words<'_>,
@@ -80,7 +80,7 @@ impl Cli {
         Ok(attend(&mut group, words.input, words.limit, stop, log).await)
     }
 
-    /// Calls the program for an answer, whatever becomes of the task meanwhile.
+    /// Runs the program for its output, even if the task is cancelled meanwhile.
     pub(crate) async fn ask(
         &self,
         args: &[String],
@@ -104,7 +104,7 @@ impl Cli {
         }
     }
 
-    /// Starts the program and leaves it to the caller to read.
+    /// Starts the program; the caller reads its output.
     pub(crate) fn start(
         &self,
         args: &[String],
@@ -125,23 +125,23 @@ impl Cli {
                 return error;
             }
             let (program, cause) = (self.program.display(), error.cause());
-            let message = format!("`{program}` cannot be started: {cause}");
+            let message = format!("cannot start `{program}`: {cause}");
             TaskError::new(ErrorKind::ClientError, "CONTAINER_START", message)
         })
     }
 
-    /// The variables that the program is called with.
+    /// Environment variables of the program.
     pub(crate) fn env(&self) -> &BTreeMap<String, String> {
         &self.env
     }
 
     fn silent(&self) -> TaskError {
-        let message = format!("`{}` did not answer in time", self.runtime.program());
+        let message = format!("`{}` did not respond in time", self.runtime.program());
         TaskError::new(ErrorKind::Timeout, "TIMEOUT", message)
     }
 }
 
-/// The words of a call.
+/// Argument list of a call.
 pub(crate) fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }
@@ -160,7 +160,7 @@ fn look_for(name: &str, path: &str) -> Option<PathBuf> {
 fn missing(wanted: &[Runtime]) -> TaskError {
     let names: Vec<_> = wanted.iter().map(|runtime| runtime.program()).collect();
     let message = format!(
-        "this worker has no {} in its PATH: install one, or send the task to a pool of workers that have it (`spec.pool`)",
+        "this worker has no {} in its PATH; install one, or run the task in a pool whose workers have it (`spec.pool`)",
         names.join(", ")
     );
     TaskError::new(ErrorKind::ClientError, "CONTAINER_RUNTIME_MISSING", message)

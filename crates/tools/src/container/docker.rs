@@ -1,4 +1,4 @@
-//! A container of docker or podman: started under a name of its own, read while it runs, gone afterwards.
+//! Runs a container with docker or podman under a unique name, reads its output, and removes it afterwards.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use crate::capture::tail_of;
 use crate::container::cli::{Cli, Words, words};
 use crate::container::plan::{Plan, Pull};
 
-/// The label by which another try finds what an earlier one left.
+/// Label by which a retry finds the container of an earlier attempt.
 const LABEL: &str = "io.noetl.key";
 
-/// How much of the outputs an error carries.
+/// Maximum bytes of each output stream in an error.
 const TAIL_BYTES_MAX: usize = 4 * 1024;
 
-/// What the client leaves with when it could not run the container.
+/// Exit code of the client if it could not run the container.
 const NOT_RUN: i32 = 125;
 
-/// Runs a plan to its end.
+/// Runs a container to its end.
 pub(crate) async fn run(
     cli: &Cli,
     plan: &Plan,
@@ -44,22 +44,22 @@ pub(crate) async fn run(
     let (end, printed) = tokio::select! {
         biased;
         attended = &mut attended => attended?,
-        // A call that was stopped has little time: the container goes now, and the client that waits for it with it.
+        // Remove the container while its client ends, because a cancelled call has little time.
         () = stop.cancelled() => tokio::join!(attended, remove(cli, plan)).0?,
     };
     if !matches!(end, End::Exited(_)) {
-        // The client is gone; a container that it had only begun to make is not.
+        // The client has exited, but the container that it was creating may exist.
         remove(cli, plan).await;
     }
     Ok(outcome(cli, plan, end, &printed))
 }
 
 async fn remove(cli: &Cli, plan: &Plan) {
-    // What is not there cannot be removed, and that is fine.
+    // It is fine if the container does not exist.
     drop(cli.ask(&words(["rm", "--force", &plan.name]), None).await);
 }
 
-/// Removes what an earlier try of the task left behind, so that no two of them run at once.
+/// Removes containers of earlier attempts of the task, so that no two run at once.
 async fn clear(cli: &Cli, plan: &Plan) -> Result<(), TaskError> {
     let filter = format!("label={LABEL}={}", plan.key);
     let found = cli
@@ -70,7 +70,7 @@ async fn clear(cli: &Cli, plan: &Plan) -> Result<(), TaskError> {
         .await?;
     if found.code != Some(0) {
         let said = tail_of(found.printed.stderr.trim(), TAIL_BYTES_MAX);
-        let message = format!("`{}` does not work here: {said}", cli.runtime.program());
+        let message = format!("`{}` failed: {said}", cli.runtime.program());
         return Err(
             TaskError::new(ErrorKind::Connection, "CONTAINER_RUNTIME", message).with("sent", false),
         );
@@ -84,7 +84,7 @@ async fn clear(cli: &Cli, plan: &Plan) -> Result<(), TaskError> {
     Ok(())
 }
 
-/// Whether the client itself would take a variable of the container for its own.
+/// Whether the client itself would interpret this variable.
 fn is_for_the_client(name: &str) -> bool {
     let prefixes = ["DOCKER_", "CONTAINER", "PODMAN_", "LD_", "XDG_", "GO"];
     matches!(
@@ -93,8 +93,8 @@ fn is_for_the_client(name: &str) -> bool {
     ) || prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The words of `docker run`. Values of variables are not among them, where that can be: they would be seen in the
-/// list of processes.
+/// Arguments of `docker run`. Values of variables are passed through the environment if possible, because arguments are
+/// visible in the process list.
 pub(crate) fn arguments(plan: &Plan) -> Vec<String> {
     let mut args = words(["run", "--rm", "--name", &plan.name]);
     let label = format!("{LABEL}={}", plan.key);
@@ -149,13 +149,13 @@ fn outcome(cli: &Cli, plan: &Plan, end: End, printed: &Printed) -> Outcome {
             Some(0) => return Outcome::ok(succeeded(&job, &printed.stdout, &printed.stderr)),
             Some(NOT_RUN) => {
                 let said = tail_of(printed.stderr.trim(), TAIL_BYTES_MAX);
-                let message = format!("the container could not be run: {said}");
+                let message = format!("cannot run the container: {said}");
                 TaskError::new(ErrorKind::ClientError, "CONTAINER_START", message)
             }
             code => exited(code.unwrap_or_default()),
         },
         End::Exited(Err(error)) => {
-            let message = format!("the container's end could not be seen: {error}");
+            let message = format!("cannot read the exit status of the container: {error}");
             TaskError::new(ErrorKind::Unknown, "CONTAINER_LOST", message)
         }
         End::TimedOut(limit) => timed_out(limit),
@@ -169,7 +169,7 @@ fn outcome(cli: &Cli, plan: &Plan, end: End, printed: &Printed) -> Outcome {
     )
 }
 
-/// The result of a container that ended well.
+/// Result of a successful container.
 pub(crate) fn succeeded(job: &Value, stdout: &str, stderr: &str) -> Value {
     json!({
         "job": job,
@@ -180,14 +180,17 @@ pub(crate) fn succeeded(job: &Value, stdout: &str, stderr: &str) -> Value {
     })
 }
 
-/// The error of a container that left with a code.
+/// Error of a container that exited with a code.
 pub(crate) fn exited(code: i32) -> TaskError {
     let message = match code {
         126 | 127 => format!(
-            "the container left with exit code {code}: its command cannot be run, or is not in the image"
+            "container exited with code {code}: its command is not executable or is not in the image"
         ),
-        137 => "the container was killed (exit code 137), perhaps for its memory".to_owned(),
-        _ => format!("the container left with exit code {code}"),
+        137 => {
+            "container was killed (exit code 137), possibly because it exceeded its memory limit"
+                .to_owned()
+        }
+        _ => format!("container exited with code {code}"),
     };
     TaskError::new(ErrorKind::ClientError, "CONTAINER_EXIT", message).with("exit_code", code)
 }

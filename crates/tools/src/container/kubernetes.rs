@@ -1,4 +1,4 @@
-//! A Job of Kubernetes: made once under the name of the try, watched to its end, its pod's log read.
+//! Runs a Kubernetes Job: creates it once per attempt, watches it to its end and reads its pod's log.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use crate::container::plan::{Plan, Pull};
 const KEY: &str = "noetl.io/key";
 const TRY: &str = "noetl.io/try";
 
-/// A Job that has ended stays so long for people to look at.
+/// Time that a finished Job is kept for inspection.
 const KEPT_SECONDS: u64 = 3_600;
 
-/// A watch that ended is begun again after this long.
+/// Delay before a watch is restarted.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// After so many watches in a row that showed nothing, the Job is given up.
+/// Maximum number of consecutive watches without data; then the Job is given up.
 const BLIND_MAX: u32 = 5;
 
-/// How much of the log is the result, and how much of it an error carries.
+/// Maximum bytes of the log in a result, and in an error.
 const LOG_BYTES_MAX: u64 = 1024 * 1024;
 const TAIL_BYTES_MAX: usize = 4 * 1024;
 
@@ -35,7 +35,7 @@ pub(crate) enum Ended {
     Failed { reason: String, message: String },
 }
 
-/// Runs a plan to its end.
+/// Runs a Job to its end.
 pub(crate) async fn run(
     cli: &Cli,
     plan: &Plan,
@@ -55,7 +55,7 @@ pub(crate) async fn run(
         ended = watch(cli, plan) => match ended {
             Ok(ended) => ended,
             Err(error) => {
-                // Nobody would see what it does, and another try must not run beside it.
+                // An unwatched Job must not run concurrently with a retry.
                 delete(cli, plan).await;
                 return Err(error.with("job", job(plan)));
             }
@@ -88,7 +88,7 @@ pub(crate) async fn run(
     })
 }
 
-/// The Job of a plan.
+/// Job manifest of a plan.
 pub(crate) fn manifest(plan: &Plan, limit: Option<Duration>) -> Value {
     let labels = json!({KEY: plan.key, TRY: plan.name, "app.kubernetes.io/managed-by": "noetl"});
     let env = plan.env.iter();
@@ -131,7 +131,7 @@ pub(crate) fn manifest(plan: &Plan, limit: Option<Duration>) -> Value {
         "template": {"metadata": {"labels": labels}, "spec": pod},
     });
     if let Some(limit) = limit {
-        // The cluster ends it even if nobody here is left to do so.
+        // The cluster ends the Job even if the worker is gone.
         spec["activeDeadlineSeconds"] = json!(limit.as_secs().max(1));
     }
     json!({
@@ -142,7 +142,7 @@ pub(crate) fn manifest(plan: &Plan, limit: Option<Duration>) -> Value {
     })
 }
 
-/// How the Job of this state has ended, if it has.
+/// How a Job with this state ended, if it has.
 pub(crate) fn ended(state: &Value) -> Option<Ended> {
     let conditions = state["status"]["conditions"].as_array()?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -163,7 +163,7 @@ fn job(plan: &Plan) -> Value {
     json!({"runtime": "kubernetes", "name": plan.name, "namespace": plan.namespace})
 }
 
-/// Words for the namespace of the plan.
+/// Adds the namespace of the plan to the arguments.
 fn at(plan: &Plan, mut args: Vec<String>) -> Vec<String> {
     if let Some(namespace) = &plan.namespace {
         args.extend(words(["--namespace", namespace]));
@@ -171,7 +171,7 @@ fn at(plan: &Plan, mut args: Vec<String>) -> Vec<String> {
     args
 }
 
-/// Removes what earlier tries of the task left running, so that no two of them run at once.
+/// Deletes Jobs of earlier attempts of the task, so that no two run at once.
 async fn clear(cli: &Cli, plan: &Plan) -> Result<(), TaskError> {
     let others = format!("{KEY}={},{TRY}!={}", plan.key, plan.name);
     let args = words([
@@ -183,21 +183,21 @@ async fn clear(cli: &Cli, plan: &Plan) -> Result<(), TaskError> {
         "--cascade=foreground",
     ]);
     let answer = cli.ask(&at(plan, args), None).await?;
-    check(&answer, "the cluster cannot be used")
+    check(&answer, "cannot access the cluster")
 }
 
 async fn create(cli: &Cli, plan: &Plan, limit: Option<Duration>) -> Result<(), TaskError> {
     let manifest = manifest(plan, limit).to_string().into_bytes();
     let args = words(["create", "--filename", "-", "--output", "name"]);
     let answer = cli.ask(&at(plan, args), Some(manifest)).await?;
-    // The same try of a worker that died: its Job is taken up.
+    // The same attempt was started by a worker that crashed: continue with its Job.
     if answer.printed.stderr.contains("AlreadyExists") {
         return Ok(());
     }
-    check(&answer, "the Job cannot be made")
+    check(&answer, "cannot create the Job")
 }
 
-/// Follows the Job until it has ended.
+/// Watches the Job until it ends.
 async fn watch(cli: &Cli, plan: &Plan) -> Result<Ended, TaskError> {
     let mut blind = 0;
     loop {
@@ -206,7 +206,7 @@ async fn watch(cli: &Cli, plan: &Plan) -> Result<Ended, TaskError> {
             return Ok(ended);
         }
         if seen.said.contains("NotFound") {
-            let message = format!("the Job `{}` is gone: somebody has deleted it", plan.name);
+            let message = format!("Job `{}` not found: it was deleted", plan.name);
             let kind = ErrorKind::NotFound;
             return Err(TaskError::new(kind, "CONTAINER_LOST", message));
         }
@@ -214,7 +214,7 @@ async fn watch(cli: &Cli, plan: &Plan) -> Result<Ended, TaskError> {
         if blind == BLIND_MAX {
             let said = tail_of(seen.said.trim(), TAIL_BYTES_MAX);
             let message = format!(
-                "the Job `{}` cannot be watched, {BLIND_MAX} times in a row: {said}",
+                "cannot watch the Job `{}` after {BLIND_MAX} attempts: {said}",
                 plan.name
             );
             return Err(TaskError::new(
@@ -227,16 +227,16 @@ async fn watch(cli: &Cli, plan: &Plan) -> Result<Ended, TaskError> {
     }
 }
 
-/// What one watch came to.
+/// Result of one watch.
 struct Seen {
     ended: Option<Ended>,
-    /// Whether it showed nothing at all.
+    /// Whether the watch returned no data.
     is_blind: bool,
-    /// What the client complained about.
+    /// Error output of the client.
     said: String,
 }
 
-/// Watches the Job until it has ended, or the watch has.
+/// Watches the Job until the Job or the watch ends.
 async fn look(cli: &Cli, plan: &Plan) -> Result<Seen, TaskError> {
     let args = words(["get", "job", &plan.name, "--output", "json", "--watch"]);
     let mut group = cli.start(&at(plan, args), cli.env(), std::process::Stdio::null())?;
@@ -269,7 +269,7 @@ async fn look(cli: &Cli, plan: &Plan) -> Result<Seen, TaskError> {
     })
 }
 
-/// Takes whole states off the buffer; the first that is an end is the end.
+/// Removes complete states from the buffer and returns the first one that is an end.
 fn newest(buffer: &mut Vec<u8>) -> Option<Ended> {
     let mut states = serde_json::Deserializer::from_slice(buffer).into_iter::<Value>();
     let mut found = None;
@@ -288,20 +288,20 @@ async fn read_log(cli: &Cli, plan: &Plan) -> String {
         format!("--limit-bytes={LOG_BYTES_MAX}"),
     );
     let args = at(plan, words(["logs", &job, "--tail=-1", &bytes]));
-    // A pod that never began has no log, and its Job says why.
+    // A pod that never started has no log; the Job reports the reason.
     let answer = cli.ask(&args, None).await;
     answer
         .map(|answer| answer.printed.stdout)
         .unwrap_or_default()
 }
 
-/// Why a Job failed: what its container left with, else what the Job says.
+/// Error of a failed Job: the exit code of its container, else the Job's reason.
 async fn failure(cli: &Cli, plan: &Plan, reason: &str, message: &str) -> TaskError {
     if reason == "DeadlineExceeded" {
         return TaskError::new(
             ErrorKind::Timeout,
             "TIMEOUT",
-            "the Job took longer than its timeout",
+            "the Job exceeded its timeout",
         );
     }
     let selector = format!("job-name={}", plan.name);
@@ -334,7 +334,7 @@ async fn delete(cli: &Cli, plan: &Plan) {
         "--ignore-not-found",
         "--wait=false",
     ]);
-    // A cluster that cannot be reached now ends the Job by its own deadline.
+    // If the cluster is unreachable now, the Job ends at its own deadline.
     drop(cli.ask(&at(plan, args), None).await);
 }
 
@@ -347,7 +347,7 @@ fn check(answer: &Answer, what: &str) -> Result<(), TaskError> {
     Err(TaskError::new(kind_of(said), "CONTAINER_START", message).with("sent", false))
 }
 
-/// What a complaint of the client is about.
+/// Error kind of the client's error output.
 fn kind_of(said: &str) -> ErrorKind {
     let passing = ["refused", "no such host", "timeout", "Unable to connect"];
     if said.contains("Forbidden") || said.contains("Unauthorized") {

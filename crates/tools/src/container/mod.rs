@@ -1,4 +1,4 @@
-//! `container`: an image run to its end, by docker, podman or Kubernetes.
+//! The `container` tool: runs an image to its end with docker, podman or Kubernetes.
 
 mod cli;
 mod docker;

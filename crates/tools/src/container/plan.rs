@@ -1,4 +1,4 @@
-//! What a call wants to be run, and under which name, so that another try finds what this one began.
+//! Reads the container to run from a call, with a name by which a retry finds it.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use sha2::{Digest as _, Sha256};
 use crate::call::Call;
 use crate::python::request::environment;
 
-/// What is to be run.
+/// Container to run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) image: String,
-    /// In place of the image's entry point.
+    /// Replaces the image's entry point.
     pub(crate) command: Vec<String>,
     pub(crate) args: Vec<String>,
     pub(crate) env: BTreeMap<String, String>,
@@ -25,21 +25,21 @@ pub(crate) struct Plan {
     pub(crate) pull: Option<Pull>,
     pub(crate) namespace: Option<String>,
     pub(crate) service_account: Option<String>,
-    /// The same for every try of the task.
+    /// Hash of the idempotency key, the same for every attempt of the task.
     pub(crate) key: String,
-    /// The name of this try.
+    /// Name of this attempt.
     pub(crate) name: String,
 }
 
-/// What it may use.
+/// Resource limits.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Resources {
-    /// In thousandths of a processor.
+    /// Thousandths of a CPU.
     pub(crate) cpu_millis: Option<u64>,
     pub(crate) memory_bytes: Option<u64>,
 }
 
-/// When the image is fetched.
+/// When to pull the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pull {
     Always,
@@ -47,7 +47,7 @@ pub(crate) enum Pull {
     Never,
 }
 
-/// Who runs it.
+/// Container runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Runtime {
     Docker,
@@ -56,10 +56,10 @@ pub(crate) enum Runtime {
 }
 
 impl Runtime {
-    /// In the order in which they are looked for.
+    /// In order of preference.
     pub(crate) const ALL: [Self; 3] = [Self::Docker, Self::Podman, Self::Kubernetes];
 
-    /// The program that is its client.
+    /// Name of the client program.
     pub(crate) fn program(self) -> &'static str {
         match self {
             Self::Docker => "docker",
@@ -68,7 +68,7 @@ impl Runtime {
         }
     }
 
-    /// Which one a call names; none leaves it to what is there.
+    /// Runtime that a call requests; `None` means any installed one.
     pub(crate) fn of(call: &Call) -> Result<Option<Self>, TaskError> {
         match call.text("runtime")? {
             None | Some("auto") => Ok(None),
@@ -76,7 +76,8 @@ impl Runtime {
             Some("podman") => Ok(Some(Self::Podman)),
             Some("kubernetes" | "k8s") => Ok(Some(Self::Kubernetes)),
             Some(other) => {
-                let message = format!("`{other}` is not one of auto, docker, podman, kubernetes");
+                let message =
+                    format!("invalid value `{other}`; use auto, docker, podman or kubernetes");
                 Err(invalid("runtime", &message))
             }
         }
@@ -84,16 +85,17 @@ impl Runtime {
 }
 
 impl Plan {
-    /// What a call wants.
+    /// Reads the container of a call.
     pub(crate) fn of(call: &Call) -> Result<Self, TaskError> {
         let text = |key: &str| -> Result<Option<String>, TaskError> {
             Ok(call.text(key)?.map(str::to_owned))
         };
-        let image = text("image")?.ok_or_else(|| call.missing("image", "name the image to run"))?;
+        let image =
+            text("image")?.ok_or_else(|| call.missing("image", "set it to the image to run"))?;
         if image.is_empty() || image.starts_with('-') || image.contains(char::is_whitespace) {
             return Err(invalid(
                 "image",
-                &format!("`{image}` is not the name of an image"),
+                &format!("`{image}` is not a valid image name"),
             ));
         }
         let pull = match call.text("pull")? {
@@ -102,7 +104,7 @@ impl Plan {
             Some("missing" | "if_not_present" | "IfNotPresent") => Some(Pull::Missing),
             Some("never" | "Never") => Some(Pull::Never),
             Some(other) => {
-                let message = format!("`{other}` is not one of always, missing, never");
+                let message = format!("invalid value `{other}`; use always, missing or never");
                 return Err(invalid("pull", &message));
             }
         };
@@ -143,11 +145,16 @@ impl Resources {
             .keys()
             .find(|key| !matches!(key.as_str(), "cpu" | "memory" | "requests"))
         {
-            let message = format!("`{key}` is neither `cpu` nor `memory`: remove it");
+            let message = format!("unknown key `{key}`; use `cpu` and `memory`");
             return Err(invalid("resources", &message));
         }
         Ok(Self {
-            cpu_millis: read(asked, "cpu", millis, "processors such as 0.5 or `500m`")?,
+            cpu_millis: read(
+                asked,
+                "cpu",
+                millis,
+                "a number of CPUs such as 0.5 or `500m`",
+            )?,
             memory_bytes: read(asked, "memory", bytes, "a size such as `512MiB`")?,
         })
     }
@@ -186,7 +193,7 @@ fn millis(value: &Value) -> Option<u64> {
 }
 
 fn bytes(value: &Value) -> Option<u64> {
-    // Kubernetes leaves the last letter out.
+    // Kubernetes omits the final `B` of a unit.
     if let Value::String(text) = value
         && text.ends_with('i')
     {
@@ -195,7 +202,7 @@ fn bytes(value: &Value) -> Option<u64> {
     duration::parse_size(value)
 }
 
-/// What runs in place of the entry point; text is a line for the shell.
+/// Command that replaces the entry point; a string runs in a shell.
 fn command(call: &Call) -> Result<Vec<String>, TaskError> {
     match call.field("command") {
         Some(Value::String(line)) => Ok(["/bin/sh", "-c", line].map(str::to_owned).to_vec()),
@@ -216,7 +223,7 @@ fn words(call: &Call, key: &str) -> Result<Vec<String>, TaskError> {
     }
 }
 
-/// Twenty hexadecimal digits that stand for the task; a label may not be longer than 63.
+/// Twenty hexadecimal digits that identify the task; a label value has at most 63 characters.
 fn key(idempotency_key: &str) -> String {
     let hash = Sha256::digest(idempotency_key);
     hex::encode(&hash[..10])

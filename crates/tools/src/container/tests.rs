@@ -1,5 +1,5 @@
-//! Containers, by programs that stand in for docker and kubectl: neither is where tests run. They record how they are
-//! called and behave as their models do. What happens where there is none is shown with none.
+//! Tests of containers with scripts that replace docker and kubectl, which are not available in tests. The scripts
+//! record their calls and behave like the real programs. Some tests run without any runtime.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use super::tool::Container;
 use crate::call::{Call, NoLog, Tool as _};
 use crate::testing::{call, error, gone, result, run};
 
-/// Records each call as a line; runs what stands after the image in the place of the container.
+/// Logs each call as a line; runs the words after the image instead of a container.
 const DOCKER: &str = r#"#!/bin/sh
 echo "$*" >> "$FAKE/calls"
 case "$1" in
@@ -36,7 +36,7 @@ trap 'kill $!; exit 1' TERM
 wait $pid
 "#;
 
-/// Keeps one Job in a file; its end is what the file `end` says.
+/// Stores one Job in a file; the file `end` defines how it ends.
 const KUBECTL: &str = r#"#!/bin/sh
 echo "$*" >> "$FAKE/calls"
 case "$1 $2" in
@@ -90,7 +90,7 @@ impl Fake {
         run(&self.tool, task(fields)).await
     }
 
-    /// Waits until a file is there and not empty.
+    /// Waits until a file exists and is not empty.
     async fn written(&self, name: &str) -> String {
         loop {
             let text = std::fs::read_to_string(self.file(name)).unwrap_or_default();
@@ -130,7 +130,7 @@ fn a_plan_becomes_the_words_of_docker() {
             plan.name, plan.key
         )
     );
-    assert!(words.contains(&"a b".to_owned()), "words stay words");
+    assert!(words.contains(&"a b".to_owned()), "arguments are not split");
     assert!(plan.name.starts_with("noetl-") && plan.name.ends_with("-1"));
 }
 
@@ -348,7 +348,7 @@ async fn a_job_is_watched_to_its_end() {
         "{:?}",
         fake.calls()
     );
-    // The Job of the same try, whose worker died, is taken up.
+    // The Job of the same attempt, whose worker crashed, is continued.
     result(fake.run(json!({"image": "busybox"})).await);
 }
 

@@ -1,4 +1,4 @@
-//! One call of `container`: the runtime is found, the image run, its end made an outcome.
+//! Runs one `container` call: finds the runtime, runs the image and returns the outcome.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use crate::container::cli::Cli;
 use crate::container::plan::{Plan, Runtime};
 use crate::container::{docker, kubernetes};
 
-/// The container tool.
+/// The `container` tool.
 pub(crate) struct Container {
-    /// What the clients of runtimes are called with: where they lie, and where their runtimes are.
+    /// Environment of the runtime clients: their `PATH` and the addresses of the runtimes.
     env: BTreeMap<String, String>,
 }
 

@@ -1,5 +1,5 @@
-//! Credentials for one call: `auth` maps aliases to them. A database is attached under its alias, a bucket's keys become a
-//! secret; both are taken away when the call is over, however it ends.
+//! Credentials of a call: `auth` maps aliases to them. A database is attached under its alias, the keys of a bucket
+//! become a secret; both are removed when the call ends, with or without an error.
 
 use std::path::Path;
 
@@ -11,31 +11,31 @@ use super::guard::{Guard, rows};
 use super::{Fault, failed};
 use crate::call::Call;
 
-/// What is run before the statements of a call, and after them.
+/// Statements to run before and after the statements of a call.
 #[derive(Default)]
 pub(super) struct Aliases {
     steps: Vec<Step>,
 }
 
-/// What a call has attached and unlocked. Dropping it takes that away again, the last first.
+/// Attached databases and secrets of a call. Dropping it removes them in reverse order.
 pub(super) struct Held<'a> {
     connection: &'a Connection,
-    /// The database that the connection used at first.
+    /// Initial database of the connection.
     home: String,
     undo: Vec<&'a str>,
 }
 
 struct Step {
     sql: String,
-    /// What takes it away again.
+    /// Statement that undoes it.
     undo: Option<String>,
     alias: String,
-    /// Whether the text holds a secret, so that an error about it must not show it.
+    /// Whether the SQL contains a secret, which an error must not show.
     is_secret: bool,
 }
 
 impl Aliases {
-    /// The credentials of a call.
+    /// Reads the credentials of a call.
     pub(super) fn of(call: &Call, guard: &Guard) -> Result<Self, TaskError> {
         let auth = match call.field("auth") {
             None => return Ok(Self::default()),
@@ -45,7 +45,7 @@ impl Aliases {
         };
         let mut aliases = Self::default();
         if let Some(kind) = auth.get("type").and_then(Value::as_str) {
-            // One credential is known by its kind.
+            // The alias of a single credential is its type.
             aliases.add(call, kind, auth, guard)?;
             return Ok(aliases);
         }
@@ -63,7 +63,7 @@ impl Aliases {
         self.steps.is_empty()
     }
 
-    /// Attaches and unlocks everything, for as long as what is handed out lives.
+    /// Attaches the databases and creates the secrets; they exist until the returned value is dropped.
     pub(super) fn hold<'a>(
         &'a self,
         connection: &'a Connection,
@@ -82,8 +82,8 @@ impl Aliases {
             connection.execute(&step.sql).map_err(|fault| {
                 let mut error = failed(&fault);
                 if step.is_secret && error.code != "DUCKDB_EXTENSION" {
-                    // The library's words may repeat what it was given.
-                    error.message = format!("the credential `{}` is not accepted", step.alias);
+                    // The library's message may repeat the secret.
+                    error.message = format!("credential `{}` was rejected", step.alias);
                 }
                 error.with("alias", step.alias.as_str())
             })?;
@@ -107,7 +107,7 @@ impl Aliases {
             "gcs" | "gs" | "gcs_hmac" => self.bucket(alias, "gcs", credential),
             kind @ ("duckdb" | "sqlite") => {
                 let file = text(credential, &["database", "path", "file"]);
-                let file = file.ok_or_else(|| invalid(alias, "it has no `database`"))?;
+                let file = file.ok_or_else(|| invalid(alias, "`database` is missing"))?;
                 let file = call.resolve(&file);
                 guard.file(&file)?;
                 self.file(alias, kind, &file);
@@ -115,7 +115,7 @@ impl Aliases {
             }
             other => Err(invalid(
                 alias,
-                &format!("its type `{other}` is not one of postgres, s3, gcs, duckdb, sqlite"),
+                &format!("unknown type `{other}`; use postgres, s3, gcs, duckdb or sqlite"),
             )),
         }
     }
@@ -130,7 +130,7 @@ impl Aliases {
             ("PASSWORD", &["db_password", "password"]),
         ];
         if text(credential, fields[0].1).is_none() {
-            return Err(invalid(alias, "it has no `db_host`"));
+            return Err(invalid(alias, "`db_host` is missing"));
         }
         self.secret(alias, "postgres", &fields, credential);
         let name = quoted(alias);
@@ -161,7 +161,7 @@ impl Aliases {
         ];
         for (_, keys) in &fields[..2] {
             if text(credential, keys).is_none() {
-                return Err(invalid(alias, &format!("it has no `{}`", keys[0])));
+                return Err(invalid(alias, &format!("`{}` is missing", keys[0])));
             }
         }
         let mut own = credential.clone();
@@ -237,20 +237,20 @@ impl Drop for Held<'_> {
         if self.undo.is_empty() {
             return;
         }
-        // An open transaction would bring back what is taken away, and the database in use cannot be detached.
+        // An open transaction would restore what is removed, and the database in use cannot be detached.
         let home = format!("USE {}", quoted(&self.home));
         for sql in ["ROLLBACK", &home]
             .into_iter()
             .chain(self.undo.iter().rev().copied())
         {
             if let Err(fault) = self.connection.insist(sql) {
-                tracing::debug!(%fault, "a credential of a call was gone before its end");
+                tracing::debug!(%fault, "failed to remove credential of call");
             }
         }
     }
 }
 
-/// The database that a new connection uses.
+/// Database that a new connection uses.
 fn home(connection: &Connection) -> Result<String, Fault> {
     let found = rows(connection, "SELECT current_database()")?;
     let name = found.first().and_then(|row| row.first()?.as_str());
@@ -280,11 +280,13 @@ fn text(credential: &Map<String, Value>, keys: &[&str]) -> Option<String> {
 }
 
 fn unresolved(name: &str) -> TaskError {
-    let message = format!("the credential `{name}` was not resolved before the call");
+    let message = format!(
+        "credential `{name}` is not available to this task; create it with `noetl secret set {name}`, or list it in the `keychain` of the playbook"
+    );
     TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message)
 }
 
 fn invalid(alias: &str, problem: &str) -> TaskError {
-    let message = format!("the credential `{alias}` cannot be used: {problem}");
+    let message = format!("invalid credential `{alias}`: {problem}");
     TaskError::new(ErrorKind::Auth, "AUTH_INVALID", message)
 }

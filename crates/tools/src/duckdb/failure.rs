@@ -1,11 +1,11 @@
-//! What an error of `DuckDB` means to a playbook, with the SQLSTATE that postgres would give.
+//! Converts `DuckDB` errors to task errors, with the SQLSTATE that Postgres would return.
 
 use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
 use serde_json::json;
 
 use crate::sql::{Statement, StatementText};
 
-/// What the library says went wrong: `Parser Error: …`.
+/// Error message of the library: `Parser Error: …`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct Fault {
@@ -17,24 +17,24 @@ impl Fault {
         Self { message }
     }
 
-    /// A column whose type cannot be read.
+    /// Error of a column whose type cannot be converted.
     pub(crate) fn unreadable(column: &str, id: u32) -> Self {
         Self::new(format!(
-            "Not implemented Error: the type of column `{column}` (number {id}) has no JSON form; cast it: `{column}::VARCHAR`"
+            "Not implemented Error: cannot convert the type of column `{column}` (number {id}) to JSON; cast it: `{column}::VARCHAR`"
         ))
     }
 
-    /// Whether there is none after all.
+    /// Whether the message is empty, which means no error.
     pub(crate) fn is_empty(&self) -> bool {
         self.message.is_empty()
     }
 
-    /// Whether the library was told to stop.
+    /// Whether the library was interrupted on request.
     pub(crate) fn is_interrupt(&self) -> bool {
         self.class() == "INTERRUPT"
     }
 
-    /// The line of the text at which the library stopped: `LINE 2: …`.
+    /// Line where the library stopped parsing: `LINE 2: …`.
     fn line(&self) -> Option<usize> {
         let rest = self
             .message
@@ -43,7 +43,7 @@ impl Fault {
         rest?.split_once(':')?.0.parse().ok()
     }
 
-    /// The word before `Error`, in capitals: `PARSER`. An appender leaves it out.
+    /// The word before `Error`, in uppercase: `PARSER`. Appender errors do not have one.
     fn class(&self) -> String {
         if self.message.starts_with("Failed to append") && self.message.contains("constraint") {
             return "CONSTRAINT".to_owned();
@@ -107,13 +107,13 @@ impl Fault {
         }
     }
 
-    /// The error of a task that failed in this way, and its SQLSTATE.
+    /// Task error and its SQLSTATE.
     pub(crate) fn told(&self) -> (TaskError, &'static str) {
         let (kind, code, sqlstate) = self.classify();
         let mut message = self.message.clone();
         if code == "DUCKDB_EXTENSION" {
             message.push_str(
-                "; a worker downloads no extension by itself: run `INSTALL …` once on its machine, or name a folder with it in NOETL_DUCKDB_EXTENSIONS",
+                "; workers do not download extensions: run `INSTALL …` once on the machine, or set NOETL_DUCKDB_EXTENSIONS to a directory with it",
             );
         }
         let mut error = TaskError::new(kind, code, message).with("sqlstate", sqlstate);
@@ -125,20 +125,20 @@ impl Fault {
     }
 }
 
-/// The error of a task that failed in this way.
+/// Converts an error to a task error.
 pub(crate) fn failed(fault: &Fault) -> TaskError {
     fault.told().0
 }
 
 /// A statement that was run.
 pub(super) struct RunStatement<'a> {
-    /// Its index in the command.
+    /// Index in the command.
     pub(super) index: usize,
     pub(super) statement: &'a Statement,
     pub(super) sent: &'a StatementText,
 }
 
-/// The outcome of a statement that failed.
+/// Outcome of a failed statement.
 pub(super) fn outcome(fault: &Fault, run: &RunStatement<'_>) -> Outcome {
     let (mut error, sqlstate) = fault.told();
     if let Some(line) = fault.line() {
@@ -147,7 +147,7 @@ pub(super) fn outcome(fault: &Fault, run: &RunStatement<'_>) -> Outcome {
     if sqlstate == "42601" && run.statement.has_values() {
         error
             .message
-            .push_str("; the name of a table or column needs `| ident`");
+            .push_str("; a table or column name needs `| ident`");
     }
     let facets = Facets {
         pg: Some(json!({"code": sqlstate, "sqlstate": sqlstate})),

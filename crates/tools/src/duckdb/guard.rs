@@ -1,4 +1,4 @@
-//! The engine's own store is no target of tasks: its file, and its database in Postgres, by whatever way they are reached.
+//! Prevents tasks from accessing NoETL's own store: its file, and its Postgres database.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use crate::postgres::{STORE, STORE_TABLES};
 use crate::sql::{Dialect, Statement, literals};
 use crate::sqlite::check_file;
 
-/// Functions that reach a server whose address they are given, past everything that is attached.
+/// Functions that connect to a given server without attaching it.
 const UNATTACHED: [&str; 2] = ["postgres_scan", "postgres_attach"];
-/// Statements that begin with these may attach a database.
+/// Statements that may attach a database.
 const ATTACHING: [&str; 2] = ["ATTACH", "IMPORT"];
 
-/// What tasks must not reach.
+/// Access rules for tasks.
 #[derive(Clone, Default)]
 pub(crate) struct Guard {
     forbidden: Arc<[PathBuf]>,
-    /// The names of Postgres databases that are targets although an engine keeps its runs there.
+    /// Names of Postgres databases that tasks may use although they contain a NoETL store.
     allowed: Arc<[String]>,
 }
 
@@ -34,18 +34,18 @@ impl Guard {
         }
     }
 
-    /// Refuses a file of the engine's own.
+    /// Rejects a file of NoETL itself.
     pub(crate) fn file(&self, file: &Path) -> Result<(), TaskError> {
         check_file(file, &self.forbidden)
     }
 
-    /// Refuses a statement that names a file of the engine's own, in quotes or as a value, or that goes past what is attached.
+    /// Rejects a statement that names a file of NoETL itself, as a literal or a value, or that bypasses `ATTACH`.
     pub(crate) fn statement(&self, statement: &Statement, base: &Path) -> Result<(), TaskError> {
         let sent = statement.text();
         let text = sent.text.to_ascii_lowercase();
         if let Some(name) = UNATTACHED.iter().find(|name| text.contains(*name)) {
             let message = format!(
-                "`{name}` reaches a database that nobody has looked at; attach it with an alias in `auth`, or with ATTACH"
+                "`{name}` is not allowed, because it bypasses the database checks; attach the database with an alias in `auth`, or with ATTACH"
             );
             return Err(forbidden(message));
         }
@@ -54,7 +54,7 @@ impl Guard {
         }
         let values = sent.params.iter().filter_map(Value::as_str);
         let values = values.map(str::to_owned);
-        // A file may be read by its name as a table is, and such a name has dots.
+        // A file can be read by name like a table; such names contain dots.
         let names = statement.given_names().iter().cloned();
         for name in literals(&sent.text, Dialect::Duckdb)
             .into_iter()
@@ -68,7 +68,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Refuses what a statement of the author's has attached.
+    /// Checks the databases that a statement may have attached.
     pub(super) fn after(
         &self,
         statement: &Statement,
@@ -80,7 +80,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Looks at everything that is attached. What is refused is detached: other tasks share the database.
+    /// Checks all attached databases. A rejected one is detached, because other tasks share the database.
     pub(super) fn attached(&self, connection: &Connection) -> Result<(), TaskError> {
         let sql = "SELECT database_name, path, type FROM duckdb_databases() WHERE NOT internal";
         for row in rows(connection, sql).map_err(|fault| failed(&fault))? {
@@ -93,7 +93,7 @@ impl Guard {
             };
             if let Err(error) = checked {
                 if let Err(fault) = connection.execute(&format!("DETACH {}", quoted(name))) {
-                    tracing::debug!(%fault, "a database that was refused was not detached");
+                    tracing::debug!(%fault, "failed to detach rejected database");
                 }
                 return Err(error);
             }
@@ -101,7 +101,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Refuses the database of an engine, which is known by what is in it, unless it is allowed by its name.
+    /// Rejects a NoETL store, recognized by its tables, unless it is allowed by name.
     fn server(&self, connection: &Connection, alias: &str) -> Result<(), TaskError> {
         let sql = format!(
             "SELECT n, name FROM postgres_query({}, {})",
@@ -116,8 +116,8 @@ impl Guard {
             return Ok(());
         }
         Err(forbidden(format!(
-            "`{name}`, attached as `{alias}`, is the database of an engine and cannot be a target; keep your data in a \
-             database of its own, or allow it by name with NOETL_POSTGRES_ALLOW"
+            "`{name}`, attached as `{alias}`, is the database of a NoETL store and cannot be used by tasks; use a separate \
+             database for your data, or allow it with NOETL_POSTGRES_ALLOW"
         )))
     }
 }
@@ -127,7 +127,7 @@ pub(crate) fn may_attach(statement: &Statement) -> bool {
     ATTACHING.contains(&statement.first_word())
 }
 
-/// All rows of a short answer.
+/// All rows of a short result.
 pub(super) fn rows(connection: &Connection, sql: &str) -> Result<Vec<Vec<Value>>, Fault> {
     let mut rows = connection.run(sql, &[])?;
     let mut found = Vec::new();

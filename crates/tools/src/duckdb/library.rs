@@ -1,4 +1,4 @@
-//! Where the library is: where the configuration says, else under the names that systems give it.
+//! Finds the library: at the configured path, else by its usual names.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -9,10 +9,10 @@ use super::ffi::Engine;
 use crate::exhaustion::{exhausted, find_shortage_in};
 use crate::registry::DuckdbConfig;
 
-/// The names that systems give the library.
+/// Usual names of the library.
 const NAMES: [&str; 2] = ["libduckdb.so", "libduckdb.dylib"];
 
-/// The library, loaded when it is first needed.
+/// The library, loaded on first use.
 #[derive(Clone)]
 pub(crate) struct Libraries {
     config: DuckdbConfig,
@@ -31,7 +31,7 @@ impl Libraries {
         &self.config
     }
 
-    /// The library. It blocks while the file is read.
+    /// Returns the library; blocks while it is loaded.
     pub(crate) fn engine(&self) -> Result<&Engine, TaskError> {
         if let Some(engine) = self.loaded.get() {
             return Ok(engine);
@@ -42,7 +42,7 @@ impl Libraries {
             }
             None => by_name(),
         }?;
-        tracing::debug!(version = engine.version(), "DuckDB is loaded");
+        tracing::debug!(version = engine.version(), "loaded DuckDB");
         Ok(self.loaded.get_or_init(|| engine))
     }
 }
@@ -63,15 +63,12 @@ fn missing(file: Option<&PathBuf>, problem: &str) -> TaskError {
         return exhausted(&shortage);
     }
     let what = match file {
-        Some(file) => format!(
-            "`{}`, which NOETL_DUCKDB_LIB names, cannot be used",
-            file.display()
-        ),
-        None => "DuckDB's library is not on this worker".to_owned(),
+        Some(file) => format!("cannot load `{}` (NOETL_DUCKDB_LIB)", file.display()),
+        None => "cannot find the DuckDB library on this worker".to_owned(),
     };
     let message = format!(
-        "{what} ({problem}): get `libduckdb` of your system from duckdb.org (\"C/C++\"), from `brew install duckdb`, or from the npm \
-         package @duckdb/node-bindings-linux-x64, and say in NOETL_DUCKDB_LIB where it is"
+        "{what} ({problem}): get `libduckdb` for your system from duckdb.org (\"C/C++\"), from `brew install duckdb`, or \
+         from the npm package @duckdb/node-bindings-linux-x64, and set NOETL_DUCKDB_LIB to its path"
     );
     TaskError::new(ErrorKind::ClientError, "DUCKDB_MISSING", message)
 }

@@ -1,17 +1,17 @@
-//! `DuckDB`'s values as JSON: numbers while they keep their digits, everything else as the text that SQL reads back.
+//! `DuckDB` values as JSON: numbers if that loses no digits, everything else as text that SQL can read.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Number, Value};
 
 const SECONDS_PER_DAY: i64 = 86_400;
-/// A decimal of so many digits is the same after it was a double.
+/// Maximum number of digits that a decimal keeps as a double.
 const DOUBLE_DIGITS: usize = 15;
 
-/// A whole number: a number while JSON's readers keep it, else its digits as text.
+/// An integer: a number if JSON parsers preserve it, else text.
 pub(super) fn integer(value: i128, is_unsigned: bool) -> Value {
     if is_unsigned {
-        // The highest bit is not a sign here.
+        // The highest bit is not a sign bit here.
         let value = value.cast_unsigned();
         return u64::try_from(value).map_or_else(|_| value.to_string().into(), Value::from);
     }
@@ -21,7 +21,7 @@ pub(super) fn integer(value: i128, is_unsigned: bool) -> Value {
     u64::try_from(value).map_or_else(|_| value.to_string().into(), Value::from)
 }
 
-/// A decimal: a number while a double keeps its digits, else text.
+/// A decimal: a number if a double preserves its digits, else text.
 pub(super) fn decimal(value: i128, scale: u8) -> Value {
     if scale == 0 {
         return integer(value, false);
@@ -39,7 +39,7 @@ pub(super) fn decimal(value: i128, scale: u8) -> Value {
     }
 }
 
-/// A double; what JSON cannot say is text.
+/// A double; NaN and infinities become text.
 pub(super) fn float(value: f64) -> Value {
     let text = || {
         let sign = if value < 0.0 { "-" } else { "" };
@@ -82,7 +82,7 @@ pub(super) fn time(units: i64, per_second: i64) -> String {
     text
 }
 
-/// A point in time, from units since 1970.
+/// A timestamp, from units since 1970.
 pub(super) fn timestamp(units: i64, per_second: i64, has_zone: bool) -> String {
     if units == i64::MAX {
         return "infinity".to_owned();
@@ -101,7 +101,7 @@ pub(super) fn timestamp(units: i64, per_second: i64, has_zone: bool) -> String {
     }
 }
 
-/// A time of day with its offset: 40 bits of microseconds, 24 of the offset, counted down from the largest.
+/// A time of day with its offset: 40 bits of microseconds, 24 bits of the offset, counted down from the maximum.
 pub(super) fn time_with_zone(bits: u64) -> String {
     const OFFSET_MAX: i64 = 16 * 3600 - 1;
     let micros = i64::try_from(bits >> 24).unwrap_or(0);
@@ -116,7 +116,7 @@ pub(super) fn time_with_zone(bits: u64) -> String {
     text
 }
 
-/// An interval, as `DuckDB` and Postgres both write and read it.
+/// An interval in the format that `DuckDB` and Postgres share.
 pub(super) fn interval(months: i32, days: i32, micros: i64) -> String {
     let mut parts = Vec::new();
     let mut count = |number: i32, unit: &str| {
@@ -138,7 +138,7 @@ pub(super) fn interval(months: i32, days: i32, micros: i64) -> String {
     parts.join(" ")
 }
 
-/// A UUID; it is stored with its highest bit turned, so that it sorts.
+/// A UUID; it is stored with its highest bit inverted, so that it sorts.
 pub(super) fn uuid(stored: i128) -> String {
     let hex = format!("{:032x}", stored.cast_unsigned() ^ (1 << 127));
     let parts = [
@@ -151,7 +151,7 @@ pub(super) fn uuid(stored: i128) -> String {
     parts.join("-")
 }
 
-/// A JSON column as the value it holds.
+/// The value of a JSON column.
 pub(super) fn json(bytes: &[u8]) -> Value {
     let text = || Value::String(String::from_utf8_lossy(bytes).into_owned());
     serde_json::from_slice(bytes).unwrap_or_else(|_| text())
@@ -162,7 +162,7 @@ pub(super) fn blob(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// A string of bits: the first byte says how many of the second's are not part of it.
+/// A bit string: the first byte is the number of padding bits.
 pub(super) fn bits(bytes: &[u8]) -> String {
     let Some((padding, rest)) = bytes.split_first() else {
         return String::new();
@@ -174,9 +174,9 @@ pub(super) fn bits(bytes: &[u8]) -> String {
         .to_owned()
 }
 
-/// Year, month and day of a number of days since 1970, in the calendar that goes on for ever in both directions.
+/// Year, month and day of a number of days since 1970, in the proleptic Gregorian calendar.
 fn civil(days: i64) -> (i64, i64, i64) {
-    // Eras of 400 years that begin in March, so that the leap day is the last of its year.
+    // Eras of 400 years begin in March, so that the leap day is the last day of a year.
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);

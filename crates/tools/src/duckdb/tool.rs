@@ -1,5 +1,5 @@
-//! One call of `duckdb`: the command is bound, run on a thread of its own, and interrupted when told to stop. Rows pass to
-//! the store of bodies as they come.
+//! Runs one `duckdb` call: binds the command, runs it on a blocking thread and interrupts it on request. Rows are
+//! streamed to the result store.
 
 use std::io;
 use std::sync::Weak;
@@ -23,17 +23,17 @@ use super::run::{self, Broken, Out, Work};
 use crate::call::{Call, LogSink, Tool, cancelled, elapsed, not_kept, timed_out};
 use crate::sql::{Dialect, statements};
 
-/// The name of a database that lives for one call.
+/// Name of an in-memory database, which exists for one call.
 const MEMORY: &str = ":memory:";
-/// So many pieces of an answer wait for whoever keeps it.
+/// Maximum number of result chunks that wait to be stored.
 const PIECES_MAX: usize = 4;
-/// An answer that cannot pass into a store is held up to this size.
+/// Maximum size of a result that cannot be streamed to a store.
 const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// A statement that is to stop is told so this often.
+/// Interval between interrupts of a running statement.
 const INTERRUPT_EVERY: Duration = Duration::from_millis(20);
 
-/// The duckdb tool.
+/// The `duckdb` tool.
 pub(crate) struct Duckdb {
     databases: Databases,
 }
@@ -77,7 +77,7 @@ impl Duckdb {
         let work = tokio::task::spawn_blocking(move || {
             let _held = held;
             let lease = databases.connect(file.as_deref())?;
-            // Nobody listening means that the call is over, and the statements must not run.
+            // If the receiver is gone, the call has ended and the statements must not run.
             if send_handle.send(lease.handle()).is_err() {
                 return Err(cancelled().into());
             }
@@ -114,7 +114,7 @@ impl Tool for Duckdb {
 
 type Running = JoinHandle<Result<(), Broken>>;
 
-/// Interrupts until the work is over: a statement that has just begun does not notice what came before it.
+/// Interrupts repeatedly until the work ends: a statement that has just started misses earlier interrupts.
 async fn interrupted<T>(connection: Option<Weak<Connection>>, work: impl Future<Output = T>) -> T {
     tokio::pin!(work);
     let mut again = tokio::time::interval(INTERRUPT_EVERY);
@@ -131,7 +131,7 @@ async fn interrupted<T>(connection: Option<Weak<Connection>>, work: impl Future<
     }
 }
 
-/// Takes the answer as it comes: a small one is the result, a large one passes into the store.
+/// Collects the result: a small one is returned inline, a large one is streamed to the store.
 async fn keep(
     call: &Call,
     mut pieces: mpsc::Receiver<Bytes>,
@@ -146,7 +146,9 @@ async fn keep(
             continue;
         }
         let Some(keeper) = keeper else {
-            let message = format!("the rows are larger than {HELD_BYTES_MAX} bytes; select less");
+            let message = format!(
+                "rows exceed the limit of {HELD_BYTES_MAX} bytes; select fewer rows or columns"
+            );
             return Err(TaskError::new(ErrorKind::Schema, "LIMIT_RESULT", message));
         };
         let rest = stream::unfold(pieces, async |mut pieces| {
@@ -157,7 +159,7 @@ async fn keep(
         let mut text = StreamReader::new(Box::pin(futures_util::StreamExt::chain(first, rest)));
         let kept = keeper.keep(&mut text).await;
         drop(text);
-        // What the statements say counts: an answer that broke off is their failure, unless nobody took it.
+        // The error of the statements takes precedence: it is why the stream ended early, unless storing failed.
         return Ok(match (ended(work).await, kept) {
             (Err(Broken::Failed(failure)), _) => *failure,
             (Ok(()), Ok(reference)) => Outcome::Ok(Success {
@@ -179,7 +181,7 @@ async fn keep(
     Ok(Outcome::ok(result))
 }
 
-/// Small results name the last statement's answer too.
+/// Adds the last statement's result to a small result under its own key, too.
 fn name_last(result: &mut Value) {
     let Value::Object(map) = result else { return };
     let own = ["columns", "rows", "row_count", "affected_rows"];
@@ -199,11 +201,11 @@ async fn ended(work: Running) -> Result<(), Broken> {
 }
 
 fn lost(problem: &str) -> TaskError {
-    let message = format!("the statements' thread ended: {problem}");
+    let message = format!("the thread that ran the statements failed: {problem}");
     TaskError::new(ErrorKind::Unknown, "DUCKDB_LOST", message)
 }
 
-/// What the call says about memory and threads, as statements.
+/// Statements for the memory and thread settings of the call.
 fn settings(call: &Call) -> Result<Vec<String>, TaskError> {
     let mut settings = Vec::new();
     if let Some(value) = call.field("memory_limit") {

@@ -1,6 +1,6 @@
 //! Evaluation of jq programs and rhai scripts, in processes whose memory is limited.
 //!
-//! Enters: an [`Evaluation`], which is a program of a user with its input. Leaves: its value, or the error of the task.
+//! Input: an [`Evaluation`], a user's program with its input. Output: its value, or the error of the task.
 
 mod processes;
 mod request;

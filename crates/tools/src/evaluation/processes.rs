@@ -1,8 +1,8 @@
-//! Evaluation processes: started, reused and ended by the worker.
+//! Evaluation processes: the worker starts, reuses and ends them.
 //!
-//! A program of a few letters can double a text until the machine has no memory left, and an allocation that fails ends
-//! its process. Programs therefore run in processes that do nothing else: this program starts itself with
-//! [`EVALUATION_PROCESS_ARGUMENT`], and sends one request per line. A process is reused until it has grown.
+//! A short program can double a string until the machine runs out of memory, and a failed allocation ends its process.
+//! Programs therefore run in separate processes: this program starts itself with [`EVALUATION_PROCESS_ARGUMENT`] and
+//! sends one request per line. A process is reused until it has grown.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -21,18 +21,18 @@ use crate::evaluation::serve::EVALUATION_PROCESS_ARGUMENT;
 use crate::evaluation::threads::evaluate_on_thread;
 use crate::exhaustion::{cannot_start, exhausted};
 
-/// What a program may allocate, in addition to what its process starts with.
+/// Maximum allocation of a program, in addition to what its process starts with.
 pub(crate) const MEMORY_BYTES_MAX: u64 = 512 * 1024 * 1024;
-/// Processes that are retained while they have nothing to do.
+/// Maximum number of idle processes.
 const IDLE_MAX: usize = 8;
-/// How much of a process's standard error is read after its end.
+/// Maximum bytes of a process's standard error to read after its end.
 const STDERR_BYTES_MAX: u64 = 4096;
-/// What a Rust program prints when an allocation fails.
+/// Text that a Rust program prints when an allocation fails.
 const OUT_OF_MEMORY: &str = "memory allocation of";
 
-/// The processes in which programs are evaluated.
+/// Processes that evaluate programs.
 pub(crate) struct EvaluationProcesses {
-    /// The program to start; without one, evaluations run on threads of this process.
+    /// Program to start; if `None`, evaluations run on threads of this process.
     program: Option<PathBuf>,
     idle: Mutex<Vec<EvaluationProcess>>,
 }
@@ -51,7 +51,7 @@ impl EvaluationProcesses {
         }
     }
 
-    /// Evaluates a program within its time, unless it is stopped; either ends its process.
+    /// Evaluates a program. A timeout or a cancellation ends its process.
     pub(crate) async fn run(
         &self,
         evaluation: Evaluation,
@@ -92,9 +92,10 @@ impl EvaluationProcesses {
                 return result;
             }
             match process.end(language).await {
-                // A process that has grown ends after its reply. A program has no effect, so another process can run it.
+                // A process that has grown ends after its reply. Programs have no side effects, so another process can
+                // run this one.
                 None if !is_new => {}
-                None => return Err(language.interrupted("its process ended without a reply")),
+                None => return Err(language.interrupted("its process exited without a reply")),
                 Some(error) => return Err(error),
             }
         }
@@ -128,7 +129,7 @@ impl EvaluationProcess {
             }
             TaskError {
                 retryable: true,
-                ..language.interrupted(&format!("its process cannot be started: {error}"))
+                ..language.interrupted(&format!("cannot start its process: {error}"))
             }
         })?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
@@ -139,7 +140,7 @@ impl EvaluationProcess {
         })
     }
 
-    /// Sends a request and reads the replies to it; none if the process ends before the last one.
+    /// Sends a request and reads its replies; `None` if the process exits before the last one.
     async fn evaluate(
         &mut self,
         line: &[u8],
@@ -158,12 +159,12 @@ impl EvaluationProcess {
         }
     }
 
-    /// Why the process ended; none if it exited by itself.
+    /// Error of a process that failed; `None` if it exited successfully.
     async fn end(mut self, language: Language) -> Option<TaskError> {
         drop(self.stdin);
         let mut printed = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {
-            // Without this text, only the cause of the end is unknown.
+            // If this read fails, only the cause remains unknown.
             let _ = stderr
                 .take(STDERR_BYTES_MAX)
                 .read_to_end(&mut printed)
@@ -173,7 +174,7 @@ impl EvaluationProcess {
         match self.child.wait().await {
             Ok(status) if status.success() => None,
             _ if printed.contains(OUT_OF_MEMORY) => Some(out_of_memory(language)),
-            Ok(status) => Some(language.interrupted(&format!("its process ended with {status}"))),
+            Ok(status) => Some(language.interrupted(&format!("its process failed with {status}"))),
             Err(error) => Some(language.interrupted(&error.to_string())),
         }
     }

@@ -1,4 +1,4 @@
-//! What is sent to an evaluation process, and what comes back.
+//! Messages to and from an evaluation process.
 
 use std::time::{Duration, Instant};
 
@@ -9,20 +9,20 @@ use serde_json::Value;
 use crate::rhai::run_script;
 use crate::transform::run_jq;
 
-/// The language of a program.
+/// Language of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Language {
     Jq,
     Rhai,
 }
 
-/// A program of a user, and the input that it is evaluated over.
+/// A user's program and its input.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Evaluation {
     pub(crate) language: Language,
     pub(crate) program: String,
     pub(crate) input: Value,
-    /// How long it may take.
+    /// Time limit in milliseconds.
     pub(crate) millis: u64,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum EvaluationReply {
 }
 
 impl Language {
-    /// The name of a program in messages.
+    /// Name of the program's kind in messages.
     pub(crate) fn program_name(self) -> &'static str {
         match self {
             Self::Jq => "jq program",
@@ -44,7 +44,7 @@ impl Language {
         }
     }
 
-    /// The error of a program whose evaluation was interrupted.
+    /// Error of an interrupted evaluation.
     pub(crate) fn interrupted(self, cause: &str) -> TaskError {
         let code = match self {
             Self::Jq => "JQ_ERROR",

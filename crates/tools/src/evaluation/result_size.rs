@@ -1,18 +1,18 @@
-//! The size of a result, checked before it leaves the process that evaluated it: as a value it is larger than as text.
+//! Limits the size of a result before it leaves its process, because a value takes more memory than its text.
 
 use model::outcome::{ErrorKind, TaskError};
 use serde_json::Value;
 
 use crate::evaluation::Language;
 
-/// What a result may take in memory.
+/// Maximum memory of a result.
 const RESULT_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// What a value takes in addition to its text.
+/// Overhead of a value in addition to its text.
 const VALUE_BYTES: usize = 64;
-/// How deeply a result may be nested: JSON that is nested deeper than 128 levels is not parsed again.
+/// Maximum nesting of a result: the JSON parser rejects more than 128 levels.
 const DEPTH_MAX: usize = 120;
 
-/// What is left of the memory that a result may take.
+/// Remaining memory for a result.
 pub(crate) struct ResultBudget {
     language: Language,
     bytes_left: usize,
@@ -26,7 +26,7 @@ impl ResultBudget {
         }
     }
 
-    /// Charges for one value with a text of so many bytes, without what it contains.
+    /// Charges for one value with a text of `text_bytes`, without its children.
     pub(crate) fn charge(&mut self, text_bytes: usize, depth: usize) -> Result<(), TaskError> {
         if depth > DEPTH_MAX {
             return Err(self.exceeded(&format!("is nested deeper than {DEPTH_MAX} levels")));
@@ -39,7 +39,7 @@ impl ResultBudget {
         Ok(())
     }
 
-    /// Charges for a value and everything in it.
+    /// Charges for a value and all its children.
     pub(crate) fn charge_all(&mut self, value: &Value, depth: usize) -> Result<(), TaskError> {
         match value {
             Value::String(text) => self.charge(text.len(), depth),
@@ -62,7 +62,7 @@ impl ResultBudget {
 
     fn exceeded(&self, problem: &str) -> TaskError {
         let message = format!(
-            "the result of the {} {problem}; select less, or return it in parts",
+            "the result of the {} {problem}; return less data, or return it in parts",
             self.language.program_name()
         );
         TaskError::new(ErrorKind::Transform, "LIMIT_RESULT", message)

@@ -8,13 +8,13 @@ use model::outcome::{ErrorKind, TaskError};
 use crate::evaluation::request::{Evaluation, EvaluationReply};
 use crate::evaluation::{processes, threads};
 
-/// The argument with which a program starts itself as an evaluation process.
+/// Argument that makes the program run as an evaluation process.
 pub const EVALUATION_PROCESS_ARGUMENT: &str = "--evaluation-process";
 
-/// A process that has grown by more than this ends after its reply, because it would not give the memory back.
+/// A process that has grown by more than this exits after its reply, because it would not release the memory.
 const GROWTH_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Evaluates requests from standard input until there are none: the main function of an evaluation process.
+/// Main function of an evaluation process: evaluates requests from standard input until it ends.
 pub fn serve_evaluations() -> ExitCode {
     let served = std::thread::Builder::new()
         .name("evaluation".to_owned())
@@ -39,7 +39,7 @@ fn serve() {
         line = Vec::new();
         let result = match evaluation {
             Ok(evaluation) => evaluation.evaluate(|printed| {
-                // Without a reader of replies the process is killed, and with it the program.
+                // If the reader of the replies is gone, this process is killed soon.
                 let _ = send(&EvaluationReply::Printed(printed.to_owned()));
             }),
             Err(error) => Err(unreadable_input(&error)),
@@ -59,7 +59,7 @@ fn serve() {
 }
 
 fn unreadable_input(error: &serde_json::Error) -> TaskError {
-    let message = format!("the input cannot be read: {error}; JSON may have 128 levels");
+    let message = format!("cannot parse the input: {error}; the limit is 128 levels of nesting");
     TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
 }
 
@@ -70,7 +70,7 @@ fn send(reply: &EvaluationReply) -> std::io::Result<()> {
     replies.flush()
 }
 
-/// The private memory of this process, including its stacks.
+/// Private memory of this process, including its stacks.
 fn data_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmData:"));
@@ -78,7 +78,7 @@ fn data_bytes() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// Limits the memory of this process. Where the system has no such limit, a program is limited by its time alone.
+/// Limits the memory of this process. If the system does not support it, only the time limit applies.
 fn limit_memory(initial: u64) {
     let most = Some(initial + processes::MEMORY_BYTES_MAX);
     let limit = rustix::process::Rlimit {

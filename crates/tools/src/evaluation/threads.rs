@@ -1,5 +1,5 @@
-//! Threads with deep stacks for evaluations in this process, where no program is configured for evaluation processes.
-//! They are retained while idle, with the programs that they have compiled.
+//! Threads with large stacks that evaluate programs in this process, if no program is configured for evaluation
+//! processes. Idle threads are reused, with the programs that they have compiled.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
@@ -11,15 +11,16 @@ use tokio::sync::{mpsc, oneshot};
 use crate::call::{LogSink, Stream};
 use crate::evaluation::request::{Evaluation, Language};
 
-/// A chain of closures is taken apart link by link, each on top of the last: that takes address space, hardly memory.
+/// Dropping a long chain of closures recurses once per closure. Unused stack takes address space but no memory.
 pub(crate) const STACK_BYTES: usize = 1 << 30;
 
-/// Threads that are kept when there is nothing to do.
+/// Maximum number of idle threads.
 const IDLE_MAX: usize = 8;
 
 type Job = Box<dyn FnOnce() -> Afterwards + Send>;
 
-/// What becomes of a thread: one that went astray may have touched much of its stack, which only its end gives back.
+/// Whether a thread is reused: a failed evaluation may have used much of its stack, which only the end of the thread
+/// frees.
 #[derive(PartialEq)]
 enum Afterwards {
     Stay,
@@ -37,7 +38,7 @@ pub(crate) async fn evaluate_on_thread(
     let (printed, mut lines) = mpsc::unbounded_channel::<String>();
     let work = move || {
         evaluation.evaluate(move |line| {
-            // Without a receiver, the evaluation was stopped.
+            // If the receiver is gone, the evaluation was cancelled.
             let _ = printed.send(line.to_owned());
         })
     };
@@ -66,7 +67,7 @@ where
             } else {
                 Afterwards::End
             };
-            // The evaluation may have been stopped.
+            // The evaluation may have been cancelled.
             let _ = answer.send(result);
             afterwards
         }),
@@ -97,7 +98,7 @@ fn assign(language: Language, mut job: Job) -> Result<(), TaskError> {
                 idle.push(own.clone());
             }
         })
-        .map_err(|error| language.interrupted(&format!("its thread cannot be started: {error}")))?;
+        .map_err(|error| language.interrupted(&format!("cannot start its thread: {error}")))?;
     sender
         .send(job)
         .map_err(|_| language.interrupted("its thread ended"))
@@ -115,7 +116,7 @@ mod tests {
     async fn a_thread_that_broke_is_an_error_and_the_next_work_finds_another() {
         let error = run::<(), _>(|| panic!("a broken interpreter"), Language::Jq)
             .await
-            .expect_err("the work broke");
+            .expect_err("the work panicked");
         assert_eq!(error.code, "JQ_ERROR");
         assert_eq!(run(|| Ok(7), Language::Jq).await.expect("it runs"), 7);
     }

@@ -1,4 +1,4 @@
-//! What a manifest says of a task: keys it does not know, keys that are missing, values of another type.
+//! Checks a task against a tool manifest: unknown keys, missing keys and wrong types.
 
 use model::playbook::Task;
 use model::template::Tree;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::external::manifest::{KeyType, Manifest};
 
 impl Manifest {
-    /// What is wrong with a task before it runs. A value that a template gives is checked when it is there.
+    /// Errors of a task before it runs. Values of templates are checked when the call is made.
     pub fn faults(&self, task: &Task) -> Vec<String> {
         let mut faults = Vec::new();
         for (key, tree) in &task.fields {
@@ -20,7 +20,7 @@ impl Manifest {
         faults
     }
 
-    /// What is wrong with the values of a call.
+    /// Errors in the values of a call.
     pub(crate) fn faults_of(&self, fields: &serde_json::Map<String, Value>) -> Vec<String> {
         let given = fields.iter().filter(|(_, value)| !value.is_null());
         let mut faults: Vec<String> = given
@@ -56,7 +56,7 @@ impl Manifest {
         let required = self.keys.iter().filter(|(_, key)| key.required);
         let missing = required.filter(|(name, _)| !is_given(name));
         missing
-            .map(|(name, _)| format!("kind `{}` needs `{name}`", self.name))
+            .map(|(name, _)| format!("kind `{}` requires `{name}`", self.name))
             .collect()
     }
 }

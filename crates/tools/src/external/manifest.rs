@@ -1,6 +1,6 @@
-//! Manifests: what a program that adds a kind says of itself.
+//! Tool manifests, which describe external tools.
 //!
-//! A directory of tools holds `NAME.toml` files, or directories with a `tool.toml` each.
+//! A tools directory holds `NAME.toml` files, or directories with a `tool.toml` each.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,52 +8,52 @@ use std::path::{Path, PathBuf};
 use model::playbook::kinds::{EXTERNAL_PREFIX, is_external};
 use serde::Deserialize;
 
-/// A manifest is no longer than this.
+/// Maximum size of a manifest.
 const BYTES_MAX: u64 = 256 * 1024;
 
-/// What a program that adds a kind says of itself.
+/// Manifest of an external tool.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// The kind, beginning with `x-`.
+    /// Tool kind, beginning with `x-`.
     pub name: String,
-    /// The program and its arguments; a relative path is meant from where the manifest stands.
+    /// Program and arguments; a relative path is relative to the manifest's directory.
     pub command: Vec<String>,
-    /// The version, for people.
+    /// Version, for display.
     pub version: String,
-    /// What it does, for people.
+    /// Description, for display.
     #[serde(default)]
     pub description: String,
-    /// Whether a call has no effect outside, so that it may be made again freely.
+    /// Whether a call has no side effects, so that it can be repeated freely.
     #[serde(default)]
     pub pure: bool,
-    /// How many processes run at the same time at most.
+    /// Maximum number of concurrent processes.
     #[serde(default = "processes_max")]
     pub processes_max: usize,
-    /// The keys of a task of this kind.
+    /// Keys of a task of this kind.
     #[serde(default)]
     pub keys: BTreeMap<String, ManifestKey>,
-    /// Where the manifest stands.
+    /// Directory of the manifest.
     #[serde(skip)]
     pub dir: PathBuf,
 }
 
-/// A key of a kind.
+/// A key of an external tool.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ManifestKey {
-    /// What its value must be.
+    /// Type of its value.
     #[serde(rename = "type", default)]
     pub type_: KeyType,
-    /// Whether it must be given.
+    /// Whether it is required.
     #[serde(default)]
     pub required: bool,
-    /// What it means, for people.
+    /// Description, for display.
     #[serde(default)]
     pub description: String,
 }
 
-/// What the value of a key must be.
+/// Type of a value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyType {
@@ -75,14 +75,14 @@ pub enum KeyType {
 /// Why a manifest cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// It cannot be read.
-    #[error("`{0}` cannot be read")]
+    /// Read error.
+    #[error("cannot read `{0}`")]
     Unreadable(PathBuf, #[source] std::io::Error),
-    /// It is not a manifest.
-    #[error("`{0}` is not a manifest: {1}")]
+    /// Invalid manifest.
+    #[error("`{0}` is not a valid tool manifest: {1}")]
     Invalid(PathBuf, String),
-    /// Two manifests add the same kind.
-    #[error("`{0}` adds kind `{1}`, which another manifest adds already")]
+    /// Two manifests define the same kind.
+    #[error("`{0}` defines kind `{1}`, which another manifest already defines")]
     Twice(PathBuf, String),
 }
 
@@ -90,7 +90,7 @@ fn processes_max() -> usize {
     8
 }
 
-/// The manifests in a directory, by name.
+/// Reads the manifests in a directory, by name.
 pub fn manifests(dir: &Path) -> Result<Vec<Manifest>, ManifestError> {
     let unreadable = |error| ManifestError::Unreadable(dir.to_owned(), error);
     let mut files = Vec::new();
@@ -124,7 +124,7 @@ impl Manifest {
         let unreadable = |error| ManifestError::Unreadable(file.to_owned(), error);
         let size = std::fs::metadata(file).map_err(unreadable)?.len();
         if size > BYTES_MAX {
-            let message = format!("it is larger than {BYTES_MAX} bytes");
+            let message = format!("larger than {BYTES_MAX} bytes");
             return Err(ManifestError::Invalid(file.to_owned(), message));
         }
         let text = std::fs::read_to_string(file).map_err(unreadable)?;
@@ -133,12 +133,12 @@ impl Manifest {
         Self::parse(&text, &dir).map_err(|message| ManifestError::Invalid(file.to_owned(), message))
     }
 
-    /// Reads the text of a manifest that stands in `dir`. An error says what is wrong.
+    /// Parses a manifest that is in `dir`. The error describes the problem.
     pub(crate) fn parse(text: &str, dir: &Path) -> Result<Self, String> {
         let manifest: Self = toml::from_str(text).map_err(|error| error.message().to_owned())?;
         if !is_external(&manifest.name) {
             return Err(format!(
-                "`name` must be `{EXTERNAL_PREFIX}` and a word of small letters, digits, `-` and `_`, not `{}`",
+                "`name` must be `{EXTERNAL_PREFIX}` followed by lowercase letters, digits, `-` and `_`, not `{}`",
                 manifest.name
             ));
         }
@@ -154,7 +154,7 @@ impl Manifest {
         })
     }
 
-    /// The program to start.
+    /// Program to start.
     pub fn program(&self) -> PathBuf {
         let first = self.command.first().map_or("", String::as_str);
         if first.contains('/') {

@@ -1,4 +1,4 @@
-//! Kinds that a deployment adds: programs that speak JSON lines, told of by a manifest each.
+//! External tools: programs that exchange JSON lines with the worker, each described by a manifest.
 
 mod check;
 mod manifest;

@@ -1,4 +1,4 @@
-//! The processes of one kind: so many at once, the ones at rest kept for the next call.
+//! Processes of one external tool: limits their number and keeps idle ones for the next call.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use crate::external::manifest::Manifest;
 use crate::external::process::Peer;
 use crate::process::NotStarted;
 
-/// The processes of one kind.
+/// Processes of one external tool.
 pub(super) struct Pool {
     slots: Semaphore,
     idle: Mutex<Vec<Peer>>,
@@ -25,13 +25,13 @@ impl Pool {
         }
     }
 
-    /// Waits for the right to make a call.
+    /// Waits for a permit to run a call.
     pub(super) async fn slot(&self) -> SemaphorePermit<'_> {
         let slot = self.slots.acquire().await;
-        slot.expect("the pool's slots are never closed")
+        slot.expect("the semaphore of the slots is never closed")
     }
 
-    /// A process at rest, or a new one.
+    /// Returns an idle process, or starts a new one.
     pub(super) fn check_out(&self, manifest: &Manifest) -> Result<Peer, NotStarted> {
         while let Some(mut peer) = self.take_idle() {
             if peer.is_ready() {
@@ -41,7 +41,7 @@ impl Pool {
         Peer::start(manifest, &self.env)
     }
 
-    /// Keeps a process that answered.
+    /// Returns a process to the pool.
     pub(super) fn put_back(&self, peer: Peer) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.push(peer);

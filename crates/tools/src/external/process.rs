@@ -1,4 +1,4 @@
-//! One process of a program that adds a kind: it makes call after call, one at a time.
+//! One process of an external tool: runs one call at a time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,30 +18,30 @@ use crate::external::protocol::{Answered, Asked, AskedCall};
 use crate::isolation::{Confines, Limits};
 use crate::process::{Group, NotStarted, Program};
 
-/// A line longer than this is nonsense.
+/// Maximum length of a line.
 const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Of what a call logs, so much is kept.
+/// Maximum size of a call's log.
 const LOG_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// A process that was told to cancel has this long to answer before it is killed.
+/// Time that a process gets to respond to a cancellation before it is killed.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
-/// A process that can make calls.
+/// A process that can run calls.
 pub(super) struct Peer {
     group: Group,
     stdin: ChildStdin,
-    /// What was read and is not a whole line yet.
+    /// Bytes of an incomplete line.
     held: Vec<u8>,
     calls: u64,
 }
 
-/// How a call of a process ended.
+/// How a call ended.
 pub(super) enum Reply {
     Answered(Box<Outcome>),
-    /// The process ended before it answered.
+    /// The process exited without a response.
     Died,
-    /// What it said makes no sense.
+    /// Its output violates the protocol.
     Nonsense(String),
     TimedOut(Duration),
     Stopped,
@@ -76,12 +76,12 @@ impl Peer {
         })
     }
 
-    /// Whether the process still runs and owes nothing.
+    /// Whether the process is running and has no pending output.
     pub(super) fn is_ready(&mut self) -> bool {
         self.held.is_empty() && matches!(self.group.child.try_wait(), Ok(None))
     }
 
-    /// Makes one call. After anything but an answer the process is of no more use.
+    /// Runs one call. The process can be reused only after `Reply::Answered`.
     pub(super) async fn run(
         &mut self,
         call: &Call,
@@ -113,7 +113,7 @@ impl Peer {
         reply
     }
 
-    /// Tells the process to give the call up; an answer that still comes is the call's, and keeps the process.
+    /// Cancels the call. If the process still returns a successful outcome, that counts and the process is kept.
     async fn cancel(&mut self, id: u64, reply: Reply, talk: &mut Talk<'_>) -> Reply {
         let asked = Asked {
             id,
@@ -143,7 +143,7 @@ impl Peer {
                 return reply;
             }
             if held.len() > LINE_BYTES_MAX {
-                return Reply::Nonsense(format!("a line of more than {LINE_BYTES_MAX} bytes"));
+                return Reply::Nonsense(format!("a line longer than {LINE_BYTES_MAX} bytes"));
             }
             tokio::select! {
                 sent = &mut sending, if !is_sent => match sent {
@@ -165,7 +165,7 @@ impl Peer {
     }
 }
 
-/// The reply in the lines that have come, if it is there.
+/// Reply in the lines received so far, if complete.
 fn next(held: &mut Vec<u8>, id: u64, talk: &mut Talk<'_>) -> Option<Reply> {
     while let Some(end) = held.iter().position(|byte| *byte == b'\n') {
         let line: Vec<u8> = held.drain(..=end).collect();
@@ -177,7 +177,7 @@ fn next(held: &mut Vec<u8>, id: u64, talk: &mut Talk<'_>) -> Option<Reply> {
             Err(error) => return Some(Reply::Nonsense(shown(&line, &error))),
         };
         if answered.id != id {
-            let message = format!("an answer to call {}, while call {id} is made", answered.id);
+            let message = format!("a response to call {} during call {id}", answered.id);
             return Some(Reply::Nonsense(message));
         }
         match (answered.outcome, answered.log) {
@@ -197,21 +197,24 @@ fn next(held: &mut Vec<u8>, id: u64, talk: &mut Talk<'_>) -> Option<Reply> {
 
 fn shown(line: &[u8], error: &serde_json::Error) -> String {
     let text = String::from_utf8_lossy(&line[..line.len().min(200)]);
-    format!("`{}`, which is not an answer: {error}", text.trim_end())
+    format!(
+        "`{}`, which is not a valid response: {error}",
+        text.trim_end()
+    )
 }
 
 fn line(asked: &impl Serialize) -> Vec<u8> {
-    let mut line = serde_json::to_vec(asked).expect("a call is JSON with text keys");
+    let mut line = serde_json::to_vec(asked).expect("a call serializes to JSON");
     line.push(b'\n');
     line
 }
 
-/// A program is started where its manifest stands, if that is still there.
+/// Working directory of the program: the manifest's directory, if it still exists.
 fn existing(dir: &Path) -> &Path {
     if dir.is_dir() { dir } else { Path::new("/") }
 }
 
-/// What a call has said so far.
+/// Output of a call so far.
 struct Talk<'a> {
     log: &'a dyn LogSink,
     stderr: Option<Capture>,
@@ -235,7 +238,8 @@ impl<'a> Talk<'a> {
             capture.feed(text.as_bytes(), self.log);
             capture.finish(self.log);
         } else if was_within {
-            self.log.line(stream, &format!("… more is {LEFT_OUT}"));
+            self.log
+                .line(stream, &format!("… more output is {LEFT_OUT}"));
         }
     }
 

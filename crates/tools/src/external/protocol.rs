@@ -1,4 +1,4 @@
-//! The lines that a program and its worker exchange.
+//! Lines that the worker and the process of an external tool exchange.
 
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use serde::{Deserialize, Serialize};
@@ -6,19 +6,19 @@ use serde_json::{Map, Value};
 
 use crate::call::{Call, Stream};
 
-/// A line to the program.
+/// Line to the process.
 #[derive(Serialize)]
 pub(super) struct Asked<'a> {
-    /// Which call; the answers carry it.
+    /// Number of the call; responses repeat it.
     pub(super) id: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) call: Option<AskedCall<'a>>,
-    /// Whether the call should end now.
+    /// Whether the call is cancelled.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) cancel: bool,
 }
 
-/// A call as the program sees it.
+/// Call as sent to the process.
 #[derive(Serialize)]
 pub(super) struct AskedCall<'a> {
     kind: &'a str,
@@ -30,7 +30,7 @@ pub(super) struct AskedCall<'a> {
     base_dir: String,
 }
 
-/// A line from the program.
+/// Line from the process.
 #[derive(Deserialize)]
 pub(super) struct Answered {
     pub(super) id: u64,
@@ -38,7 +38,7 @@ pub(super) struct Answered {
     pub(super) outcome: Option<Told>,
 }
 
-/// A line for the log.
+/// Log entry.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum Logged {
@@ -49,7 +49,7 @@ pub(super) enum Logged {
     },
 }
 
-/// How a call ended, as the program tells it.
+/// Outcome that the process returns.
 #[derive(Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub(super) enum Told {
@@ -62,7 +62,7 @@ pub(super) enum Told {
     },
 }
 
-/// What went wrong, as the program tells it.
+/// Error that the process returns.
 #[derive(Deserialize)]
 pub(super) struct ToldError {
     #[serde(default = "unknown")]
@@ -123,7 +123,7 @@ impl Told {
     }
 }
 
-/// Whether a rule can match it as it matches the codes of other kinds.
+/// Whether the code has the format of NoETL's error codes, so that rules can match it.
 fn is_code(code: &str) -> bool {
     !code.is_empty()
         && code.len() <= 100

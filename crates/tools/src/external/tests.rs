@@ -1,4 +1,4 @@
-//! Kinds added by programs, against real processes: what they answer, and every way in which they do not.
+//! Tests of external tools with real processes: their responses, and every way to fail.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::call::{Call, LogSink, NoLog, Stream, Tool};
 use crate::mark::MARK;
 use crate::testing::{Lines, call, error, result, run};
 
-/// A program that does with each call what its field `do` says.
+/// A program that handles each call as its field `do` requests.
 const PROGRAM: &str = r#"
 import json, os, sys, time
 held = None
@@ -92,7 +92,11 @@ async fn what_it_logs_is_logged() {
     assert_eq!(lines.of(Stream::Stdout), ["one"]);
     let mut errors = lines.of(Stream::Stderr);
     errors.sort();
-    assert_eq!(errors, ["three", "two"], "they come by two ways");
+    assert_eq!(
+        errors,
+        ["three", "two"],
+        "stderr and log lines arrive separately"
+    );
 }
 
 #[tokio::test]
@@ -165,7 +169,7 @@ async fn one_that_is_cancelled_may_still_answer_and_is_killed_otherwise() {
 #[tokio::test]
 async fn keys_are_held_to_the_manifest() {
     for (fields, word) in [
-        (json!({}), "needs `do`"),
+        (json!({}), "requires `do`"),
         (json!({"do": 1}), "must be text"),
         (json!({"do": "echo", "many": "x"}), "must be a number"),
         (json!({"do": "echo", "more": 1}), "no key `more`"),

@@ -1,4 +1,4 @@
-//! One call of a kind that a deployment adds.
+//! Runs one call of an external tool.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::external::manifest::Manifest;
 use crate::external::pool::Pool;
 use crate::external::process::Reply;
 
-/// A kind that a deployment adds.
+/// An external tool.
 pub(crate) struct External {
     manifest: Manifest,
     pool: Pool,
@@ -50,7 +50,7 @@ impl External {
             }
             let program = self.manifest.program();
             let message = format!(
-                "`{}` of kind `{name}` cannot be started: {}",
+                "cannot start `{}` of kind `{name}`: {}",
                 program.display(),
                 error.cause()
             );
@@ -62,11 +62,11 @@ impl External {
                 Ok(*outcome)
             }
             Reply::Died => {
-                let message = format!("the program of kind `{name}` ended before it answered");
+                let message = format!("the program of kind `{name}` exited before it responded");
                 Err(TaskError::new(ErrorKind::Unknown, "TOOL_DIED", message))
             }
             Reply::Nonsense(what) => {
-                let message = format!("the program of kind `{name}` said {what}");
+                let message = format!("protocol error: the program of kind `{name}` sent {what}");
                 Err(TaskError::new(ErrorKind::Unknown, "TOOL_PROTOCOL", message))
             }
             Reply::TimedOut(limit) => Err(timed_out(limit)),

@@ -1,44 +1,44 @@
-//! What kind of address an IP address is: one for everybody, one of this site, or one that no playbook reaches.
+//! Classifies IP addresses: public, private, or never allowed.
 //!
-//! An IPv6 address that carries an IPv4 address inside is what that one is, and never better than its own form.
+//! An IPv6 address that embeds an IPv4 address gets the stricter of the two classes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Who may reach an address.
+/// Whether tasks may connect to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
-    /// Everybody.
+    /// Always allowed.
     Public,
-    /// Playbooks where the configuration says so.
+    /// Allowed if the network configuration permits it.
     Private(&'static str),
-    /// Nobody.
+    /// Never allowed.
     Never(&'static str),
 }
 
-/// Addresses of cloud metadata outside the link-local block.
+/// Cloud metadata addresses outside the link-local block.
 const METADATA_V4: [Ipv4Addr; 3] = [
-    // Alibaba, Azure's wire server, Oracle.
+    // Alibaba, Azure wire server, Oracle.
     Ipv4Addr::new(100, 100, 100, 200),
     Ipv4Addr::new(168, 63, 129, 16),
     Ipv4Addr::new(192, 0, 0, 192),
 ];
 
-/// The same in IPv6: Amazon, Google, Scaleway.
+/// IPv6 metadata addresses: Amazon, Google, Scaleway.
 const METADATA_V6: [Ipv6Addr; 3] = [
     Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
     Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
     Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42),
 ];
 
-/// Names that lead to metadata wherever they resolve.
+/// Host names of metadata services, blocked whatever they resolve to.
 const METADATA_NAMES: [&str; 2] = ["metadata.google.internal", "metadata.goog"];
 
 const METADATA: Class = Class::Never("a link-local or metadata address");
 const LOOPBACK: Class = Class::Private("a loopback address");
 const PRIVATE: Class = Class::Private("a private address");
 const RESERVED: Class = Class::Private("a reserved address");
-const TRANSITION: Class = Class::Private("an address of a transition mechanism");
-const MANY: Class = Class::Never("not the address of one host");
+const TRANSITION: Class = Class::Private("an IPv6 transition address");
+const MANY: Class = Class::Never("a multicast, broadcast or reserved address");
 
 /// The class of an address.
 pub(crate) fn classify(address: IpAddr) -> Class {
@@ -48,7 +48,7 @@ pub(crate) fn classify(address: IpAddr) -> Class {
     }
 }
 
-/// Whether a name means metadata, whatever it resolves to.
+/// Whether a host name belongs to a metadata service.
 pub(crate) fn is_metadata_name(host: &str) -> bool {
     let host = host.trim_end_matches('.');
     METADATA_NAMES
@@ -102,7 +102,7 @@ fn by_form(address: Ipv6Addr) -> Class {
         return PRIVATE;
     }
     match segments {
-        // NAT64 of a site's own, Teredo.
+        // NAT64 local-use prefix, Teredo.
         [0x64, 0xff9b, 1, ..] | [0x2001, 0, ..] => TRANSITION,
         // Discard, benchmarks, ORCHID, documentation, segment routing.
         [0x100, 0, 0, 0, ..]
@@ -110,7 +110,7 @@ fn by_form(address: Ipv6Addr) -> Class {
         | [0x2001, 0x10..=0x3f | 0xdb8, ..]
         | [0x3fff, 0..=0xfff, ..]
         | [0x5f00, ..] => RESERVED,
-        // Of what is left, only 2000::/3 and the forms that hold an IPv4 address are in use.
+        // Of the remaining space, only 2000::/3 and the forms that embed an IPv4 address are in use.
         [0, 0, 0, 0, 0, 0 | 0xffff, ..]
         | [0, 0, 0, 0, 0xffff, 0, ..]
         | [0x64, 0xff9b, 0, 0, 0, 0, ..] => Class::Public,
@@ -129,7 +129,7 @@ fn embedded_v4(address: Ipv6Addr) -> Vec<Ipv4Addr> {
         | [0x64, 0xff9b, .., high, low]
         | [_, _, _, _, 0 | 0x200, 0x5efe, high, low]
         | [0x2002, high, low, ..] => vec![v4(high, low)],
-        // The server as it is, the client with every bit turned.
+        // Teredo holds the server address as it is and the client address inverted.
         [0x2001, 0, a, b, _, _, c, d] => vec![v4(a, b), v4(!c, !d)],
         _ => Vec::new(),
     }

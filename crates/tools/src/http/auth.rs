@@ -1,4 +1,4 @@
-//! Who asks: bearer, basic, `api_key`, headers, oauth2, digest.
+//! Authentication of a request: bearer, basic, digest, `api_key`, headers, oauth2.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,23 +12,23 @@ use crate::http::body::scalar;
 use crate::http::digest::Login;
 use crate::http::oauth::Grant;
 
-/// How a request says who asks.
+/// How a request is authenticated.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Auth {
-    /// Not at all.
+    /// No authentication.
     None,
-    /// In headers, which are dropped when a redirect leaves the origin.
+    /// Headers, which a redirect to another origin drops.
     Headers(Vec<(HeaderName, HeaderValue)>),
-    /// In the query.
+    /// A query parameter.
     Query(String, String),
-    /// With a token that is asked for first.
+    /// A token that is requested first.
     Granted(Box<Grant>),
-    /// With the answer to what the peer asks.
+    /// The response to a digest challenge.
     Digest(Login),
 }
 
 impl Auth {
-    /// How a call says who asks.
+    /// Reads the authentication of a call from its `auth`.
     pub(crate) fn of(call: &Call) -> Result<Self, TaskError> {
         let Some(auth) = auth(call)? else {
             return Ok(Self::None);
@@ -56,27 +56,28 @@ impl Auth {
             "api_key" | "apikey" | "header" => api_key(auth),
             "headers" | "custom" => headers(auth),
             other => Err(invalid(format!(
-                "`auth.type: {other}` is not known here; use bearer, basic, digest, api_key, headers or oauth2 with a `token_url`"
+                "invalid `auth.type: {other}`; use bearer, basic, digest, api_key, headers or oauth2 with a `token_url`"
             ))),
         }
     }
 }
 
-/// The header of a bearer token.
+/// `Authorization` value for a bearer token.
 pub(crate) fn bearer(token: &str) -> Result<HeaderValue, TaskError> {
     secret(&format!("Bearer {token}"))
 }
 
-/// The header of a user and a password.
+/// `Authorization` value for basic authentication.
 pub(crate) fn basic(user: &str, password: &str) -> Result<HeaderValue, TaskError> {
     let pair = STANDARD.encode(format!("{user}:{password}"));
     secret(&format!("Basic {pair}"))
 }
 
-/// A header value that is not shown.
+/// A header value that is hidden in debug output.
 pub(crate) fn secret(value: &str) -> Result<HeaderValue, TaskError> {
-    let mut value = HeaderValue::from_str(value)
-        .map_err(|_| invalid("the credential cannot stand in a header"))?;
+    let mut value = HeaderValue::from_str(value).map_err(|_| {
+        invalid("the credential contains characters that are not allowed in a header")
+    })?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -96,14 +97,14 @@ fn api_key(auth: &Map<String, Value>) -> Result<Auth, TaskError> {
             Ok(Auth::Headers(vec![(name, secret(&value)?)]))
         }
         Some(other) => Err(invalid(format!(
-            "`auth.in: {other}` is neither `header` nor `query`"
+            "invalid `auth.in: {other}`; use `header` or `query`"
         ))),
     }
 }
 
 fn headers(auth: &Map<String, Value>) -> Result<Auth, TaskError> {
     let Some(Value::Object(given)) = auth.get("headers") else {
-        return Err(invalid("`auth` has no map `headers`"));
+        return Err(invalid("`auth.headers` is required and must be a map"));
     };
     let headers = given
         .iter()
@@ -113,5 +114,5 @@ fn headers(auth: &Map<String, Value>) -> Result<Auth, TaskError> {
 
 fn header_name(name: &str) -> Result<HeaderName, TaskError> {
     HeaderName::from_bytes(name.as_bytes())
-        .map_err(|_| invalid(format!("`{name}` is not the name of a header")))
+        .map_err(|_| invalid(format!("`{name}` is not a valid header name")))
 }

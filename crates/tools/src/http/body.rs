@@ -1,4 +1,4 @@
-//! The body of a request: JSON, text, a form or files, made once so that a redirect can send it again.
+//! Request bodies: JSON, text, form or multipart files. The bytes are built once, so a redirect can send them again.
 
 use std::path::PathBuf;
 
@@ -15,17 +15,17 @@ use crate::call::Call;
 use crate::objects::allowed;
 use crate::regular;
 
-/// Keys of which a request has at most one; `files` may have `form` or `data` beside it.
+/// Mutually exclusive keys; `files` may be combined with `form` or `data`.
 const KEYS: [&str; 5] = ["json", "payload", "body", "data", "form"];
 
-/// A body and what it is.
+/// Body bytes and their content type.
 #[derive(Debug, Clone)]
 pub(crate) struct Body {
     pub(crate) bytes: Bytes,
     pub(crate) content_type: Option<String>,
 }
 
-/// The body of a call, if it has one.
+/// Builds the request body of a call, if it has one.
 pub(crate) async fn body(
     call: &Call,
     content_type: Option<&str>,
@@ -37,7 +37,7 @@ pub(crate) async fn body(
         .collect();
     if let [first, second, ..] = given[..] {
         return Err(invalid(format!(
-            "a request has one body, but both `{first}` and `{second}` are given"
+            "`{first}` and `{second}` are mutually exclusive: a request has one body"
         )));
     }
     let fields = given.first().and_then(|key| call.field(key));
@@ -67,7 +67,7 @@ pub(crate) async fn body(
     }
 }
 
-/// Names and values as pairs: a list repeats its name, null leaves it out.
+/// Flattens a map into pairs: a list repeats its name, null is left out.
 pub(crate) fn pairs(map: &Map<String, Value>) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     for (name, value) in map {
@@ -82,7 +82,7 @@ pub(crate) fn pairs(map: &Map<String, Value>) -> Vec<(String, String)> {
     pairs
 }
 
-/// The text of a value where only text can stand.
+/// Text of a value, for forms, queries and headers.
 pub(crate) fn scalar(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -153,7 +153,7 @@ async fn file_part(
     } else if let Some(encoded) = text("content_base64") {
         let bytes = STANDARD.decode(encoded).map_err(|error| {
             invalid(format!(
-                "`files.{name}.content_base64` is not base64: {error}"
+                "`files.{name}.content_base64` is not valid base64: {error}"
             ))
         })?;
         (bytes, None)
@@ -199,7 +199,7 @@ fn write_multipart(parts: &[Part]) -> Body {
     }
 }
 
-/// A line that none of the parts contains.
+/// A boundary that occurs in none of the parts.
 fn boundary(parts: &[Part]) -> String {
     let mut number = 0_u64;
     loop {

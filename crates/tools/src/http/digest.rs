@@ -1,4 +1,4 @@
-//! Digest authentication: the answer to what a peer asks, with MD5 or SHA-256.
+//! Digest authentication with MD5 or SHA-256.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ use sha2::{Digest as _, Sha256};
 use crate::auth::{need, text};
 use crate::http::auth::secret;
 
-/// A user and a password.
+/// User name and password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Login {
     pub(crate) user: String,
     pub(crate) password: String,
 }
 
-/// What a peer asks.
+/// Parsed `WWW-Authenticate` challenge.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Challenge {
     realm: String,
@@ -28,17 +28,17 @@ struct Challenge {
     qop: Option<String>,
 }
 
-/// What a digest is about.
+/// Request data that the digest covers.
 pub(crate) struct Asked<'a> {
     pub(crate) method: &'a str,
-    /// The path and the query.
+    /// Path and query.
     pub(crate) uri: &'a str,
-    /// Text of our own that no answer before it had.
+    /// Client nonce, unique for each response.
     pub(crate) cnonce: &'a str,
 }
 
 impl Login {
-    /// What a credential says.
+    /// Reads the login from the fields of a credential.
     pub(crate) fn of(auth: &Map<String, Value>) -> Result<Self, TaskError> {
         Ok(Self {
             user: need(auth, &["username", "user", "login"])?,
@@ -46,7 +46,7 @@ impl Login {
         })
     }
 
-    /// The header that answers a challenge; none if it is none that we understand.
+    /// Returns the header that responds to a challenge, or `None` if the scheme or algorithm is not supported.
     pub(crate) fn answer(
         &self,
         challenge: &str,
@@ -122,7 +122,7 @@ impl Challenge {
 }
 
 impl fmt::Debug for Login {
-    /// Shows who it is, not how that is proved.
+    /// Hides the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Login")
             .field("user", &self.user)

@@ -1,4 +1,4 @@
-//! The result of a call as JSON text around a body that is never held whole.
+//! Writes the result of a call as JSON around a body that is never loaded whole.
 
 use std::io;
 
@@ -14,32 +14,32 @@ use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use crate::call::{not_kept, storage};
 use crate::http::receive::Spool;
 
-/// What is read at a time: a multiple of three, so that pieces of base64 join without padding.
+/// Bytes read at a time: a multiple of three, so that the base64 of the chunks joins without padding.
 const PIECE_BYTES: usize = 192 * 1024;
 
-/// What is between the reader of a received body and its store.
+/// Size of the buffer between the reader of the body and the result store.
 const PIPE_BYTES: usize = 256 * 1024;
 
-/// How a body stands in JSON.
+/// Encoding of the body in the JSON result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As it is.
+    /// Unchanged, because it is JSON.
     Json,
-    /// As text; what is not UTF-8 is replaced.
+    /// A string; invalid UTF-8 is replaced.
     Text,
-    /// As text, a character for each byte.
+    /// A string with one character per byte.
     Latin,
-    /// As base64.
+    /// A base64 string.
     Base64,
 }
 
-/// The fields around `data`.
+/// Fields before and after `data`.
 pub(crate) struct Around {
     pub(crate) before: Map<String, Value>,
     pub(crate) after: Map<String, Value>,
 }
 
-/// Keeps the whole envelope around a body in a file.
+/// Stores the result with a body from a file.
 pub(crate) async fn keep(
     around: Around,
     form: Form,
@@ -48,7 +48,7 @@ pub(crate) async fn keep(
 ) -> Result<ResultRef, TaskError> {
     let body = spool.into_file()?;
     let (mut text, out) = tokio::io::duplex(PIPE_BYTES);
-    // The text is dropped with the keeping, so that a writer nobody reads does not wait for ever.
+    // The reading end is dropped when storing ends, so that the writer does not block forever.
     let keeping = async move { keeper.keep(&mut text).await };
     let (written, kept) = tokio::join!(write(around, form, body, out), keeping);
     match (written, kept) {
@@ -58,7 +58,7 @@ pub(crate) async fn keep(
     }
 }
 
-/// Writes the whole envelope.
+/// Writes the whole JSON result.
 async fn write(
     around: Around,
     form: Form,
@@ -124,7 +124,7 @@ async fn write_body(
     }
 }
 
-/// The text of these bytes, and how many of them it took: a character that is only begun waits for its rest.
+/// Decodes bytes to text and returns how many were used; an incomplete character at the end waits for the next chunk.
 fn lossy(bytes: &[u8], is_last: bool) -> (String, usize) {
     let mut text = String::with_capacity(bytes.len());
     let mut used = 0;
@@ -144,7 +144,7 @@ fn lossy(bytes: &[u8], is_last: bool) -> (String, usize) {
     (text, used)
 }
 
-/// The text as it stands between the quotes of a JSON string.
+/// Escapes text for a JSON string, without the quotes.
 fn escaped(text: &str) -> Vec<u8> {
     let mut quoted = Value::from(text).to_string().into_bytes();
     quoted.pop();

@@ -1,7 +1,7 @@
-//! Which addresses a request may reach.
+//! Network access rules for requests.
 //!
-//! Every address is checked where it is used: literal ones in the URL of each hop, resolved ones as they are handed to
-//! the connector, which then connects to exactly those. Metadata and link-local addresses are never reached.
+//! Every address is checked where it is used: a literal address in the URL of each hop, resolved addresses before the
+//! connector gets them, which then connects to exactly those. Metadata and link-local addresses are always blocked.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -14,50 +14,50 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use crate::http::address::{Class, classify, is_metadata_name};
 use crate::network::{Hole, Network};
 
-/// An address that may not be reached, and why.
+/// A blocked address, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Blocked {
-    #[error("`{0}` is not an http or https address")]
+    #[error("scheme `{0}` is not supported; use http or https")]
     Scheme(String),
-    #[error("`{host}` leads to {address}, which is {class}")]
+    #[error("blocked: `{host}` resolves to {address}, {class}")]
     Address {
         host: String,
         address: IpAddr,
         class: &'static str,
     },
-    #[error("`{0}` is the name of a metadata service")]
+    #[error("blocked: `{0}` is a metadata service")]
     Metadata(String),
-    #[error("`{host}` leads to {address}, where the engine's own server or store is")]
+    #[error("blocked: `{host}` resolves to {address}, an address of the NoETL server or store")]
     Own { host: String, address: SocketAddr },
-    #[error("the address names no host")]
+    #[error("the URL has no host")]
     NoHost,
 }
 
-/// What is allowed.
+/// The rules.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Guard {
-    /// Whether private and loopback addresses may be reached.
+    /// Whether private and loopback addresses are allowed.
     pub(crate) allow_private: bool,
-    /// What may be reached although its address is private, or the engine's own.
+    /// Targets that are allowed although they are private, or belong to NoETL itself.
     pub(crate) holes: Vec<Hole>,
-    /// Where the server and the store of this process are.
+    /// Addresses of the server and the store of this process.
     pub(crate) own: Vec<SocketAddr>,
 }
 
-/// Finds the addresses of a name.
+/// Resolves a host name.
 #[async_trait]
 pub(crate) trait Lookup: Send + Sync {
     async fn look_up(&self, host: &str) -> io::Result<Vec<SocketAddr>>;
 }
 
-/// The system's way of finding addresses.
+/// Resolves names with the system's resolver.
 pub(crate) struct System;
 
-/// Resolves names and hands on only addresses that may be reached.
+/// Resolves names and rejects those with a blocked address.
 pub(crate) struct GuardedResolver {
     pub(crate) guard: Arc<Guard>,
     pub(crate) lookup: Arc<dyn Lookup>,
-    /// The port that is meant, where it matters.
+    /// Port of the request, if a rule depends on it.
     pub(crate) port: Option<u16>,
 }
 
@@ -70,7 +70,7 @@ impl Guard {
         }
     }
 
-    /// Checks the scheme, the name and a literal address.
+    /// Checks the scheme, the host name and a literal address.
     pub(crate) fn check_url(&self, url: &Url) -> Result<(), Blocked> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Blocked::Scheme(url.scheme().to_owned()));
@@ -85,7 +85,7 @@ impl Guard {
         }
     }
 
-    /// The port of an address, if any rule is about it.
+    /// Port of a URL, if a rule depends on it.
     pub(crate) fn port_that_matters(&self, url: &Url) -> Option<u16> {
         let port = url.port_or_known_default()?;
         let is_own = self.own.iter().any(|own| own.port() == port);
@@ -108,7 +108,7 @@ impl Guard {
         let mut holes = self.holes.iter();
         let mut holes_here = holes.clone().filter(|hole| hole.fits(host, address, port));
         if let Some(port) = port.filter(|port| self.is_own(address, *port)) {
-            // Only a hole that names the port is about the engine itself.
+            // Only an entry with a port opens an address of NoETL itself.
             let is_open =
                 holes.any(|hole| hole.port.is_some() && hole.fits(host, address, Some(port)));
             return if is_open {
@@ -145,7 +145,7 @@ fn blocked(host: &str, address: IpAddr, class: &'static str) -> Blocked {
     }
 }
 
-/// Only addresses of the machine itself can be listened on.
+/// Only the machine's own addresses can be bound.
 fn is_of_this_machine(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }

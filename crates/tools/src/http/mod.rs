@@ -1,4 +1,4 @@
-//! `http`: one request, one outcome, every bound named.
+//! The `http` tool: one request per call, with a limit on every size and time.
 
 mod address;
 mod auth;

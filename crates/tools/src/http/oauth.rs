@@ -1,4 +1,5 @@
-//! Tokens of oauth2: asked for with a client's credentials, kept until shortly before they expire, one request at a time.
+//! OAuth 2 tokens: requested with client credentials or a refresh token and cached until shortly before they expire.
+//! Concurrent calls share one request.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,19 +21,19 @@ use crate::http::receive;
 use crate::http::request::Request;
 use crate::http::response::kind_of;
 
-/// A token is replaced this long before it expires, or a fifth of its life before it if that is shorter.
+/// A token is replaced this long before it expires, or after four fifths of its lifetime if that is later.
 const MARGIN_MAX: Duration = Duration::from_secs(30);
 
-/// Tokens that nobody uses are forgotten once there are this many.
+/// Maximum number of cached tokens; beyond it, unused ones are dropped.
 const TOKENS_MAX: usize = 256;
 
-/// An answer of a token endpoint is no larger.
+/// Maximum size of a token response.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// Of what a token endpoint says about a refusal no more is shown.
+/// Maximum length of the endpoint's error description in our message.
 const REASON_CHARS_MAX: usize = 200;
 
-/// What a token is asked for with.
+/// Parameters of a token request.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Grant {
     token_url: Url,
@@ -45,29 +46,29 @@ pub(crate) struct Grant {
     extra: Vec<(String, String)>,
 }
 
-/// Where the client's credentials stand in the request for a token.
+/// Where the client credentials go in a token request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Manner {
     Body,
     Header,
 }
 
-/// All tokens of a worker.
+/// Token cache of a worker.
 #[derive(Default)]
 pub(crate) struct Tokens(Mutex<HashMap<Grant, Slot>>);
 
-/// The lock is held while a token is asked for, so that others wait for the same answer.
+/// The lock is held while a token is requested, so that concurrent calls wait for the same response.
 type Slot = Arc<tokio::sync::Mutex<Option<Token>>>;
 
 #[derive(Clone)]
 struct Token {
     value: String,
     good_until: Option<Instant>,
-    /// The next token is asked for with this, where the peer gives a new one each time.
+    /// Refresh token for the next request, if the server issues a new one each time.
     refresh: Option<String>,
 }
 
-/// What a token endpoint answers.
+/// Response of a token endpoint.
 #[derive(Deserialize)]
 struct Answer {
     access_token: String,
@@ -76,16 +77,16 @@ struct Answer {
 }
 
 impl Grant {
-    /// What a credential of type oauth2 says.
+    /// Reads a credential of type oauth2.
     pub(crate) fn of(auth: &Map<String, Value>) -> Result<Self, TaskError> {
         let token_url = Url::parse(&need(auth, &["token_url"])?)
-            .map_err(|error| invalid(format!("`auth.token_url` is not a URL: {error}")))?;
+            .map_err(|error| invalid(format!("`auth.token_url` is not a valid URL: {error}")))?;
         let manner = match text(auth, &["client_auth", "auth_method"]).as_deref() {
             None => None,
             Some("post" | "client_secret_post" | "body") => Some(Manner::Body),
             Some("basic" | "client_secret_basic" | "header") => Some(Manner::Header),
             Some(other) => {
-                let message = format!("`auth.client_auth: {other}` is neither `post` nor `basic`");
+                let message = format!("invalid `auth.client_auth: {other}`; use `post` or `basic`");
                 return Err(invalid(message));
             }
         };
@@ -146,7 +147,7 @@ impl Grant {
 }
 
 impl Tokens {
-    /// A token for a grant that is not the one that was refused.
+    /// Returns a token for a grant; never the one in `refused`, which the server rejected.
     pub(crate) async fn get(
         &self,
         grant: &Grant,
@@ -162,7 +163,7 @@ impl Tokens {
         {
             return Ok(token.value.clone());
         }
-        // It stays kept while the peer is asked: a peer that gives a new one each time takes no other.
+        // Keep the old token during the request: if the server rotates refresh tokens, no other one is valid.
         let refresh = kept.as_ref().and_then(|token| token.refresh.clone());
         let refresh = refresh.or_else(|| grant.refresh_token.clone());
         match ask(grant, clients, pace, refresh.as_deref()).await {
@@ -188,7 +189,7 @@ impl Tokens {
     }
 }
 
-/// Asks for a token; where the grant does not say how, first as most peers take it.
+/// Requests a token. If the grant does not set `client_auth`, tries the body first, then the header.
 async fn ask(
     grant: &Grant,
     clients: &Clients,
@@ -213,7 +214,7 @@ async fn answer(
     pace: Pace,
 ) -> Result<(StatusCode, Bytes), TaskError> {
     let sent = clients.send(request, pace).await;
-    // The task's own request has not gone out, whatever happened here.
+    // The task's own request has not been sent.
     let sent = sent.map_err(|error| error.with("sent", false))?;
     let status = sent.response.status();
     let body = receive::read(sent.response, ANSWER_BYTES_MAX).await;
@@ -224,7 +225,7 @@ fn token(status: StatusCode, body: &[u8]) -> Result<Token, TaskError> {
     if !status.is_success() {
         let reason = reason(body).map(|reason| format!(": {reason}"));
         let message = format!(
-            "the token endpoint answered {status}{}",
+            "the token endpoint returned {status}{}",
             reason.unwrap_or_default()
         );
         let kind = match kind_of(status) {
@@ -235,7 +236,7 @@ fn token(status: StatusCode, body: &[u8]) -> Result<Token, TaskError> {
         return Err(TaskError::new(kind, "OAUTH_TOKEN", message).with("status", status.as_u16()));
     }
     let answer: Answer = serde_json::from_slice(body).map_err(|_| {
-        let message = "the token endpoint's answer is not JSON with an `access_token`";
+        let message = "the token endpoint's response is not JSON with an `access_token`";
         TaskError::new(ErrorKind::Auth, "OAUTH_TOKEN", message)
     })?;
     let seconds = answer.expires_in.as_ref().map(scalar);
@@ -249,7 +250,7 @@ fn token(status: StatusCode, body: &[u8]) -> Result<Token, TaskError> {
     })
 }
 
-/// What a token endpoint says about a refusal.
+/// Error and description from a token endpoint's response.
 fn reason(body: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(body).ok()?;
     let error = answer.get("error")?.as_str()?;
@@ -267,14 +268,14 @@ fn form_of(fields: &[(&str, &str)]) -> String {
     url.query().unwrap_or_default().to_owned()
 }
 
-/// Text as it stands in a form.
+/// Form-encodes text.
 fn encoded(text: &str) -> String {
     let form = form_of(&[("", text)]);
     form.strip_prefix('=').unwrap_or(&form).to_owned()
 }
 
 impl fmt::Debug for Grant {
-    /// Shows whom it is for, not with what.
+    /// Shows only the client ID.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Grant")
             .field("client_id", &self.client_id)

@@ -1,6 +1,6 @@
-//! Proving who asks where that takes more than a header of the credential: a token first, or an answer to a challenge.
+//! Authentication that takes more than a static header: an OAuth 2 token, or a response to a digest challenge.
 //!
-//! A refusal is answered once: with a fresh token, or with what the challenge asks for.
+//! A 401 response is handled once: with a new token, or with the response to the challenge.
 
 use std::time::SystemTime;
 
@@ -13,7 +13,7 @@ use crate::http::client::{Clients, Pace, Sent};
 use crate::http::digest::Asked;
 use crate::http::request::Request;
 
-/// The proof of one exchange.
+/// Authentication state of one exchange.
 pub(crate) struct Proof<'a> {
     auth: &'a Auth,
     clients: &'a Clients,
@@ -33,7 +33,7 @@ impl<'a> Proof<'a> {
         }
     }
 
-    /// Puts the token into a request, unless the author wrote the header himself.
+    /// Adds the token to a request, unless the playbook sets the `Authorization` header.
     pub(crate) async fn put_into(&mut self, request: &mut Request) -> Result<(), TaskError> {
         if request.headers.contains_key(AUTHORIZATION) {
             self.may_answer = false;
@@ -48,7 +48,7 @@ impl<'a> Proof<'a> {
         Ok(())
     }
 
-    /// Answers a refusal; then nothing comes back and the request is to be sent again. Anything else comes back.
+    /// Handles a 401 response. Returns `None` if the request must be sent again, else the response unchanged.
     pub(crate) async fn answer(
         &mut self,
         sent: Sent,
@@ -59,9 +59,9 @@ impl<'a> Proof<'a> {
         }
         self.may_answer = false;
         match self.auth {
-            // A redirect that left the origin took the header away, and it stays away.
+            // A redirect to another origin removed the header; it must not be added again.
             Auth::Granted(grant) if request.headers.contains_key(AUTHORIZATION) => {
-                // The token may be had at the same host, where all turns may be held by requests like this one.
+                // The token endpoint may be on the same host, so release this request's permit before asking for one.
                 drop(sent);
                 let refused = self.token.as_deref();
                 let tokens = &self.clients.tokens;
@@ -93,7 +93,7 @@ impl<'a> Proof<'a> {
     }
 }
 
-/// Text that no answer before had: it need not be secret.
+/// A unique client nonce; it need not be secret.
 fn cnonce() -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     format!("{:032x}", now.unwrap_or_default().as_nanos())

@@ -1,4 +1,5 @@
-//! Receiving a body: what is small is held, what is not goes to a file that has no name, judged as it passes.
+//! Receives a response body: a small one into memory, a large one into an unnamed file, checking JSON and UTF-8 on the
+//! way.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,29 +14,29 @@ use crate::call::{not_kept, storage, timed_out};
 use crate::http::client::sort;
 use crate::scratch;
 
-/// How much of a body is held, and what becomes of more.
+/// Size limits for a body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds<'a> {
-    /// So much is held in memory.
+    /// Maximum number of bytes kept in memory.
     pub(crate) held_bytes_max: usize,
-    /// What becomes of a larger body.
+    /// What to do with a larger body.
     pub(crate) more: More,
-    /// A peer that falls silent for so long has timed out.
+    /// Maximum time between two chunks; after it the read times out.
     pub(crate) read: Option<Duration>,
-    /// Where a large body waits.
+    /// Directory for spooled bodies.
     pub(crate) scratch_dir: &'a Path,
-    /// Whether it had to wait for space there.
+    /// Records whether a write had to wait for disk space.
     pub(crate) space: &'a SpaceWatch,
 }
 
-/// What becomes of a body too large to be held.
+/// What to do with a body that exceeds the memory limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum More {
-    /// It fails the call.
+    /// Fail the call.
     Refuse,
-    /// The rest is not read.
+    /// Stop reading; keep the beginning.
     LeaveOut,
-    /// It goes to a file, up to this size.
+    /// Spool the body to a file, up to this size.
     Spool(u64),
 }
 
@@ -45,7 +46,7 @@ pub(crate) enum Body {
     Spooled(Spool),
 }
 
-/// A body in a file.
+/// Body in a file.
 pub(crate) struct Spool {
     file: SpoolFile,
     bytes: u64,
@@ -53,15 +54,15 @@ pub(crate) struct Spool {
     utf8: Utf8,
 }
 
-/// Whether bytes that pass are UTF-8.
+/// Incremental UTF-8 check.
 #[derive(Default)]
 struct Utf8 {
-    /// The beginning of a character whose rest is still to come.
+    /// The first bytes of a character whose remaining bytes have not arrived.
     begun: Vec<u8>,
     is_broken: bool,
 }
 
-/// Reads a body, decompressed, within its bounds.
+/// Reads a decompressed body within its limits.
 pub(crate) async fn receive(mut response: Response, bounds: Bounds<'_>) -> Result<Body, TaskError> {
     let mut held = BytesMut::new();
     while let Some(chunk) = next(&mut response, bounds.read).await? {
@@ -101,7 +102,7 @@ pub(crate) async fn read(response: Response, bytes_max: usize) -> Result<Bytes, 
     };
     match receive(response, bounds).await? {
         Body::Held(body) => Ok(body),
-        Body::Spooled(_) => unreachable!("what is larger was refused"),
+        Body::Spooled(_) => unreachable!("a larger body was rejected"),
     }
 }
 
@@ -117,19 +118,19 @@ async fn next(response: &mut Response, read: Option<Duration>) -> Result<Option<
 }
 
 impl Spool {
-    /// A file without a name in this folder.
+    /// Creates an unnamed file in `dir`.
     pub(crate) fn begin(dir: &Path, space: &SpaceWatch) -> Result<Self, TaskError> {
         let file = scratch::unnamed(dir).map_err(|error| storage(&error))?;
         Ok(Self {
             file: SpoolFile::new(file, dir).watched(space),
             bytes: 0,
-            // It will stand under `data`.
+            // The body will be nested one level deep, under `data`.
             json: Ok(Scanner::nested(1)),
             utf8: Utf8::default(),
         })
     }
 
-    /// Takes the next bytes, up to a bound on all of them; where the disk is full, this waits for space.
+    /// Appends bytes, up to a total of `bytes_max`. Waits for space if the disk is full.
     pub(crate) async fn take(&mut self, bytes: Bytes, bytes_max: u64) -> Result<(), TaskError> {
         self.bytes += bytes.len() as u64;
         if self.bytes > bytes_max {
@@ -145,17 +146,17 @@ impl Spool {
         written.map_err(|error| not_kept(&error))
     }
 
-    /// Whether the body is JSON.
+    /// Checks whether the whole body is JSON.
     pub(crate) fn json(&self) -> Result<(), NotJson> {
         self.json.as_ref().map_err(|broken| *broken)?.finish()
     }
 
-    /// Whether the body is UTF-8 throughout.
+    /// Whether the whole body is UTF-8.
     pub(crate) fn is_utf8(&self) -> bool {
         !self.utf8.is_broken && self.utf8.begun.is_empty()
     }
 
-    /// The body, from its beginning.
+    /// Returns the file, positioned at its start.
     pub(crate) fn into_file(self) -> Result<File, TaskError> {
         let file = self.file.into_file();
         file.map(File::from_std).map_err(|error| not_kept(&error))
@@ -188,6 +189,6 @@ impl Utf8 {
 }
 
 fn too_large(bytes_max: u64) -> TaskError {
-    let message = format!("the response is larger than {bytes_max} bytes");
+    let message = format!("response body exceeds the limit of {bytes_max} bytes");
     TaskError::new(ErrorKind::Schema, "HTTP_BODY_TOO_LARGE", message)
 }

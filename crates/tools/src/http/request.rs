@@ -1,4 +1,4 @@
-//! From a call to a request that can be sent, redirected and sent again.
+//! Builds the request of a call; it can be redirected and sent again.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,23 +18,23 @@ use crate::http::body;
 use crate::http::client::{Options, Pace};
 use crate::registry::HttpLimits;
 
-/// The header under which a peer can recognise a second try.
+/// Header by which a server can recognize a retry.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// A request, ready to be sent.
+/// A request that is ready to send.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Option<Bytes>,
-    /// Headers that hold a credential, beside the well-known ones.
+    /// Headers that hold a credential, besides the standard ones.
     secret_headers: Vec<HeaderName>,
-    /// Whether a redirect has led away from where it was first sent.
+    /// Whether a redirect led to another origin.
     pub(crate) has_left: bool,
 }
 
-/// How a request is to be sent and its response read.
+/// Settings for sending the request and reading the response.
 #[derive(Debug, Clone)]
 pub(crate) struct Manner {
     pub(crate) options: Options,
@@ -45,22 +45,22 @@ pub(crate) struct Manner {
     pub(crate) response_type: ResponseType,
 }
 
-/// How a response body is read.
+/// How to decode a response body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResponseType {
-    /// By its content type.
+    /// By content type.
     Auto,
     Json,
     Text,
     Binary,
 }
 
-/// Which statuses count as success.
+/// Statuses that count as success.
 #[derive(Debug, Clone)]
 pub(crate) struct OkStatus(Vec<(u16, u16)>);
 
 impl Request {
-    /// The request of a call, which sends none of the engine's own files.
+    /// Builds the request of a call; rejects uploads of the `forbidden` files.
     pub(crate) async fn new(call: &Call, forbidden: &[PathBuf]) -> Result<Self, TaskError> {
         let method = method(call)?;
         let url = url(call)?;
@@ -82,7 +82,7 @@ impl Request {
         Ok(request)
     }
 
-    /// A request of the tools' own.
+    /// A request without headers or body, for requests that tools make themselves.
     pub(crate) fn plain(method: Method, url: Url) -> Self {
         Self {
             method,
@@ -94,7 +94,7 @@ impl Request {
         }
     }
 
-    /// Takes what a credential puts into a request before anything is asked; a header of the author's own stays.
+    /// Adds the headers or query parameter of a credential; a header that the playbook sets takes precedence.
     pub(crate) fn carry(&mut self, auth: &Auth) {
         match auth {
             Auth::Headers(headers) => {
@@ -110,12 +110,12 @@ impl Request {
         }
     }
 
-    /// Sets the header that says who asks, which is dropped when a redirect leaves the origin.
+    /// Sets the `Authorization` header, which a redirect to another origin drops.
     pub(crate) fn authorise(&mut self, value: HeaderValue) {
         self.headers.insert(AUTHORIZATION, value);
     }
 
-    /// The request that follows a redirect.
+    /// Builds the request that follows a redirect.
     pub(crate) fn redirected(&self, status: StatusCode, target: Url) -> Self {
         let mut next = self.clone();
         let becomes_get = match status {
@@ -145,10 +145,14 @@ impl Request {
 
     fn set_body(&mut self, body: body::Body) -> Result<(), TaskError> {
         if let Some(content_type) = body.content_type {
-            // The boundary of a multipart body is ours, so its header is as well.
+            // Multipart bodies have a generated boundary, so their content type always wins.
             if content_type.starts_with("multipart/") || !self.headers.contains_key(CONTENT_TYPE) {
-                let value = HeaderValue::from_str(&content_type)
-                    .map_err(|_| invalid("headers", "the content type cannot stand in a header"))?;
+                let value = HeaderValue::from_str(&content_type).map_err(|_| {
+                    invalid(
+                        "headers",
+                        "the content type contains characters that are not allowed in a header",
+                    )
+                })?;
                 self.headers.insert(CONTENT_TYPE, value);
             }
         }
@@ -156,7 +160,7 @@ impl Request {
         Ok(())
     }
 
-    /// Whether its method promises to change nothing.
+    /// Whether the method is safe (has no side effects).
     pub(crate) fn is_safe(&self) -> bool {
         matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS)
     }
@@ -173,7 +177,7 @@ impl Request {
 }
 
 impl Manner {
-    /// How a call wants to be sent.
+    /// Reads the settings of a call.
     pub(crate) fn new(call: &Call, limits: &HttpLimits) -> Result<Self, TaskError> {
         let response_type = match call.text("response_type")? {
             None | Some("auto") => ResponseType::Auto,
@@ -181,7 +185,7 @@ impl Manner {
             Some("text") => ResponseType::Text,
             Some("binary" | "bytes" | "base64") => ResponseType::Binary,
             Some(other) => {
-                let message = format!("`{other}` is not one of auto, json, text, binary");
+                let message = format!("invalid value `{other}`; use auto, json, text or binary");
                 return Err(invalid("response_type", &message));
             }
         };
@@ -198,7 +202,7 @@ impl Manner {
         })
     }
 
-    /// How long the peer may take to answer.
+    /// Timeouts for the server.
     pub(crate) fn pace(&self) -> Pace {
         Pace {
             options: self.options,
@@ -218,7 +222,7 @@ impl Manner {
 }
 
 impl OkStatus {
-    /// Reads `404`, `"2xx"`, `"200-299"`, or a list of those.
+    /// Parses `404`, `"2xx"`, `"200-299"`, or a list of those.
     fn parse(value: &Value) -> Result<Self, TaskError> {
         let items = match value {
             Value::Array(items) => items.as_slice(),
@@ -226,7 +230,7 @@ impl OkStatus {
         };
         let ranges = items.iter().map(|item| {
             status_range(&body::scalar(item)).ok_or_else(|| {
-                let message = format!("`{item}` is not a status, `2xx` or a range");
+                let message = format!("invalid status `{item}`; use 404, 2xx or 200-299");
                 invalid("ok_status", &message)
             })
         });
@@ -249,7 +253,7 @@ fn status_range(text: &str) -> Option<(u16, u16)> {
 fn method(call: &Call) -> Result<Method, TaskError> {
     let text = call.text("method")?.unwrap_or("GET").to_ascii_uppercase();
     Method::from_bytes(text.as_bytes())
-        .map_err(|_| invalid("method", &format!("`{text}` is not an http method")))
+        .map_err(|_| invalid("method", &format!("`{text}` is not an HTTP method")))
 }
 
 fn url(call: &Call) -> Result<Url, TaskError> {
@@ -257,10 +261,11 @@ fn url(call: &Call) -> Result<Url, TaskError> {
         Some(text) => text,
         None => call
             .text("endpoint")?
-            .ok_or_else(|| call.missing("url", "name the address"))?,
+            .ok_or_else(|| call.missing("url", "set the URL to call"))?,
     };
     let mut url = Url::parse(text.trim()).map_err(|error| {
-        let message = format!("`{text}` is not a URL: {error}; write it with http:// or https://");
+        let message =
+            format!("`{text}` is not a valid URL: {error}; it must begin with http:// or https://");
         invalid("url", &message)
     })?;
     if let Some(params) = call.map("params")? {
@@ -272,7 +277,7 @@ fn url(call: &Call) -> Result<Url, TaskError> {
     Ok(url)
 }
 
-/// The headers of a call.
+/// Headers of a call.
 pub(crate) fn headers(call: &Call) -> Result<HeaderMap, TaskError> {
     let mut headers = HeaderMap::new();
     let Some(given) = call.map("headers")? else {
@@ -283,9 +288,11 @@ pub(crate) fn headers(call: &Call) -> Result<HeaderMap, TaskError> {
             continue;
         }
         let header = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| invalid("headers", &format!("`{name}` is not the name of a header")))?;
+            .map_err(|_| invalid("headers", &format!("`{name}` is not a valid header name")))?;
         let value = HeaderValue::from_str(&body::scalar(value)).map_err(|_| {
-            let message = format!("the value of `{name}` holds characters a header cannot");
+            let message = format!(
+                "the value of `{name}` contains characters that are not allowed in a header"
+            );
             invalid("headers", &message)
         })?;
         headers.append(header, value);

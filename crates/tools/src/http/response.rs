@@ -1,4 +1,4 @@
-//! From a response to an outcome: the body read within its bound, its type decided, its status judged.
+//! Converts a response into an outcome: decodes the body by its type and evaluates the status.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,10 +15,10 @@ use crate::http::envelope::{self, Around, Form};
 use crate::http::receive::{Body, Spool};
 use crate::http::request::{Manner, ResponseType};
 
-/// Of a failed response's body no more than this is put into the error.
+/// Maximum number of body bytes that an error includes.
 pub(crate) const ERROR_BODY_BYTES_MAX: usize = 16 * 1024;
 
-/// Types of text that do not say so by their name.
+/// Text content types whose name does not begin with `text/`.
 const TEXT_TYPES: [&str; 5] = [
     "application/xml",
     "application/javascript",
@@ -27,7 +27,7 @@ const TEXT_TYPES: [&str; 5] = [
     "application/yaml",
 ];
 
-/// The head of a response and what became of its body.
+/// Response head and received body.
 pub(crate) struct Received {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -36,7 +36,7 @@ pub(crate) struct Received {
     pub(crate) elapsed: Duration,
 }
 
-/// A body as data.
+/// Body as a JSON value.
 struct Decoded {
     data: Value,
     is_base64: bool,
@@ -44,7 +44,7 @@ struct Decoded {
 }
 
 impl Received {
-    /// The outcome of the call; a body in a file goes on to the store by way of the keeper.
+    /// Builds the outcome of the call. A body in a file is streamed to the result store through `keeper`.
     pub(crate) async fn outcome(mut self, manner: &Manner, keeper: Option<&Keeper>) -> Outcome {
         let facets = self.facets();
         let body = std::mem::replace(&mut self.body, Ok(Body::Held(Bytes::new())));
@@ -52,7 +52,9 @@ impl Received {
             (Err(error), _) => Err(error),
             (Ok(Body::Held(body)), _) => self.held(&body, manner),
             (Ok(Body::Spooled(spool)), Some(keeper)) => self.kept(spool, manner, keeper).await,
-            (Ok(Body::Spooled(_)), None) => unreachable!("only a keeper makes a body stream"),
+            (Ok(Body::Spooled(_)), None) => {
+                unreachable!("a body is only spooled if there is a keeper")
+            }
         };
         outcome.unwrap_or_else(Outcome::error).with_facets(facets)
     }
@@ -60,7 +62,7 @@ impl Received {
     fn held(&self, body: &Bytes, manner: &Manner) -> Result<Outcome, TaskError> {
         let content_type = self.content_type();
         if !manner.is_ok(self.status) {
-            // A status that says failure is the news, whatever shape its body has.
+            // For a failed status, report the status even if the body cannot be decoded.
             let decoded = self.decode(body, manner.response_type);
             let decoded = decoded.unwrap_or_else(|_| by_type(body, &content_type));
             return Err(self.failure(body.len(), decoded));
@@ -89,7 +91,7 @@ impl Received {
         Ok(warned(Outcome::Ok(success), warning))
     }
 
-    /// The fields of a result around its `data`.
+    /// Fields of the result before and after `data`.
     fn around(&self, is_base64: bool) -> Around {
         let mut before = Map::new();
         before.insert("status_code".to_owned(), self.status.as_u16().into());
@@ -106,7 +108,7 @@ impl Received {
     fn failure(&self, size: usize, decoded: Decoded) -> TaskError {
         let status = self.status;
         let code = format!("HTTP_{}", status.as_u16());
-        let message = format!("{} answered {status}", shown(&without_query(&self.url)));
+        let message = format!("{} returned {status}", shown(&without_query(&self.url)));
         let mut error = TaskError::new(kind_of(status), code, message);
         error.retryable = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
         error = error.with("status", status.as_u16());
@@ -145,7 +147,7 @@ impl Received {
         }
     }
 
-    /// How a body in a file stands in the result, by the same rules; and what is odd about it.
+    /// Chooses the encoding of a spooled body by the same rules as `decode`, with a warning if the type is wrong.
     fn form(
         &self,
         spool: &Spool,
@@ -184,12 +186,12 @@ impl Received {
     }
 
     fn not_json(&self, problem: &str) -> TaskError {
-        let message = format!("the response is not JSON: {problem}");
+        let message = format!("response body is not valid JSON: {problem}");
         TaskError::new(ErrorKind::Parse, "HTTP_JSON", message).with("status", self.status.as_u16())
     }
 }
 
-/// What a content type says of a body.
+/// Body type by content type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Type {
     Json,
@@ -225,10 +227,10 @@ fn warned(mut outcome: Outcome, warning: Option<String>) -> Outcome {
 }
 
 fn mislabelled(problem: &str) -> String {
-    format!("the response says it is JSON, but is not: {problem}")
+    format!("content type is JSON, but the body is not: {problem}")
 }
 
-/// The class of a status that is not a success.
+/// Error kind of a failed status.
 pub(crate) fn kind_of(status: StatusCode) -> ErrorKind {
     match status.as_u16() {
         401 | 403 | 407 => ErrorKind::Auth,
@@ -239,7 +241,7 @@ pub(crate) fn kind_of(status: StatusCode) -> ErrorKind {
     }
 }
 
-/// Seconds to wait, from a number or a date.
+/// Seconds to wait, from the number or date in `Retry-After`.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<f64> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<f64>() {
@@ -302,7 +304,7 @@ fn is_latin(content_type: &str) -> bool {
         .any(|name| content_type.contains(name))
 }
 
-/// Headers as a map; a repeated one is joined by commas.
+/// Headers as a map; values of a repeated header are joined by commas.
 fn header_map(headers: &HeaderMap) -> Map<String, Value> {
     let mut map = Map::new();
     for (name, value) in headers {
@@ -320,10 +322,10 @@ fn header_map(headers: &HeaderMap) -> Map<String, Value> {
     map
 }
 
-/// The address without the credentials that may stand in it.
+/// The URL without userinfo.
 fn shown(url: &Url) -> String {
     let mut url = url.clone();
-    // Only addresses without a host refuse this, and they are never sent.
+    // This fails only for URLs without a host, which are never sent.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.to_string()

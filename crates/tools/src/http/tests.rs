@@ -1,4 +1,4 @@
-//! The http tool against a real server, good and bad.
+//! Tests of the `http` tool against a real server, with good and bad responses.
 
 mod auth;
 mod refused;
@@ -21,7 +21,7 @@ use crate::network::Network;
 use crate::registry::HttpLimits;
 use crate::testing::{call, error, result, run};
 
-/// A server that answers each request by its path and remembers what it was sent.
+/// A server that responds by path and records the requests.
 struct Server {
     base: String,
     seen: Arc<Mutex<Vec<String>>>,
@@ -174,7 +174,7 @@ async fn answer(
     stream.write_all(&bytes).await
 }
 
-/// A mebibyte per kibibyte: 80 MiB of zeros.
+/// 80 MiB of zeros, compressed about 1000:1.
 fn bomb() -> Vec<u8> {
     let mut child = std::process::Command::new("gzip")
         .arg("-c")

@@ -1,4 +1,4 @@
-//! One call of `http`: the request is sent, redirects are followed by our own rules, the response becomes an outcome.
+//! Runs one `http` call: sends the request, follows redirects and returns the outcome.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,27 +21,27 @@ use crate::http::receive::{Bounds, More, receive};
 use crate::http::request::{Manner, Request};
 use crate::http::response::{ERROR_BODY_BYTES_MAX, Received};
 
-/// A tool-internal retry never waits longer than this; longer waits belong to policy.
+/// Maximum delay of a retry inside the tool; longer waits belong in the task policy.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
 
-/// The http tool.
+/// The `http` tool.
 pub(crate) struct Http {
     clients: Arc<Clients>,
     scratch_dir: PathBuf,
-    /// The engine's own files, which are not sent.
+    /// Files of NoETL itself, which must not be uploaded.
     forbidden: Vec<PathBuf>,
 }
 
-/// What every try of a call shares.
+/// Data that all attempts of a call share.
 struct Exchange<'a> {
     manner: Manner,
     auth: Auth,
     call: &'a Call,
-    /// Whether the response had to wait for disk space.
+    /// Records whether the response had to wait for disk space.
     space: SpaceWatch,
 }
 
-/// Tries inside the tool, which give one outcome.
+/// Retries inside the tool; the call has one outcome.
 struct Retry {
     attempts: u32,
     delay: Duration,
@@ -57,7 +57,7 @@ impl Http {
         }
     }
 
-    /// The same, which does not send these files.
+    /// Returns the tool with files that it must not upload.
     pub(crate) fn keeping(mut self, forbidden: Vec<PathBuf>) -> Self {
         self.forbidden = forbidden;
         self
@@ -119,9 +119,9 @@ impl Http {
         }
     }
 
-    /// The response of a call that ended well, with its body still to come.
+    /// Sends a request and returns its successful response; the caller reads the body.
     ///
-    /// Its turn at the host is over: whoever reads the body may wait for a turn at the same host meanwhile.
+    /// The host permit is released here, so the reader may request another one for the same host.
     pub(crate) async fn open(&self, call: &Call) -> Result<Response, TaskError> {
         let (exchange, request) = self.prepare(call).await?;
         let started = Instant::now();
@@ -140,11 +140,11 @@ impl Http {
         };
         match received.outcome(manner, None).await {
             Outcome::Error(failure) => Err(failure.error),
-            Outcome::Ok(_) => unreachable!("a status that is not ok is a failure"),
+            Outcome::Ok(_) => unreachable!("a status that is not ok gives an error outcome"),
         }
     }
 
-    /// Sends a request and receives what comes back.
+    /// Sends a request and receives the response.
     async fn exchange(
         &self,
         exchange: &Exchange<'_>,
@@ -165,7 +165,7 @@ impl Http {
         })
     }
 
-    /// Sends a request, proves who asks, and follows where it is sent on to.
+    /// Sends a request with authentication and follows redirects.
     async fn follow(
         &self,
         exchange: &Exchange<'_>,
@@ -198,7 +198,7 @@ impl Http {
         }
     }
 
-    /// How much of a body is held, and what becomes of more.
+    /// Size limits for the body of a response.
     fn bounds<'a>(&'a self, exchange: &'a Exchange<'_>, status: StatusCode) -> Bounds<'a> {
         let Exchange { manner, call, .. } = exchange;
         let limits = &self.clients.limits;
@@ -221,7 +221,7 @@ impl Http {
     }
 }
 
-/// Whether the peer, or the time that the call may take, ended the response.
+/// Whether the connection broke or the call timed out.
 fn is_broken_off(outcome: &Outcome) -> bool {
     let kind = outcome.failure().map(|error| error.kind);
     matches!(kind, Some(ErrorKind::Connection | ErrorKind::Timeout))
@@ -242,7 +242,7 @@ impl Tool for Http {
 }
 
 impl Retry {
-    /// Reads `spec.retry`: a number of attempts, or `{attempts, delay, backoff}`; none by default.
+    /// Parses `spec.retry`: a number of attempts, or `{attempts, delay, backoff}`. Default: one attempt.
     fn parse(call: &Call) -> Result<Self, TaskError> {
         let mut retry = Self {
             attempts: 1,
@@ -283,7 +283,7 @@ impl Retry {
 }
 
 fn too_many(redirects_max: usize) -> TaskError {
-    let message = format!("more than {redirects_max} redirects");
+    let message = format!("too many redirects: the limit is {redirects_max}");
     TaskError::new(ErrorKind::ClientError, "HTTP_REDIRECTS", message)
 }
 
@@ -292,7 +292,7 @@ fn count(number: &serde_json::Number) -> u32 {
     u32::try_from(count).unwrap_or(1)
 }
 
-/// Where a response sends us on to.
+/// Target of a redirect, if the response is one.
 fn location(response: &Response) -> Result<Option<Url>, TaskError> {
     let is_redirect = matches!(
         response.status(),
@@ -307,7 +307,7 @@ fn location(response: &Response) -> Result<Option<Url>, TaskError> {
     };
     let text = String::from_utf8_lossy(target.as_bytes());
     response.url().join(&text).map(Some).map_err(|error| {
-        let message = format!("the redirect to `{text}` cannot be followed: {error}");
+        let message = format!("cannot follow the redirect to `{text}`: {error}");
         TaskError::new(ErrorKind::ServerError, "HTTP_REDIRECT", message)
     })
 }

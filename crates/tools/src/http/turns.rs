@@ -1,4 +1,4 @@
-//! Turns at a host: so many requests at once and no more; the others wait in the order they came.
+//! Limits concurrent requests per host; further requests wait in order.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use reqwest::Url;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Hosts that nobody asks any more are forgotten once there are this many.
+/// Beyond this number of hosts, unused ones are dropped.
 const HOSTS_MAX: usize = 1024;
 
-/// The turns at all hosts.
+/// Semaphores of all hosts.
 pub(crate) struct Turns {
     per_host_max: usize,
     hosts: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
-/// The right to ask a host; given back when it is dropped.
+/// Permit for one request to a host; released on drop.
 pub(crate) type Turn = OwnedSemaphorePermit;
 
 impl Turns {
@@ -26,11 +26,11 @@ impl Turns {
         }
     }
 
-    /// Waits for a turn at the host and port of a URL.
+    /// Waits for a permit for the host and port of a URL.
     pub(crate) async fn take(&self, url: &Url) -> Turn {
         let host = self.host(url);
         let turn = host.acquire_owned().await;
-        turn.expect("the turns of a host are never closed")
+        turn.expect("the semaphore of a host is never closed")
     }
 
     fn host(&self, url: &Url) -> Arc<Semaphore> {

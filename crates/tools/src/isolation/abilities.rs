@@ -1,29 +1,29 @@
-//! What this machine can do to hold a program.
+//! Sandbox support of this machine.
 
 use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::isolation::{SandboxLevel, enforce};
 
-/// From this version on, Landlock binds `truncate`.
+/// First Landlock version that restricts `truncate`.
 pub(super) const LANDLOCK_TRUNCATES: u32 = 3;
 
-/// From this version on, Landlock binds signals and sockets without a file.
+/// First Landlock version that restricts signals and abstract sockets.
 const LANDLOCK_SCOPES: u32 = 6;
 
-/// What this machine can do to hold a program.
+/// Sandbox features of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Abilities {
-    /// Whether a program can be kept from gaining rights.
+    /// Whether programs can be prevented from gaining privileges.
     pub no_new_privileges: bool,
-    /// The version of Landlock's interface; 0 where there is none.
+    /// Landlock ABI version; 0 if not supported.
     pub landlock: u32,
-    /// Whether calls of the kernel can be filtered.
+    /// Whether system calls can be filtered.
     pub seccomp: bool,
 }
 
 impl Abilities {
-    /// What this machine can do, looked up once.
+    /// Features of this machine, detected once.
     pub fn here() -> Self {
         static FOUND: OnceLock<Abilities> = OnceLock::new();
         *FOUND.get_or_init(|| Self {
@@ -34,7 +34,7 @@ impl Abilities {
         })
     }
 
-    /// The highest level that it can give.
+    /// Highest supported level.
     pub fn most(self) -> SandboxLevel {
         let levels = [SandboxLevel::Strict, SandboxLevel::Basic];
         let given = levels
@@ -43,27 +43,27 @@ impl Abilities {
         given.unwrap_or_default()
     }
 
-    /// What `strict` is here beside what it is on a newer kernel, one sentence each.
+    /// Limitations of `strict` on this kernel, one phrase each.
     pub fn shortcomings(self) -> Vec<&'static str> {
         let told = [
             (
                 LANDLOCK_TRUNCATES,
-                "`truncate` of a file by its name is refused altogether",
+                "`truncate` of a file by name is always denied",
             ),
             (
                 LANDLOCK_SCOPES,
-                "programs can signal other processes of their user",
+                "programs can send signals to other processes of the same user",
             ),
             (
                 LANDLOCK_SCOPES,
-                "with `network: true` they reach abstract sockets of other programs",
+                "with `network: true` programs can connect to abstract sockets of other programs",
             ),
         ];
         let lacking = told.iter().filter(|(since, _)| self.landlock < *since);
         lacking.map(|(_, told)| *told).collect()
     }
 
-    /// What is missing for a level.
+    /// Missing features for a level.
     pub(crate) fn lacks(self, level: SandboxLevel) -> Vec<&'static str> {
         let needs = [
             (SandboxLevel::Basic, self.no_new_privileges, "no_new_privs"),

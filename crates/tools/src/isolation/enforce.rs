@@ -1,7 +1,8 @@
-//! How a thread shuts itself in, for whatever it starts: rights, files, network and calls of the kernel.
+//! Applies a sandbox to the current thread and the programs that it starts: privileges, files, network and system
+//! calls.
 //!
-//! Every mechanism here is inherited by children and never given back, and binds one thread; so a thread that is made
-//! for it restricts itself, starts the program and ends. That needs no code between `fork` and `exec`.
+//! Every mechanism here applies to one thread, is inherited by children and cannot be undone. So a dedicated thread
+//! restricts itself, starts the program and ends. No code runs between `fork` and `exec`.
 
 use std::io;
 
@@ -47,10 +48,10 @@ mod linux {
     use crate::isolation::abilities::LANDLOCK_TRUNCATES;
     use crate::isolation::{Abilities, SandboxLevel};
 
-    /// The version of Landlock whose rights are used as far as the kernel has them.
+    /// Landlock ABI version to use, as far as the kernel supports it.
     const ABI_WANTED: ABI = ABI::V6;
 
-    /// What programs and interpreters need of a system to start at all.
+    /// Paths that programs and interpreters need to start.
     const SYSTEM: [&str; 24] = [
         "/usr",
         "/bin",
@@ -78,7 +79,7 @@ mod linux {
         "/etc/ssl",
     ];
 
-    /// Devices that hold nothing.
+    /// Harmless devices.
     const DEVICES: [&str; 5] = [
         "/dev/null",
         "/dev/zero",
@@ -87,7 +88,7 @@ mod linux {
         "/dev/urandom",
     ];
 
-    /// Calls that reach beyond a program: into other processes, the kernel, the machine, or around the other rules.
+    /// Denied system calls: they affect other processes, the kernel or the machine, or bypass the other rules.
     const DENIED: &[libc::c_long] = &[
         libc::SYS_acct,
         libc::SYS_add_key,
@@ -151,7 +152,7 @@ mod linux {
     enum NotRestricted {
         #[error("Landlock: {0}")]
         Rules(#[from] RulesetError),
-        #[error("Landlock did not take hold")]
+        #[error("Landlock is not enforced")]
         NotEnforced,
     }
 
@@ -162,7 +163,7 @@ mod linux {
         let mut rules = Ruleset::default()
             .set_compatibility(CompatLevel::HardRequirement)
             .handle_access(AccessFs::from_all(ABI::V1))?
-            // What newer kernels add is taken where it is there.
+            // Rights of newer kernels are used if they exist.
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(everything)?
             .scope(Scope::from_all(ABI_WANTED))?;
@@ -189,7 +190,7 @@ mod linux {
         u32::try_from(supported.count()).unwrap_or(0)
     }
 
-    /// Whether the kernel has everything of a version; nothing is enforced by asking.
+    /// Whether the kernel supports a version completely; the check enforces nothing.
     fn supports(version: ABI) -> bool {
         let asked = || {
             let mut rules = Ruleset::default()
@@ -216,18 +217,18 @@ mod linux {
         let denied = SeccompAction::Errno(errno(libc::EPERM));
         let absent = SeccompAction::Errno(errno(libc::ENOSYS));
         seccompiler::apply_filter(&program(rules, denied)?)?;
-        // Its flags lie behind a pointer, so it cannot be looked into; programs then use `clone`, which can.
+        // The flags of `clone3` are behind a pointer, so they cannot be filtered; programs fall back to `clone`.
         let unseen = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
         seccompiler::apply_filter(&program(unseen, absent)?)
     }
 
     type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-    /// The calls that are refused beside a version of Landlock.
+    /// System calls to deny with this version of Landlock.
     fn refused(network: bool, landlock: u32) -> Result<Rules, seccompiler::Error> {
         let mut rules: Rules = DENIED.iter().map(|call| (*call, Vec::new())).collect();
         if landlock < LANDLOCK_TRUNCATES {
-            // Rules about files do not bind it there; whoever has opened a file for writing still empties it.
+            // These versions do not restrict `truncate`; a file opened for writing can still be emptied.
             rules.insert(libc::SYS_truncate, Vec::new());
         }
         if !network {
@@ -236,7 +237,7 @@ mod linux {
         let new_user = SeccompCmpOp::MaskedEq(flag(libc::CLONE_NEWUSER));
         let new_user = condition(0, new_user, flag(libc::CLONE_NEWUSER))?;
         rules.insert(libc::SYS_clone, vec![new_user]);
-        // Types into the terminal of whoever started the worker.
+        // TIOCSTI would type into the terminal that the worker runs in.
         let typing = condition(1, SeccompCmpOp::Eq, libc::TIOCSTI)?;
         rules.insert(libc::SYS_ioctl, vec![typing]);
         Ok(rules)

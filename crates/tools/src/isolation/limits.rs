@@ -1,4 +1,4 @@
-//! `spec.resources`: limits that the kernel keeps for a program and everything it starts.
+//! `spec.resources`: kernel limits for a program and its descendants.
 
 use std::io;
 
@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 
 use crate::call::Call;
 
-/// Waits for a line on its standard input, by when the limits are set, and becomes the program.
+/// Waits for a line on standard input, which is sent once the limits are set, then executes the program.
 pub(crate) const GATE: &str = "read -r go && exec \"$@\"";
 
-/// What opens the gate.
+/// Input that lets [`GATE`] continue.
 pub(crate) const GO: &[u8] = b"\n";
 
-/// Limits of a program and everything it starts.
+/// Limits of a program and its descendants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Limits(Vec<Limit>);
 
@@ -25,7 +25,7 @@ struct Limit {
     most: u64,
 }
 
-/// The keys of `spec.resources`: what each limits, and how its value is read.
+/// Keys of `spec.resources` with their resource and unit.
 const KEYS: [(&str, Resource, Unit); 5] = [
     ("cpu", Resource::Cpu, Unit::Seconds),
     ("memory", Resource::As, Unit::Bytes),
@@ -42,7 +42,7 @@ enum Unit {
 }
 
 impl Limits {
-    /// The limits a call asks for. An error if anything it asks for cannot be given.
+    /// Reads the limits of a call; an error if one of them cannot be applied.
     pub(crate) fn of(call: &Call) -> Result<Self, TaskError> {
         match call.knobs.get("resources") {
             None | Some(Value::Null) => Ok(Self::default()),
@@ -51,18 +51,18 @@ impl Limits {
         }
     }
 
-    /// Whether nothing is limited.
+    /// Whether there are no limits.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Sets the limits of a process that does not do anything yet.
+    /// Sets the limits of a process that waits in [`GATE`].
     pub(crate) fn set(&self, process: Pid) -> io::Result<()> {
         for limit in &self.0 {
             let now = rustix::process::getrlimit(limit.resource);
-            // What is tighter already stays so.
+            // A lower existing limit stays.
             let most = now.maximum.map_or(limit.most, |max| max.min(limit.most));
-            // Of its CPU time a process is told before it is killed.
+            // At the soft CPU limit the process gets SIGXCPU, one second before SIGKILL.
             let grace = u64::from(limit.resource == Resource::Cpu);
             let hard = most.saturating_add(grace);
             let new = Rlimit {
@@ -79,7 +79,7 @@ impl Limits {
         for (key, value) in asked.iter().filter(|(_, value)| !value.is_null()) {
             let Some((_, resource, unit)) = KEYS.iter().find(|(known, ..)| known == key) else {
                 let known = KEYS.map(|(known, ..)| known).join(", ");
-                let message = format!("`spec.resources.{key}` is not one of {known}: remove it");
+                let message = format!("unknown key `spec.resources.{key}`; use {known}");
                 return Err(unavailable(message).with("key", key.as_str()));
             };
             let most = unit.read(value).ok_or_else(|| {
@@ -87,7 +87,7 @@ impl Limits {
                 call.wrong_type(&key, unit.wanted(), value)
             })?;
             if *resource == Resource::Nproc && rustix::process::geteuid().is_root() {
-                let message = "`spec.resources.processes` does not bind root: run the worker as another user, or remove it";
+                let message = "`spec.resources.processes` has no effect for root; run the worker as another user, or remove it";
                 return Err(unavailable(message).with("key", key.as_str()));
             }
             limits.push(Limit {
@@ -135,22 +135,22 @@ fn set(_: Pid, _: Resource, _: Rlimit) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// What a program died of, if it was one of its limits.
+/// Limit that killed a program, by its signal.
 pub(crate) fn limit_reached(signal: i32) -> Option<&'static str> {
     match Signal::from_named_raw(signal)? {
-        Signal::XCPU => Some("its CPU time is used up (`spec.resources.cpu`)"),
-        Signal::XFSZ => Some("it wrote too large a file (`spec.resources.file_size`)"),
+        Signal::XCPU => Some("CPU time limit reached (`spec.resources.cpu`)"),
+        Signal::XFSZ => Some("file size limit reached (`spec.resources.file_size`)"),
         _ => None,
     }
 }
 
-/// The error of a program whose limits could not be set.
+/// Error of a program whose limits could not be set.
 pub(crate) fn not_limited(error: &io::Error) -> TaskError {
-    let message = format!("`spec.resources` cannot be set: {error}");
+    let message = format!("cannot set the resource limits (`spec.resources`): {error}");
     unavailable(message).with("key", "resources")
 }
 
-/// The error of a request that this worker cannot honour.
+/// Error of an isolation request that this worker cannot fulfill.
 pub(crate) fn unavailable(message: impl Into<String>) -> TaskError {
     TaskError::new(ErrorKind::ClientError, "ISOLATION_UNAVAILABLE", message)
 }

@@ -1,6 +1,6 @@
-//! What holds a program that a task starts: limits of the kernel, and a sandbox around its files, network and calls.
+//! Isolation of programs that tasks start: kernel limits, and a sandbox for files, network and system calls.
 //!
-//! A request that cannot be honoured fails the task; it never runs with less isolation than was asked for.
+//! If a request cannot be fulfilled, the task fails; it never runs with less isolation than requested.
 
 mod abilities;
 mod enforce;

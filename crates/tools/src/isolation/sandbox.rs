@@ -1,4 +1,4 @@
-//! `spec.sandbox`: how far a program is shut in, as a task asks for it and the deployment demands it.
+//! `spec.sandbox`: the isolation level that a task requests and the deployment requires.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ use crate::call::Call;
 use crate::isolation::limits::unavailable;
 use crate::isolation::{Abilities, enforce};
 
-/// How far a program is shut in.
+/// Isolation level of a program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SandboxLevel {
-    /// A process group and an environment of its own, and the limits it asks for.
+    /// Own process group and environment, and the requested limits.
     #[default]
     None,
-    /// Also a temporary directory of its own, and no way to gain rights.
+    /// Also its own temporary directory, and no privilege escalation.
     Basic,
-    /// Also no files but its own and the system's, no network, and no calls that programs do not need.
+    /// Also access only to its own and system files, no network, and a system call filter.
     Strict,
 }
 
-/// What a task is given.
+/// Sandbox of a task.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Sandbox {
     pub(crate) level: SandboxLevel,
@@ -33,7 +33,7 @@ pub(crate) struct Sandbox {
     network: bool,
 }
 
-/// What a program is held by, its own paths known.
+/// Sandbox rules of one program, with its paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Confines {
     pub(super) level: SandboxLevel,
@@ -48,7 +48,7 @@ const LEVELS: [(&str, SandboxLevel); 3] = [
     ("strict", SandboxLevel::Strict),
 ];
 
-/// The keys of `spec.sandbox`.
+/// Keys of `spec.sandbox`.
 const KEYS: [&str; 4] = ["level", "read", "write", "network"];
 
 impl FromStr for SandboxLevel {
@@ -60,9 +60,9 @@ impl FromStr for SandboxLevel {
     }
 }
 
-/// A word that is no level.
+/// Text that is not a sandbox level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not one of none, basic, strict")]
+#[error("unknown level; use none, basic or strict")]
 pub struct UnknownLevel;
 
 impl fmt::Display for SandboxLevel {
@@ -73,7 +73,7 @@ impl fmt::Display for SandboxLevel {
 }
 
 impl Sandbox {
-    /// What a call asks for, at least as much as the deployment demands, if this machine can give it.
+    /// Reads the sandbox of a call and raises it to the `demanded` level; an error if this machine does not support it.
     pub(crate) fn of(
         call: &Call,
         demanded: SandboxLevel,
@@ -88,8 +88,8 @@ impl Sandbox {
         };
         let opens = asked.network || !asked.read.is_empty() || !asked.write.is_empty();
         if opens && demanded == SandboxLevel::Strict {
-            let message = "this deployment demands `strict`, which a playbook may not open: \
-                           remove `read`, `write` and `network` from `spec.sandbox`";
+            let message = "this deployment requires `strict`, which a playbook cannot relax: \
+                 remove `read`, `write` and `network` from `spec.sandbox`";
             return Err(unavailable(message).with("key", "sandbox"));
         }
         let level = asked.level.max(demanded);
@@ -107,7 +107,7 @@ impl Sandbox {
     fn read(call: &Call, map: &Map<String, Value>) -> Result<Self, TaskError> {
         if let Some(key) = map.keys().find(|key| !KEYS.contains(&key.as_str())) {
             let known = KEYS.join(", ");
-            let message = format!("`spec.sandbox.{key}` is not one of {known}: remove it");
+            let message = format!("unknown key `spec.sandbox.{key}`; use {known}");
             return Err(unavailable(message).with("key", key.as_str()));
         }
         let level = match map.get("level") {
@@ -130,25 +130,24 @@ impl Sandbox {
         })
     }
 
-    /// The directory of a program that has one of its own; it goes when the call is over.
+    /// Creates the program's own directory, if the level has one; it is deleted after the call.
     pub(crate) fn own_dir(&self) -> Result<Option<TempDir>, TaskError> {
         if self.level < SandboxLevel::Basic {
             return Ok(None);
         }
         let made = tempfile::Builder::new().prefix("noetl-").tempdir();
         made.map(Some).map_err(|error| {
-            let message =
-                format!("a sandbox has a directory of its own, and none can be made: {error}");
+            let message = format!("cannot create the directory of the sandbox: {error}");
             unavailable(message).with("key", "sandbox")
         })
     }
 
-    /// Whether it sees no files but those it is given.
+    /// Whether the program can access only listed files.
     pub(crate) fn is_strict(&self) -> bool {
         self.level == SandboxLevel::Strict
     }
 
-    /// What a program is held by that has this directory for its own, and needs to read these.
+    /// Rules for a program with this directory of its own and these paths to read.
     pub(crate) fn confines(&self, own: Option<&Path>, needs: &[PathBuf]) -> Confines {
         let read = self.read.iter().chain(needs);
         let own = own.map(Path::to_owned);
@@ -162,12 +161,12 @@ impl Sandbox {
 }
 
 impl Confines {
-    /// Whether nothing holds the program.
+    /// Whether there are no restrictions.
     pub(crate) fn is_none(&self) -> bool {
         self.level == SandboxLevel::None
     }
 
-    /// Shuts this thread in, and whatever it starts. There is no way back.
+    /// Restricts this thread and the programs that it starts. This cannot be undone.
     pub(crate) fn enforce(&self) -> std::io::Result<()> {
         enforce::enforce(self)
     }
@@ -175,7 +174,7 @@ impl Confines {
 
 fn level(name: &str) -> Result<SandboxLevel, TaskError> {
     name.parse().map_err(|_| {
-        let message = format!("`spec.sandbox` is `{name}`, not one of none, basic, strict");
+        let message = format!("unknown level `spec.sandbox: {name}`; use none, basic or strict");
         unavailable(message).with("key", "sandbox")
     })
 }
@@ -199,7 +198,7 @@ fn paths(call: &Call, map: &Map<String, Value>, key: &str) -> Result<Vec<PathBuf
     for path in listed {
         let path = call.resolve(path);
         if !path.exists() {
-            let message = format!("`{full_key}`: there is no `{}`", path.display());
+            let message = format!("`{full_key}`: `{}` does not exist", path.display());
             return Err(unavailable(message).with("key", full_key.as_str()));
         }
         paths.push(path);
@@ -207,7 +206,7 @@ fn paths(call: &Call, map: &Map<String, Value>, key: &str) -> Result<Vec<PathBuf
     Ok(paths)
 }
 
-/// Says what is missing for a level.
+/// Error if this machine lacks a feature of the level.
 fn check(level: SandboxLevel, abilities: Abilities) -> Result<(), TaskError> {
     let missing = abilities.lacks(level);
     if missing.is_empty() {
@@ -215,7 +214,7 @@ fn check(level: SandboxLevel, abilities: Abilities) -> Result<(), TaskError> {
     }
     let missing = missing.join(" and ");
     let message = format!(
-        "sandbox `{level}` needs {missing}, which this machine does not have (`noetl doctor` tells more): \
+        "sandbox `{level}` needs {missing}, which this machine does not have (see `noetl doctor`): \
          run the task on another worker, or run the worker itself in a container"
     );
     Err(unavailable(message).with("key", "sandbox"))

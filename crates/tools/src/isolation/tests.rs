@@ -1,4 +1,4 @@
-//! Limits hold from the first instruction, and what cannot be had is said.
+//! Tests that limits apply from the start and that unsupported requests fail.
 
 use std::path::Path;
 
@@ -71,7 +71,10 @@ async fn python_with_limits_does_not_share_an_interpreter() {
     for knobs in [json!({}), limited.clone(), limited, json!({})] {
         seen.push(result(testing::run(tool, python(code, knobs)).await));
     }
-    assert_eq!(seen[0], seen[3], "the warm one serves what has no limits");
+    assert_eq!(
+        seen[0], seen[3],
+        "calls without limits use the warm interpreter"
+    );
     assert_eq!((&seen[0][1], &seen[1][1]), (&json!(-1), &json!(1 << 30)));
     assert_ne!(seen[0][0], seen[1][0]);
     assert_ne!(seen[1][0], seen[2][0]);
@@ -128,7 +131,7 @@ fn a_number_of_processes_does_not_bind_root() {
     assert_eq!(limits.is_err(), rustix::process::geteuid().is_root());
 }
 
-/// What a program at a level can do, as one word for each thing tried.
+/// Prints one word for each operation that it tries.
 const PROBES: &str = "
 try_() { if \"$@\" >/dev/null 2>&1; then echo yes; else echo no; fi; }
 try_ cat \"$SECRET\"
@@ -170,21 +173,14 @@ async fn each_level_takes_away_what_it_says() {
     let here = Abilities::here();
     assert!(
         here.landlock >= 1 && here.seccomp,
-        "this machine can show it: {here:?}"
+        "this machine supports it: {here:?}"
     );
     let strict = probe(json!("strict")).await;
-    assert_eq!(
-        strict[..3],
-        ["no", "no", "yes"],
-        "its own files and no others"
-    );
-    // Signals are held back from the sixth version of Landlock on.
+    assert_eq!(strict[..3], ["no", "no", "yes"], "only its own files");
+    // Landlock restricts signals from version 6 on.
     assert_eq!(strict[3] == "no", here.landlock >= 6);
-    assert_eq!(
-        strict[4], "no",
-        "no network, and here perhaps no python3 either"
-    );
-    assert_eq!(strict[5], "free", "it cannot even look into /proc");
+    assert_eq!(strict[4], "no", "no network, or no python3 on this machine");
+    assert_eq!(strict[5], "free", "it cannot read /proc");
 }
 
 #[tokio::test]
@@ -227,8 +223,8 @@ async fn a_warm_interpreter_of_a_level_has_a_fresh_directory_for_each_call() {
         let call = python(code, json!({"sandbox": sandbox}));
         seen.push(result(testing::run(tool.as_ref(), call).await));
     }
-    assert_eq!(seen[0][0], seen[1][0], "warm within its level");
-    assert_ne!(seen[1][0], seen[2][0], "and not across levels");
+    assert_eq!(seen[0][0], seen[1][0], "one interpreter within a level");
+    assert_ne!(seen[1][0], seen[2][0], "another one for another level");
     let dirs: Vec<&Path> = seen
         .iter()
         .map(|one| Path::new(one[1].as_str().unwrap()))
@@ -236,7 +232,7 @@ async fn a_warm_interpreter_of_a_level_has_a_fresh_directory_for_each_call() {
     assert_ne!(dirs[0].parent(), dirs[1].parent());
     assert!(
         !dirs[0].exists() && !dirs[1].exists(),
-        "they go with the call"
+        "the directories are deleted after the call"
     );
     std::fs::remove_dir(dirs[2]).unwrap();
 }

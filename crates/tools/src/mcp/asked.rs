@@ -1,11 +1,11 @@
-//! What a call asks of a server: a tool, a resource, a prompt, or any method.
+//! Reads the request of a call: a tool, a resource, a prompt, or any method.
 
 use model::outcome::{ErrorKind, TaskError};
 use serde_json::{Map, Value, json};
 
 use crate::call::Call;
 
-/// A request to be made.
+/// Request to send.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Asked {
     pub(crate) method: String,
@@ -13,7 +13,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// What a call asks.
+    /// Reads the request of a call.
     pub(crate) fn of(call: &Call) -> Result<Self, TaskError> {
         let (tool, prompt, uri) = (call.text("tool")?, call.text("prompt")?, call.text("uri")?);
         let given = call.text("method")?;
@@ -23,11 +23,11 @@ impl Asked {
             (None, None, Some(_), None) => "prompts/get",
             (None, None, None, Some(_)) => "resources/read",
             (None, None, None, None) => {
-                let remedy = "or `prompt`, `uri` or `method`, such as tools/list";
+                let remedy = "set it, or `prompt`, `uri` or `method` (such as tools/list)";
                 return Err(call.missing("tool", remedy));
             }
             _ => {
-                let message = "a request has one of `tool`, `prompt` and `uri`";
+                let message = "`tool`, `prompt` and `uri` are mutually exclusive";
                 return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
             }
         };
@@ -52,7 +52,7 @@ impl Asked {
         })
     }
 
-    /// The key of a result that comes in pages.
+    /// Key of the list in a paginated result.
     pub(crate) fn paged(&self) -> Option<&'static str> {
         match self.method.as_str() {
             "tools/list" => Some("tools"),
@@ -63,7 +63,7 @@ impl Asked {
         }
     }
 
-    /// The parameters of a page.
+    /// Parameters for a page.
     pub(crate) fn page(&self, cursor: Option<&Value>) -> Value {
         let mut params = json!(self.params);
         if let Some(cursor) = cursor {
@@ -73,7 +73,7 @@ impl Asked {
     }
 }
 
-/// The arguments of a prompt are text.
+/// Converts arguments to text, as prompts require.
 fn texts(arguments: Map<String, Value>) -> Map<String, Value> {
     let text = |value: Value| match value {
         Value::String(_) => value,

@@ -1,4 +1,4 @@
-//! The protocol over HTTP: each message is posted, and answered as JSON or as a stream of events.
+//! MCP over HTTP: each message is a POST; the response is JSON or an event stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::mcp::message::{BYTES_MAX, Incoming, protocol, reply, result_of, too_l
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
-/// Saying goodbye takes no longer.
+/// Time limit for ending a session.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// A conversation over HTTP.
+/// Session over HTTP.
 pub(crate) struct HttpLine {
     pub(crate) clients: Arc<Clients>,
     pub(crate) url: Url,
-    /// Headers of the author's own.
+    /// Headers that the playbook sets.
     pub(crate) headers: HeaderMap,
     pub(crate) auth: Auth,
     pub(crate) pace: Pace,
@@ -31,7 +31,7 @@ pub(crate) struct HttpLine {
     pub(crate) version: Option<HeaderValue>,
 }
 
-/// Cuts a stream into events.
+/// Splits a stream into events.
 #[derive(Default)]
 struct Events {
     line: Vec<u8>,
@@ -39,7 +39,7 @@ struct Events {
 }
 
 impl HttpLine {
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for its response.
     pub(crate) async fn ask(
         &mut self,
         id: u64,
@@ -65,7 +65,7 @@ impl HttpLine {
         answer
     }
 
-    /// Sends a message that is not answered.
+    /// Sends a notification.
     pub(crate) async fn tell(&self, message: &Value) -> Result<(), TaskError> {
         let sent = self.post(Method::POST, Some(message)).await?;
         let status = sent.response.status();
@@ -76,7 +76,7 @@ impl HttpLine {
         }
     }
 
-    /// Ends the session, if there is one; a server that does not care about it says so, and that is fine.
+    /// Ends the session, if there is one. Errors are ignored, because servers may not support it.
     pub(crate) async fn close(&self) {
         if self.session.is_some() {
             let _ = tokio::time::timeout(GOODBYE, self.post(Method::DELETE, None)).await;
@@ -109,7 +109,7 @@ impl HttpLine {
         }
     }
 
-    /// Reads events until the answer is among them.
+    /// Reads events until the response arrives.
     async fn listen(&self, id: u64, sent: Sent, log: &dyn LogSink) -> Result<Value, TaskError> {
         let (mut response, mut turn) = (sent.response, Some(sent.turn));
         let mut events = Events::default();
@@ -125,7 +125,7 @@ impl HttpLine {
                         return result_of(answer);
                     }
                     Incoming::Question(question, method) => {
-                        // The reply takes a turn, and all may be held by streams that wait for their replies.
+                        // The reply needs a host permit, and all permits may be held by streams that wait for replies.
                         drop(turn.take());
                         self.tell(&reply(&question, &method)).await?;
                     }
@@ -134,18 +134,16 @@ impl HttpLine {
                 }
             }
         }
-        Err(protocol("the server ended its stream before it answered"))
+        Err(protocol("the server closed the stream before it responded"))
     }
 }
 
-/// The answer as one JSON document.
+/// Reads a response that is one JSON document.
 async fn single(id: u64, response: Response) -> Result<Value, TaskError> {
     let body = body(response).await?;
     match Incoming::parse(&body)? {
         Incoming::Answer(answered, answer) if answered == id => result_of(answer),
-        _ => Err(protocol(
-            "the server answered something else than it was asked",
-        )),
+        _ => Err(protocol("the server's response does not match the request")),
     }
 }
 
@@ -160,7 +158,7 @@ async fn body(mut response: Response) -> Result<Vec<u8>, TaskError> {
     Ok(body)
 }
 
-/// The error of a status that is none of success; what the server says in its own words is told.
+/// Error of a failed status, with the server's message if there is one.
 async fn refused(status: StatusCode, response: Response) -> TaskError {
     let said = body(response).await.unwrap_or_default();
     let said: Option<Value> = serde_json::from_slice(&said).ok();
@@ -168,20 +166,18 @@ async fn refused(status: StatusCode, response: Response) -> TaskError {
         .as_ref()
         .and_then(|said| said["error"]["message"].as_str());
     let said = said.map(|said| format!(": {said}")).unwrap_or_default();
-    let message = format!("the server answered {status}{said}");
+    let message = format!("the server returned {status}{said}");
     let code = format!("HTTP_{}", status.as_u16());
     let mut error = TaskError::new(kind_of(status), code, message);
     error.retryable = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
     if error.kind == ErrorKind::NotFound {
-        error
-            .message
-            .push_str("; the address names no MCP endpoint");
+        error.message.push_str("; the URL is not an MCP endpoint");
     }
     error.with("status", status.as_u16())
 }
 
 impl Events {
-    /// The data of the events that a chunk completes.
+    /// Data of the events that a chunk completes.
     fn feed(&mut self, chunk: &[u8]) -> Vec<Vec<u8>> {
         let mut events = Vec::new();
         for byte in chunk {

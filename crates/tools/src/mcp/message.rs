@@ -1,29 +1,29 @@
-//! JSON-RPC 2.0: what is sent, and what comes back.
+//! JSON-RPC 2.0 messages.
 
 use model::outcome::{ErrorKind, TaskError};
 use serde_json::{Map, Value, json};
 
 use crate::call::{LogSink, Stream};
 
-/// The version of the protocol that we propose; a server may answer with an older one.
+/// Protocol version to propose; a server may respond with an older one.
 pub(crate) const VERSION: &str = "2025-06-18";
 
-/// Versions whose messages we understand.
+/// Supported protocol versions.
 const VERSIONS: [&str; 4] = ["2025-11-25", VERSION, "2025-03-26", "2024-11-05"];
 
-/// All messages of one exchange together are no larger.
+/// Maximum total size of the messages of one exchange.
 pub(crate) const BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// A message that came.
+/// A received message.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Incoming {
-    /// The answer to the request of this number.
+    /// Response to the request with this ID.
     Answer(u64, Value),
-    /// The server asks something back.
+    /// Request of the server, with its ID and method.
     Question(Value, String),
-    /// It tells something.
+    /// Notification of the server.
     News(String, Value),
-    /// Nothing of these.
+    /// Any other message.
     Other,
 }
 
@@ -32,12 +32,12 @@ pub(crate) fn request(id: u64, method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
-/// A word that is not answered.
+/// A notification.
 pub(crate) fn notification(method: &str) -> Value {
     json!({"jsonrpc": "2.0", "method": method})
 }
 
-/// How a conversation begins.
+/// Parameters of `initialize`.
 pub(crate) fn hello() -> Value {
     json!({
         "protocolVersion": VERSION,
@@ -46,14 +46,14 @@ pub(crate) fn hello() -> Value {
     })
 }
 
-/// The version that the server chose.
+/// Protocol version that the server chose.
 pub(crate) fn chosen(answer: &Value) -> Result<String, TaskError> {
     let version = answer.get("protocolVersion").and_then(Value::as_str);
     match version {
         Some(version) if VERSIONS.contains(&version) => Ok(version.to_owned()),
         other => {
             let message = format!(
-                "the server speaks version {} of the protocol; known are {}",
+                "unsupported MCP version {}; supported versions are {}",
                 other.unwrap_or("?"),
                 VERSIONS.join(", ")
             );
@@ -66,20 +66,20 @@ pub(crate) fn chosen(answer: &Value) -> Result<String, TaskError> {
     }
 }
 
-/// The answer to a question of the server: that we are here, or that we do not do this.
+/// Reply to a request of the server: a pong, or "method not found".
 pub(crate) fn reply(id: &Value, method: &str) -> Value {
     if method == "ping" {
         return json!({"jsonrpc": "2.0", "id": id, "result": {}});
     }
-    let error = json!({"code": -32601, "message": "this client does not do that"});
+    let error = json!({"code": -32601, "message": "method not supported by this client"});
     json!({"jsonrpc": "2.0", "id": id, "error": error})
 }
 
 impl Incoming {
-    /// Reads one message.
+    /// Parses one message.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, TaskError> {
         let message: Value = serde_json::from_slice(text)
-            .map_err(|error| protocol(format!("the server does not speak JSON: {error}")))?;
+            .map_err(|error| protocol(format!("the server sent invalid JSON: {error}")))?;
         let Value::Object(mut message) = message else {
             return Ok(Self::Other);
         };
@@ -102,7 +102,7 @@ impl Incoming {
         }
     }
 
-    /// What a message tells goes to the log, if it is for people.
+    /// Logs a notification if it is a log message.
     pub(crate) fn log(method: &str, params: &Value, log: &dyn LogSink) {
         if method != "notifications/message" {
             return;
@@ -116,16 +116,16 @@ impl Incoming {
     }
 }
 
-/// The result in an answer, or the error that it holds.
+/// Result of a response, or the error in it.
 pub(crate) fn result_of(answer: Value) -> Result<Value, TaskError> {
     let Value::Object(mut answer) = answer else {
-        return Err(protocol("the answer is no map"));
+        return Err(protocol("the server's response is not an object"));
     };
     if let Some(error) = answer.get("error").and_then(Value::as_object) {
         return Err(refused(error));
     }
     let result = answer.remove("result");
-    result.ok_or_else(|| protocol("the answer has neither a result nor an error"))
+    result.ok_or_else(|| protocol("the server's response has neither a result nor an error"))
 }
 
 fn refused(error: &Map<String, Value>) -> TaskError {
@@ -140,26 +140,26 @@ fn refused(error: &Map<String, Value>) -> TaskError {
         _ => ErrorKind::ServerError,
     };
     let message = format!(
-        "the server refused: {}",
-        message.unwrap_or("without a word")
+        "the server returned an error: {}",
+        message.unwrap_or("no message")
     );
     let mut failed = TaskError::new(kind, "MCP_REFUSED", message).with("rpc_code", code);
     if let Some(data) = error.get("data") {
         failed = failed.with("data", data.clone());
     }
-    // What failed inside a server fails again as a rule.
+    // Errors inside a server are usually permanent.
     failed.retryable = false;
     failed
 }
 
-/// The error of a server that does not keep to the protocol, or breaks off.
+/// Error of a server that violates the protocol or ends the connection.
 pub(crate) fn protocol(message: impl Into<String>) -> TaskError {
     TaskError::new(ErrorKind::Connection, "MCP_PROTOCOL", message)
 }
 
-/// The error of an answer that is too large.
+/// Error of messages that are too large.
 pub(crate) fn too_large() -> TaskError {
-    let message = format!("the server's messages have more than {BYTES_MAX} bytes");
+    let message = format!("the server's messages exceed the limit of {BYTES_MAX} bytes");
     TaskError::new(ErrorKind::Schema, "MCP_TOO_LARGE", message)
 }
 

@@ -1,4 +1,4 @@
-//! `mcp`: one request to a server of the Model Context Protocol, over HTTP or over the pipes of a program.
+//! The `mcp` tool: one request to a Model Context Protocol server, over HTTP or the pipes of a program.
 
 mod asked;
 mod http;

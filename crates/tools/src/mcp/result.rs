@@ -1,12 +1,12 @@
-//! From what a server answers to the result of a task.
+//! Converts the response of a server to the result of a task.
 
 use model::outcome::{ErrorKind, TaskError};
 use serde_json::Value;
 
-/// Of what a tool says about its failure no more stands in the message.
+/// Maximum length of a tool's error text in the message.
 const MESSAGE_CHARS_MAX: usize = 2_000;
 
-/// The result of a method.
+/// Result of a method.
 pub(crate) fn result(method: &str, answer: Value) -> Result<Value, TaskError> {
     match method {
         "tools/call" => called(answer),
@@ -15,14 +15,14 @@ pub(crate) fn result(method: &str, answer: Value) -> Result<Value, TaskError> {
     }
 }
 
-/// What a tool gave: its structured content, else its text, which may be JSON, else its pieces.
+/// Result of a tool: its structured content, else its text, which may be JSON, else the list of content items.
 fn called(mut answer: Value) -> Result<Value, TaskError> {
     let content = answer["content"].take();
     if answer["isError"] == true {
         let text = texts(&content).join("\n");
         let text: String = text.chars().take(MESSAGE_CHARS_MAX).collect();
         let message = if text.is_empty() {
-            "the tool failed without a word".to_owned()
+            "the tool failed without a message".to_owned()
         } else {
             text
         };
@@ -35,7 +35,7 @@ fn called(mut answer: Value) -> Result<Value, TaskError> {
     }
 }
 
-/// A resource of one piece is that piece: JSON, text, or base64 under `blob`.
+/// A resource with one content item is that item: JSON, text, or base64 under `blob`.
 fn read(mut answer: Value) -> Value {
     let contents = answer["contents"].take();
     match contents {
@@ -58,7 +58,7 @@ fn unwrapped(content: Value) -> Value {
     }
 }
 
-/// Text is itself, or the JSON that it is; an image or a link stays as it came.
+/// Text becomes JSON if it is valid JSON; other content items are unchanged.
 fn piece(piece: Value) -> Value {
     match (&piece["type"], &piece["text"]) {
         (Value::String(kind), Value::String(text)) if kind == "text" => data(text),

@@ -1,4 +1,4 @@
-//! The protocol over the pipes of a program: a message a line. The program is started for the call and ends with it.
+//! MCP over the pipes of a program: one message per line. The program runs for one call.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,25 +16,25 @@ use crate::isolation::{Confines, GO, Limits};
 use crate::mcp::message::{BYTES_MAX, Incoming, protocol, reply, result_of, too_large};
 use crate::process::{Group, NotStarted, Program};
 
-/// How much of what a program printed an error carries.
+/// Maximum bytes of a program's output in an error.
 const TAIL_BYTES_MAX: usize = 4 * 1024;
 
-/// What to start.
+/// Program to start.
 pub(crate) struct Server<'a> {
     pub(crate) command: &'a [String],
     pub(crate) env: &'a BTreeMap<String, String>,
     pub(crate) cwd: &'a Path,
     pub(crate) limits: &'a Limits,
     pub(crate) confines: &'a Confines,
-    /// A directory of its own, which goes with the conversation.
+    /// Temporary directory of the program, deleted after the session.
     pub(crate) own: Option<TempDir>,
 }
 
-/// A conversation with a program.
+/// Session with a program.
 pub(crate) struct StdioLine {
     group: Group,
     stdin: ChildStdin,
-    /// What was read and is no whole line yet.
+    /// Bytes of an incomplete line.
     buffer: Vec<u8>,
     size: usize,
     stderr: Option<Capture>,
@@ -45,7 +45,7 @@ impl StdioLine {
     /// Starts the program.
     pub(crate) async fn start(server: Server<'_>) -> Result<Self, TaskError> {
         let (path, args) = server.command.split_first().ok_or_else(|| {
-            let message = "`command` of an `mcp` task is an empty list";
+            let message = "`command` of an `mcp` task must not be empty";
             TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
         })?;
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -74,7 +74,7 @@ impl StdioLine {
         Ok(line)
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for its response.
     pub(crate) async fn ask(
         &mut self,
         id: u64,
@@ -95,12 +95,12 @@ impl StdioLine {
         }
     }
 
-    /// Sends a message that is not answered.
+    /// Sends a message.
     pub(crate) async fn tell(&mut self, message: &Value) -> Result<(), TaskError> {
         self.write(format!("{message}\n").as_bytes()).await
     }
 
-    /// Ends the program; what it printed last goes to the log.
+    /// Ends the program and logs its last output.
     pub(crate) async fn close(mut self, log: &dyn LogSink) {
         drop(self.stdin);
         let _ = self.group.end(crate::process::GRACE).await;
@@ -112,7 +112,7 @@ impl StdioLine {
 
     async fn write(&mut self, bytes: &[u8]) -> Result<(), TaskError> {
         let written = self.stdin.write_all(bytes).await;
-        // A program that is gone says why when it is read from.
+        // If the program has exited, the next read reports the reason.
         if written.is_ok() {
             let _ = self.stdin.flush().await;
         }
@@ -164,8 +164,10 @@ impl StdioLine {
             .stderr
             .drain(&mut self.stderr, Stream::Stderr, log);
         let printed = self.stderr.take().map(|capture| capture.finish(log));
-        let code_text = code.map_or("by a signal".to_owned(), |code| format!("with code {code}"));
-        let message = format!("the server's program ended {code_text} before it answered");
+        let code_text = code.map_or("because of a signal".to_owned(), |code| {
+            format!("with code {code}")
+        });
+        let message = format!("the server's program exited {code_text} before it responded");
         protocol(message).with("exit_code", code).with(
             "stderr",
             tail_of(&printed.unwrap_or_default(), TAIL_BYTES_MAX),
@@ -175,7 +177,7 @@ impl StdioLine {
 
 fn not_started(path: &str, error: &NotStarted) -> TaskError {
     error.host_error().unwrap_or_else(|| {
-        let message = format!("`{path}` cannot be started: {}", error.cause());
+        let message = format!("cannot start `{path}`: {}", error.cause());
         TaskError::new(ErrorKind::ClientError, "MCP_START", message)
     })
 }

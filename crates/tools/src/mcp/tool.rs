@@ -1,4 +1,4 @@
-//! One call of `mcp`: the conversation is begun, one thing is asked, the conversation is ended.
+//! Runs one `mcp` call: opens a session, sends one request and closes the session.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,21 +22,21 @@ use crate::mcp::result::result;
 use crate::mcp::stdio::{Server, StdioLine};
 use crate::python::request::environment;
 
-/// How long a call may take where the task does not say.
+/// Default timeout of a call.
 const TOTAL: Duration = Duration::from_secs(120);
 
-/// Of a list no more pages are asked for.
+/// Maximum number of pages of a list.
 const PAGES_MAX: u32 = 100;
 
-/// The mcp tool.
+/// The `mcp` tool.
 pub(crate) struct Mcp {
     clients: Arc<Clients>,
-    /// What programs inherit.
+    /// Environment variables that programs inherit.
     env: BTreeMap<String, String>,
     demanded: SandboxLevel,
 }
 
-/// A conversation.
+/// A session.
 enum Line {
     Http(Box<HttpLine>),
     Stdio(Box<StdioLine>),
@@ -72,12 +72,12 @@ impl Mcp {
                 Ok(Line::Stdio(Box::new(line)))
             }
             (Some(_), Some(_)) => {
-                let message = "an `mcp` task has a `server` or a `command`, not both";
+                let message = "`server` and `command` are mutually exclusive in an `mcp` task";
                 Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message))
             }
             (None, None) => Err(call.missing(
                 "server",
-                "an http(s) address; or `command`, a program to start",
+                "set it to an http(s) URL, or set `command` to a program",
             )),
         }
     }
@@ -111,7 +111,7 @@ impl Mcp {
 
     fn http(&self, call: &Call, url: &str) -> Result<HttpLine, TaskError> {
         let url = Url::parse(url.trim()).map_err(|error| {
-            let message = format!("`server`: `{url}` is not a URL: {error}");
+            let message = format!("`server`: `{url}` is not a valid URL: {error}");
             TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "server")
         })?;
         Ok(HttpLine {
@@ -127,7 +127,7 @@ impl Mcp {
 }
 
 impl Line {
-    /// Says hello, asks, and gives the answer.
+    /// Initializes the session, sends the request and returns the response.
     async fn converse(&mut self, asked: &Asked, log: &dyn LogSink) -> Result<Value, TaskError> {
         let answer = self
             .ask(0, &request(0, "initialize", &hello()), log)
@@ -145,7 +145,7 @@ impl Line {
         self.pages(asked, list, log).await
     }
 
-    /// Asks for every page of a list.
+    /// Requests every page of a list.
     async fn pages(
         &mut self,
         asked: &Asked,
@@ -205,7 +205,7 @@ impl Tool for Mcp {
     async fn call(&self, call: Call, stop: CancellationToken, log: &dyn LogSink) -> Outcome {
         let limit = call.timeout.total.unwrap_or(TOTAL);
         let run = self.run(&call, log);
-        // A program that is dropped here dies with its group.
+        // Dropping the session kills its program.
         let outcome = tokio::select! {
             biased;
             outcome = run => outcome,
@@ -216,7 +216,7 @@ impl Tool for Mcp {
     }
 }
 
-/// The program of a call: a list of words, or one.
+/// Program of a call: a list of words, or one word.
 fn command(call: &Call) -> Result<Option<Vec<String>>, TaskError> {
     match call.field("command") {
         None => Ok(None),

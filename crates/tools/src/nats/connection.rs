@@ -1,4 +1,4 @@
-//! Connections to NATS, one per credential, made when they are first needed and kept.
+//! NATS connections: one per login, opened on first use and cached.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +14,10 @@ use crate::call::Call;
 use crate::exhaustion::find_connect_shortage;
 use crate::nats::failure::{failed, told};
 
-/// Connections that nobody uses are closed once there are this many.
+/// Maximum number of cached connections; beyond it, unused ones are closed.
 const CONNECTIONS_MAX: usize = 64;
 
-/// Where to connect, and as whom.
+/// Servers and credential.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Login {
     servers: Vec<String>,
@@ -30,16 +30,16 @@ enum Proof {
     None,
     Password(String, String),
     Token(String),
-    /// What a credentials file holds.
+    /// Content of a credentials file.
     Creds(String),
 }
 
-/// All connections of a worker.
+/// Connection cache of a worker.
 #[derive(Default)]
 pub(crate) struct Connections(Mutex<HashMap<Login, Arc<OnceCell<Client>>>>);
 
 impl Login {
-    /// What a call says; its own `url` comes before the credential's.
+    /// Reads the login of a call; its `url` takes precedence over the credential's.
     pub(crate) fn of(call: &Call, connect: Duration) -> Result<Self, TaskError> {
         let empty = serde_json::Map::new();
         let auth = auth(call)?.unwrap_or(&empty);
@@ -50,7 +50,7 @@ impl Login {
         let url = url.ok_or_else(|| {
             call.missing(
                 "url",
-                "say nats://host:4222, or put `nats_url` into the credential",
+                "set it to nats://host:4222, or add `nats_url` to the credential",
             )
         })?;
         let servers: Vec<String> = url.split(',').map(|url| url.trim().to_owned()).collect();
@@ -58,9 +58,7 @@ impl Login {
             .iter()
             .any(|url| url.parse::<async_nats::ServerAddr>().is_err())
         {
-            return Err(invalid(
-                "the address of NATS is not of the form nats://host:port",
-            ));
+            return Err(invalid("the NATS URL must have the form nats://host:port"));
         }
         let user = text(auth, &["user", "username", "nats_user"]);
         let password = text(auth, &["password", "nats_password"]);
@@ -90,21 +88,21 @@ impl Login {
                 options.user_and_password(user.clone(), password.clone())
             }
             Proof::Token(token) => options.token(token.clone()),
-            Proof::Creds(creds) => options
-                .credentials(creds)
-                .map_err(|_| invalid("`auth.creds` is not the text of a NATS credentials file"))?,
+            Proof::Creds(creds) => options.credentials(creds).map_err(|_| {
+                invalid("`auth.creds` is not the content of a NATS credentials file")
+            })?,
         };
         let connected = options.connect(self.servers.as_slice()).await;
         connected.map_err(|error| match error.kind() {
             ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
-                let message = "NATS does not accept this credential";
+                let message = "NATS rejected the credential";
                 TaskError::new(ErrorKind::Auth, "NATS_AUTH", message)
             }
             _ => {
                 if let Some(error) = find_connect_shortage(&error) {
                     return error;
                 }
-                let message = format!("NATS could not be reached: {}", told(&error));
+                let message = format!("cannot connect to NATS: {}", told(&error));
                 failed(ErrorKind::Connection, "NATS_CONNECT", message).with("sent", false)
             }
         })
@@ -112,7 +110,7 @@ impl Login {
 }
 
 impl Connections {
-    /// The connection of a login. One that is broken is made anew, so that a call learns at once that nobody is there.
+    /// Returns the connection of a login. Replaces a broken one, so that a call fails at once when the server is down.
     pub(crate) async fn get(&self, login: &Login) -> Result<Client, TaskError> {
         let slot = self.slot(login);
         let client = slot.get_or_try_init(|| login.connect()).await?.clone();

@@ -1,4 +1,4 @@
-//! What NATS's errors mean to a playbook.
+//! Converts NATS errors to task errors.
 
 use std::error::Error as StdError;
 
@@ -14,34 +14,37 @@ pub(crate) fn failed(kind: ErrorKind, code: &str, message: impl Into<String>) ->
     TaskError::new(kind, code, message)
 }
 
-/// Something that is not there.
+/// Error of something that does not exist.
 pub(crate) fn not_found(code: &str, what: &str, name: &str) -> TaskError {
     failed(
         ErrorKind::NotFound,
         code,
-        format!("there is no {what} `{name}`"),
+        format!("{what} `{name}` not found"),
     )
 }
 
-/// A value that another writer has changed meanwhile.
+/// Error of a value that was changed concurrently.
 pub(crate) fn wrong_revision(expected: u64) -> TaskError {
-    let message =
-        format!("the last revision is not {expected}: somebody else has written meanwhile");
+    let message = format!("the last revision is not {expected}: another writer has changed it");
     failed(ErrorKind::ClientError, "NATS_WRONG_REVISION", message)
 }
 
-/// An answer that did not come.
+/// Error of a missing response.
 pub(crate) fn silent() -> TaskError {
-    failed(ErrorKind::Timeout, "TIMEOUT", "NATS did not answer in time")
+    failed(
+        ErrorKind::Timeout,
+        "TIMEOUT",
+        "NATS did not respond in time",
+    )
 }
 
-/// A message larger than the server takes.
+/// Error of a message that exceeds the server's limit.
 pub(crate) fn too_large() -> TaskError {
-    let message = "the message is larger than the server takes: use object_put";
+    let message = "the message exceeds the server's maximum payload; use object_put";
     failed(ErrorKind::Schema, "NATS_PAYLOAD_TOO_LARGE", message)
 }
 
-/// Anything else that went wrong at the peer.
+/// Any other error of the server.
 pub(crate) fn other(error: &(dyn StdError + 'static)) -> TaskError {
     let text = told(error);
     if text.contains("timed out") {
@@ -52,10 +55,10 @@ pub(crate) fn other(error: &(dyn StdError + 'static)) -> TaskError {
     } else {
         "NATS_FAILED"
     };
-    failed(ErrorKind::ServerError, code, format!("NATS failed: {text}"))
+    failed(ErrorKind::ServerError, code, format!("NATS error: {text}"))
 }
 
-/// The same error, naming a server that is too old for what was asked of it.
+/// Adds a hint to the error if the server version is too old.
 pub(crate) fn with_version(mut error: TaskError, version: &str) -> TaskError {
     if matches!(
         error.code.as_str(),
@@ -67,7 +70,7 @@ pub(crate) fn with_version(mut error: TaskError, version: &str) -> TaskError {
     error
 }
 
-/// A publication that was not acknowledged.
+/// Error of a message that was not acknowledged.
 pub(crate) fn not_published(
     error: &PublishError,
     subject: &str,
@@ -75,7 +78,7 @@ pub(crate) fn not_published(
 ) -> TaskError {
     match error.kind() {
         PublishErrorKind::StreamNotFound => {
-            let message = format!("no stream takes the subject `{subject}`");
+            let message = format!("no stream is configured for subject `{subject}`");
             failed(ErrorKind::NotFound, "NATS_STREAM_NOT_FOUND", message)
         }
         PublishErrorKind::WrongLastSequence => wrong_revision(expected.unwrap_or_default()),
@@ -85,7 +88,7 @@ pub(crate) fn not_published(
     }
 }
 
-/// A stream or bucket that cannot be had.
+/// Error of a stream or bucket that could not be opened.
 pub(crate) fn no_stream(error: &(dyn StdError + 'static), missing: TaskError) -> TaskError {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -105,7 +108,7 @@ fn is_missing(error: &jetstream::Error) -> bool {
     error.error_code() == ErrorCode::STREAM_NOT_FOUND
 }
 
-/// The error and its sources in one sentence, each said once.
+/// Joins the messages of an error and its sources, without repetition.
 pub(crate) fn told(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -12,15 +12,15 @@ use crate::nats::failure::{failed, no_stream, not_found, other, silent, wrong_re
 use crate::nats::tool::Session;
 use crate::nats::value::moment;
 
-/// A listing is no longer.
+/// Maximum length of a listing.
 const KEYS_MAX: usize = 100_000;
 
-/// How a key goes.
+/// How a key is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removal {
-    /// Its history stays.
+    /// Keeps its history.
     Delete,
-    /// With its history.
+    /// Removes its history as well.
     Purge,
 }
 
@@ -59,7 +59,7 @@ pub(crate) async fn put(session: &Session<'_>) -> Result<Value, TaskError> {
                 PutErrorKind::InvalidKey => bad_key(key),
                 _ => other(&error),
             })?,
-        // A key that was deleted counts as one that is not there.
+        // A deleted key counts as missing.
         Some(0) => bucket
             .create(key, payload)
             .await
@@ -108,7 +108,7 @@ pub(crate) async fn keys(session: &Session<'_>) -> Result<Value, TaskError> {
     Ok(json!({"bucket": bucket.name, "keys": keys, "count": count, "truncated": is_cut}))
 }
 
-/// Whether a key fits a subject with `*` for one part and `>` for the rest.
+/// Whether a key matches a subject filter: `*` for one part, `>` for the remaining parts.
 fn is_match(filter: &str, key: &str) -> bool {
     let mut parts = key.split('.');
     for wanted in filter.split('.') {
@@ -133,7 +133,7 @@ async fn bucket(session: &Session<'_>) -> Result<Store, TaskError> {
     })
 }
 
-/// The bucket, made if there is none.
+/// Returns the bucket; creates it if it does not exist.
 async fn made(session: &Session<'_>) -> Result<Store, TaskError> {
     let name = session.need("bucket")?;
     match bucket(session).await {
@@ -175,7 +175,7 @@ fn not_updated(error: &UpdateError, key: &str, expected: u64) -> TaskError {
 
 fn bad_key(key: &str) -> TaskError {
     let message =
-        format!("`{key}` cannot be a key: letters, digits and -/_=. only, no dot at the ends");
+        format!("invalid key `{key}`; use letters, digits and -/_=., without a dot at either end");
     failed(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "key")
 }
 

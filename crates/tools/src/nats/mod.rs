@@ -1,4 +1,4 @@
-//! `nats`: keys, objects, streams and messages of a NATS server.
+//! The `nats` tool: keys, objects, streams and messages of a NATS server.
 
 mod connection;
 mod failure;

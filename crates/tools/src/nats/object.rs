@@ -1,4 +1,4 @@
-//! Objects of a bucket. One that is too large to be held streams into the store of bodies.
+//! Objects of a bucket. Large objects are streamed to the result store.
 
 use std::io::Cursor;
 
@@ -21,13 +21,13 @@ use crate::nats::tool::Session;
 use crate::nats::value::{Encoding, moment};
 use crate::objects::allowed;
 
-/// A listing is no longer.
+/// Maximum length of a listing.
 const OBJECTS_MAX: usize = 10_000;
-/// The largest object that is held in memory.
+/// Maximum size of an object that is read into memory.
 const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// The largest object that passes into the store of bodies.
+/// Maximum size of an object that is streamed to the result store.
 const STREAMED_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
-/// What is read at a time.
+/// Bytes to read at a time.
 const PIECE_BYTES: usize = 128 * 1024;
 
 pub(crate) async fn get(session: &Session<'_>) -> Result<Outcome, TaskError> {
@@ -75,7 +75,7 @@ pub(crate) async fn put(session: &Session<'_>) -> Result<Value, TaskError> {
 
 pub(crate) async fn delete(session: &Session<'_>) -> Result<Value, TaskError> {
     let (name, bucket) = (session.need("object")?, bucket(session).await?);
-    // What is deleted already leaves a mark, which a second deletion would find.
+    // A deleted object leaves a marker, which a second deletion would find.
     if bucket.info(name).await.is_ok_and(|info| info.deleted) {
         return Err(missing(name));
     }
@@ -116,7 +116,7 @@ pub(crate) async fn list(session: &Session<'_>) -> Result<Value, TaskError> {
 
 async fn held(session: &Session<'_>, mut object: Object) -> Result<Outcome, TaskError> {
     if object.info.size > HELD_BYTES_MAX {
-        let message = format!("the object has more than {HELD_BYTES_MAX} bytes");
+        let message = format!("the object exceeds the limit of {HELD_BYTES_MAX} bytes");
         return Err(failed(ErrorKind::Schema, "NATS_OBJECT_TOO_LARGE", message));
     }
     let mut bytes = Vec::with_capacity(object.info.size);
@@ -159,13 +159,13 @@ async fn kept(
     }))
 }
 
-/// How an object stands in the result.
+/// Encoding of the object in the result.
 fn form(encoding: Encoding, spool: &Spool) -> Result<Form, TaskError> {
     match encoding {
         Encoding::Json => match spool.json() {
             Ok(()) => Ok(Form::Json),
             Err(error) => {
-                let message = format!("the object is not JSON: {error}");
+                let message = format!("the object is not valid JSON: {error}");
                 Err(failed(ErrorKind::Parse, "NATS_JSON", message))
             }
         },
@@ -187,7 +187,7 @@ async fn bucket(session: &Session<'_>) -> Result<ObjectStore, TaskError> {
     })
 }
 
-/// The bucket, made if there is none.
+/// Returns the bucket; creates it if it does not exist.
 async fn made(session: &Session<'_>) -> Result<ObjectStore, TaskError> {
     match bucket(session).await {
         Err(error) if error.code == "NATS_BUCKET_NOT_FOUND" => {
@@ -227,7 +227,7 @@ fn described(info: &ObjectInfo) -> Map<String, Value> {
     }
 }
 
-/// The digest in hex; NATS spells it `SHA-256=<base64url>`.
+/// Digest in hexadecimal; NATS writes it as `SHA-256=<base64url>`.
 fn sha256(info: &ObjectInfo) -> Option<String> {
     let digest = info.digest.as_deref()?.strip_prefix("SHA-256=")?;
     let standard = digest.replace('-', "+").replace('_', "/");

@@ -1,4 +1,4 @@
-//! Messages of a stream: published once, consumed in batches, read by their number.
+//! Messages of a stream: published once, consumed in batches, read by sequence number.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ use crate::nats::failure::{no_stream, not_found, not_published, other};
 use crate::nats::tool::Session;
 use crate::nats::value::{header_map, headers, moment};
 
-/// A batch unless the task says otherwise, and the largest.
+/// Default and maximum batch size.
 const BATCH: u64 = 100;
 const BATCH_MAX: u64 = 10_000;
-/// How long a batch is waited for unless the task says otherwise.
+/// Default wait for a batch.
 const WAIT: Duration = Duration::from_secs(1);
-/// A batch holds no more.
+/// Maximum size of a batch.
 const BATCH_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// So many acknowledgements wait for their answers at once, and all of them no longer than this.
+/// Maximum number of concurrent acknowledgments, and the time limit for all of them.
 const ACKS_AT_ONCE: usize = 256;
 const ACK_WITHIN: Duration = Duration::from_secs(10);
 
@@ -89,7 +89,7 @@ pub(crate) async fn consume(session: &Session<'_>) -> Result<Value, TaskError> {
     }
     let (shown, messages): (Vec<Value>, Vec<Message>) = messages.into_iter().unzip();
     if acknowledges {
-        // Not before they are recorded: of a worker that dies now, they come again.
+        // Acknowledge after the outcome is recorded: if the worker crashes now, the messages are redelivered.
         session.call.afterwards.leave(acknowledge(messages));
     }
     Ok(json!({
@@ -97,7 +97,7 @@ pub(crate) async fn consume(session: &Session<'_>) -> Result<Value, TaskError> {
     }))
 }
 
-/// Acknowledges messages. Those of which the server does not say that it knows may come again.
+/// Acknowledges messages. If the server does not confirm an acknowledgment, the message may be redelivered.
 async fn acknowledge(messages: Vec<Message>) {
     let mut known = 0;
     let told = futures_util::stream::iter(&messages)
@@ -107,13 +107,13 @@ async fn acknowledge(messages: Vec<Message>) {
             known += usize::from(told.is_ok());
             std::future::ready(())
         });
-    // One that takes too long is as good as lost.
+    // An acknowledgment that times out counts as failed.
     let _ = tokio::time::timeout(ACK_WITHIN, told).await;
     let unacknowledged = messages.len() - known;
     if unacknowledged > 0 {
         tracing::warn!(
             unacknowledged,
-            "messages may come again: their acknowledgement was not answered"
+            "acknowledgments not confirmed; messages may be redelivered"
         );
     }
 }
@@ -160,7 +160,7 @@ async fn stream(session: &Session<'_>) -> Result<Stream, TaskError> {
     found.map_err(|error| no_stream(&error, not_found("NATS_STREAM_NOT_FOUND", "stream", name)))
 }
 
-/// The consumer of that name, made if there is none.
+/// Returns the consumer of that name; creates it if it does not exist.
 async fn consumer(
     session: &Session<'_>,
     stream: &Stream,
@@ -177,7 +177,7 @@ async fn consumer(
     make(stream, config).await
 }
 
-/// A consumer that goes with the call and acknowledges nothing.
+/// Creates a consumer that lives for the call and acknowledges nothing.
 async fn ephemeral(session: &Session<'_>, stream: &Stream) -> Result<Consumer<Config>, TaskError> {
     let config = Config {
         ack_policy: AckPolicy::None,

@@ -1,4 +1,4 @@
-//! One call of `nats`: the operation is chosen, the connection taken, the answer made an outcome.
+//! Runs one `nats` call: gets the connection, runs the operation and returns the outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,21 +18,21 @@ use crate::nats::value::{Encoding, header_map, headers};
 use crate::nats::{kv, object, stream};
 use crate::objects::Reach;
 
-/// How long a call may take where the task does not say.
+/// Default timeout of a call.
 const TOTAL: Duration = Duration::from_secs(30);
-/// How long connecting may take where the task does not say.
+/// Default connect timeout.
 const CONNECT: Duration = Duration::from_secs(5);
 
 const OPERATIONS: &str = "kv_get kv_put kv_delete kv_purge kv_keys object_get object_put object_delete object_list \
                           object_info js_publish js_consume js_get_msg publish request";
 
-/// The nats tool.
+/// The `nats` tool.
 pub(crate) struct Nats {
     reach: Reach,
     connections: Arc<Connections>,
 }
 
-/// What an operation needs.
+/// Context of an operation.
 pub(crate) struct Session<'a> {
     pub(crate) call: &'a Call,
     pub(crate) client: Client,
@@ -57,7 +57,7 @@ impl Nats {
             .split_whitespace()
             .any(|known| known == operation)
         {
-            let message = format!("`operation`: `{operation}` is not one of {OPERATIONS}");
+            let message = format!("invalid `operation: {operation}`; use one of {OPERATIONS}");
             return Err(
                 TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "operation")
             );
@@ -101,13 +101,13 @@ impl Session<'_> {
         }
     }
 
-    /// A key that must be given as text.
+    /// A required text field.
     pub(crate) fn need(&self, key: &str) -> Result<&str, TaskError> {
         let text = self.call.text(key)?.filter(|text| !text.is_empty());
-        text.ok_or_else(|| self.call.missing(key, "this operation needs it"))
+        text.ok_or_else(|| self.call.missing(key, "the operation requires it"))
     }
 
-    /// A key that is a whole number if it is given.
+    /// A field that must be a whole number if present.
     pub(crate) fn number(&self, key: &str) -> Result<Option<u64>, TaskError> {
         match self.call.field(key) {
             None => Ok(None),
@@ -121,7 +121,7 @@ impl Session<'_> {
         }
     }
 
-    /// A key that is a duration if it is given.
+    /// A field that must be a duration if present.
     pub(crate) fn duration(&self, key: &str) -> Result<Option<Duration>, TaskError> {
         let Some(value) = self.call.field(key) else {
             return Ok(None);
@@ -131,7 +131,7 @@ impl Session<'_> {
             .ok_or_else(|| self.call.wrong_type(key, "a duration such as `2s`", value))
     }
 
-    /// The message to be sent: `value`, or nothing.
+    /// Message payload: `value`, or empty.
     pub(crate) fn payload(&self) -> Result<bytes::Bytes, TaskError> {
         match self.call.fields.get("value") {
             None => Ok(bytes::Bytes::new()),
@@ -151,7 +151,7 @@ impl Session<'_> {
             async_nats::client::PublishErrorKind::MaxPayloadExceeded => too_large(),
             _ => other(&error),
         })?;
-        // Only what is written out has been sent.
+        // The message is sent only after a flush.
         self.client.flush().await.map_err(|error| other(&error))?;
         Ok(json!({"subject": subject, "size_bytes": size}))
     }
@@ -167,7 +167,7 @@ impl Session<'_> {
             RequestErrorKind::TimedOut => silent(),
             RequestErrorKind::MaxPayloadExceeded => too_large(),
             RequestErrorKind::NoResponders => {
-                let message = format!("nobody listens on `{subject}`");
+                let message = format!("no service responds on subject `{subject}`");
                 failed(ErrorKind::Connection, "NATS_NO_RESPONDERS", message).with("sent", false)
             }
             _ => other(&error),

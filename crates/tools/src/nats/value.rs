@@ -1,4 +1,4 @@
-//! Values as messages, and messages as values: JSON, text or base64.
+//! Converts between values and message payloads: JSON, text or base64.
 
 use async_nats::HeaderMap;
 use base64::Engine;
@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 
 use crate::call::Call;
 
-/// How a value stands in a message.
+/// Encoding of a value in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// Text as it is and everything else as JSON; read as JSON if it is, else as text, else as base64.
+    /// Writes text as it is and anything else as JSON; reads JSON, else text, else base64.
     Auto,
     Json,
     Text,
@@ -20,7 +20,7 @@ pub(crate) enum Encoding {
 }
 
 impl Encoding {
-    /// What a call says.
+    /// Reads the encoding of a call.
     pub(crate) fn of(call: &Call) -> Result<Self, TaskError> {
         match call.text("encoding")? {
             None | Some("auto") => Ok(Self::Auto),
@@ -29,20 +29,20 @@ impl Encoding {
             Some("base64" | "binary") => Ok(Self::Base64),
             Some(other) => {
                 let message =
-                    format!("`encoding`: `{other}` is not one of auto, json, text, base64");
+                    format!("invalid `encoding: {other}`; use auto, json, text or base64");
                 Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
                     .with("key", "encoding"))
             }
         }
     }
 
-    /// The message that a value is.
+    /// Encodes a value.
     pub(crate) fn write(self, call: &Call, value: &Value) -> Result<Bytes, TaskError> {
         match (self, value) {
             (Self::Base64, Value::String(text)) => {
                 let decoded = STANDARD.decode(text.trim());
                 decoded.map(Bytes::from).map_err(|error| {
-                    let message = format!("`value` is not base64: {error}");
+                    let message = format!("`value` is not valid base64: {error}");
                     TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "value")
                 })
             }
@@ -52,7 +52,7 @@ impl Encoding {
         }
     }
 
-    /// Puts a message under `name`, with its encoding beside it where it is base64.
+    /// Adds a decoded payload to the map under `name`, with `encoding` if it is base64.
     pub(crate) fn read_into(
         self,
         map: &mut Map<String, Value>,
@@ -62,7 +62,7 @@ impl Encoding {
         let text = || Value::from(String::from_utf8_lossy(bytes).into_owned());
         let value = match self {
             Self::Json => serde_json::from_slice(bytes).map_err(|error| {
-                let message = format!("the message is not JSON: {error}");
+                let message = format!("the message is not valid JSON: {error}");
                 TaskError::new(ErrorKind::Parse, "NATS_JSON", message)
             })?,
             Self::Text => text(),
@@ -81,7 +81,7 @@ impl Encoding {
     }
 }
 
-/// The headers of a call, as NATS takes them.
+/// Headers of a call for NATS.
 pub(crate) fn headers(call: &Call) -> Result<HeaderMap, TaskError> {
     let mut headers = HeaderMap::new();
     for (name, value) in call.map("headers")?.into_iter().flatten() {
@@ -92,7 +92,7 @@ pub(crate) fn headers(call: &Call) -> Result<HeaderMap, TaskError> {
         };
         let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && b != b':');
         if !is_name || text.contains(['\r', '\n']) {
-            let message = format!("`headers.{name}` cannot stand in a header");
+            let message = format!("`headers.{name}` is not a valid header");
             return Err(
                 TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "headers")
             );
@@ -102,7 +102,7 @@ pub(crate) fn headers(call: &Call) -> Result<HeaderMap, TaskError> {
     Ok(headers)
 }
 
-/// Headers as a map; a repeated one is a list.
+/// Headers as a map; values of a repeated header are a list.
 pub(crate) fn header_map(headers: &HeaderMap) -> Value {
     let mut map = Map::new();
     for (name, values) in headers.iter() {
@@ -116,7 +116,7 @@ pub(crate) fn header_map(headers: &HeaderMap) -> Value {
     Value::Object(map)
 }
 
-/// A moment as text.
+/// A timestamp as text.
 pub(crate) fn moment(nanoseconds: i128) -> Value {
     let moment = jiff::Timestamp::from_nanosecond(nanoseconds);
     moment.map_or(Value::Null, |moment| moment.to_string().into())

@@ -1,16 +1,16 @@
-//! Who asks a bucket, out of a credential.
+//! Parses credentials for buckets.
 
 use model::outcome::{ErrorKind, TaskError};
 use results::{GcsIdentity, S3Config, Secret};
 use serde_json::{Map, Value};
 
-/// Where Google is asked, and as whom.
+/// Endpoint and identity for Google Cloud Storage.
 pub(super) struct Endpoint {
     pub(super) endpoint: Option<String>,
     pub(super) identity: GcsIdentity,
 }
 
-/// The keys of a credential for S3, and what the client calls them.
+/// Keys of an S3 credential, with their names in the client.
 const S3_KEYS: [(&str, &[&str]); 3] = [
     (
         "aws_access_key_id",
@@ -28,7 +28,7 @@ const S3_KEYS: [(&str, &[&str]); 3] = [
     ("aws_session_token", &["session_token", "aws_session_token"]),
 ];
 
-/// A bucket of S3 as a credential reaches it.
+/// S3 bucket configuration from a credential.
 pub(super) fn s3(bucket: String, auth: Option<&Value>) -> Result<S3Config, TaskError> {
     let auth = map(auth)?;
     let mut credentials = Vec::new();
@@ -37,7 +37,7 @@ pub(super) fn s3(bucket: String, auth: Option<&Value>) -> Result<S3Config, TaskE
         match text(auth, keys) {
             Some(value) => credentials.push((name.to_owned(), Secret::new(value))),
             None if is_anonymous || name == "aws_session_token" => {}
-            None => return Err(invalid(&format!("it has no `{}`", keys[0]))),
+            None => return Err(invalid(&format!("`{}` is missing", keys[0]))),
         }
     }
     if is_anonymous {
@@ -45,14 +45,12 @@ pub(super) fn s3(bucket: String, auth: Option<&Value>) -> Result<S3Config, TaskE
     }
     let region = text(auth, &["region", "aws_region"]);
     let region = region.unwrap_or_else(|| "us-east-1".to_owned());
-    // It becomes a part of a host's name.
+    // The region becomes part of a host name.
     if !region
         .chars()
         .all(|c| c.is_ascii_alphanumeric() || c == '-')
     {
-        return Err(invalid(
-            "its `region` is not made of letters, digits and `-`",
-        ));
+        return Err(invalid("`region` may only contain letters, digits and `-`"));
     }
     Ok(S3Config {
         bucket,
@@ -62,7 +60,7 @@ pub(super) fn s3(bucket: String, auth: Option<&Value>) -> Result<S3Config, TaskE
     })
 }
 
-/// A bucket of Google's as a credential reaches it.
+/// Google Cloud Storage configuration from a credential.
 pub(super) fn gcs(auth: Option<&Value>) -> Result<Endpoint, TaskError> {
     let auth = map(auth)?;
     let endpoint = text(auth, &["endpoint", "endpoint_url", "url"]);
@@ -94,22 +92,20 @@ pub(super) fn gcs(auth: Option<&Value>) -> Result<Endpoint, TaskError> {
         (Some(token), _) => GcsIdentity::Token(Secret::new(token)),
         (None, Some(_)) => GcsIdentity::Anybody,
         (None, None) => {
-            return Err(invalid(
-                "it has neither `service_account` nor `access_token`",
-            ));
+            return Err(invalid("set `service_account` or `access_token`"));
         }
     };
     Ok(Endpoint { endpoint, identity })
 }
 
-/// Where a service account's key sends its requests, if not to Google: an endpoint like one that is written out.
+/// Endpoint in a service account's key, if it is not Google's; it is treated like an explicit endpoint.
 fn endpoint_of(key: &str) -> Result<Option<String>, TaskError> {
     let key: Value =
-        serde_json::from_str(key).map_err(|_| invalid("its `service_account` is not JSON"))?;
+        serde_json::from_str(key).map_err(|_| invalid("`service_account` is not valid JSON"))?;
     match key.get("gcs_base_url") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(url)) => Ok(Some(url.clone())),
-        Some(_) => Err(invalid("its `gcs_base_url` is no text")),
+        Some(_) => Err(invalid("`gcs_base_url` must be text")),
     }
 }
 
@@ -117,14 +113,16 @@ fn map(auth: Option<&Value>) -> Result<&Map<String, Value>, TaskError> {
     match auth {
         Some(Value::Object(map)) => Ok(map),
         Some(Value::String(name)) => {
-            let message = format!("the credential `{name}` was not resolved before the call");
+            let message = format!(
+                "credential `{name}` is not available to this task; create it with `noetl secret set {name}`, or list it in the `keychain` of the playbook"
+            );
             Err(TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message))
         }
-        Some(_) => Err(invalid("it is no map")),
+        Some(_) => Err(invalid("it must be a map")),
         None => Err(TaskError::new(
             ErrorKind::Auth,
             "AUTH_INVALID",
-            "a bucket needs a `credential`: name one, or give `{access_key_id, secret_access_key, region}`; `{type: none}` asks as nobody",
+            "a bucket requires a `credential`: set it to a name or to `{access_key_id, secret_access_key, region}`; `{type: none}` is anonymous",
         )),
     }
 }
@@ -137,6 +135,6 @@ fn text(auth: &Map<String, Value>, keys: &[&str]) -> Option<String> {
 }
 
 fn invalid(problem: &str) -> TaskError {
-    let message = format!("the credential cannot be used: {problem}");
+    let message = format!("invalid credential: {problem}");
     TaskError::new(ErrorKind::Auth, "AUTH_INVALID", message)
 }

@@ -1,4 +1,4 @@
-//! Files in a folder as if they were objects in a bucket.
+//! Treats files in a directory like objects in a bucket.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use tokio_util::io::ReaderStream;
 
 use crate::exhaustion::{exhausted, is_exhausted};
 
-/// What is read at a time.
+/// Bytes to read at a time.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// What is known of a file.
+/// Metadata of a file.
 pub(super) async fn head(file: &Path) -> Result<Found, TaskError> {
     let meta = tokio::fs::metadata(file)
         .await
@@ -24,7 +24,7 @@ pub(super) async fn head(file: &Path) -> Result<Found, TaskError> {
     Ok(found(file, &meta))
 }
 
-/// A file, or a part of it.
+/// Opens a file, or a part of it.
 pub(super) async fn get(
     file: &Path,
     range: Option<std::ops::Range<u64>>,
@@ -46,7 +46,7 @@ pub(super) async fn get(
     })
 }
 
-/// Writes a file, and the folders it lies in. Whoever reads it sees the old one or the new one.
+/// Writes a file atomically and creates its parent directories. A reader sees either the old or the new content.
 pub(super) async fn put(file: &Path, body: Source<'_>) -> Result<Found, TaskError> {
     let written = async {
         let folder = file.parent().unwrap_or(Path::new("."));
@@ -71,7 +71,7 @@ pub(super) async fn put(file: &Path, body: Source<'_>) -> Result<Found, TaskErro
     head(file).await
 }
 
-/// The files whose paths begin so, in the order of their paths.
+/// Lists the files whose paths have this prefix, sorted by path.
 pub(super) async fn list(
     prefix: &Path,
     after: Option<&str>,
@@ -114,7 +114,7 @@ pub(super) async fn list(
     walked.map_err(|error| named(&shown, &error))
 }
 
-/// Removes a file; one that is not there is no error.
+/// Deletes a file; a missing one is not an error.
 pub(super) async fn delete(file: &Path) -> Result<bool, TaskError> {
     match tokio::fs::remove_file(file).await {
         Ok(()) => Ok(true),
@@ -123,7 +123,7 @@ pub(super) async fn delete(file: &Path) -> Result<bool, TaskError> {
     }
 }
 
-/// Refuses the engine's own files.
+/// Rejects files of NoETL itself.
 pub(crate) fn allowed(file: PathBuf, forbidden: &[PathBuf]) -> Result<PathBuf, TaskError> {
     crate::sqlite::check_file(&file, forbidden)?;
     Ok(file)
@@ -139,7 +139,7 @@ fn found(file: &Path, meta: &std::fs::Metadata) -> Found {
     Found {
         uri: uri(file),
         bytes: meta.len(),
-        // As a bucket's tag it changes when the content does.
+        // Changes with the content, like the ETag of a bucket.
         etag: Some(format!(
             "\"{:x}-{:x}-{:x}\"",
             meta.ino(),

@@ -1,4 +1,4 @@
-//! An object becomes a result: held while small, else passed on to the store of bodies.
+//! Reads an object into a result: inline if small, else streamed to the result store.
 
 use std::ops::Range;
 
@@ -14,12 +14,12 @@ use super::files;
 use crate::call::Call;
 use crate::http::{Around, Form, Spool, Type, keep};
 
-/// What cannot pass into a store is held up to this size.
+/// Maximum size of an object that cannot be streamed to a store.
 const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// The largest object that passes into the store.
+/// Maximum size of an object that is streamed to the store.
 const STREAMED_BYTES_MAX: u64 = 50 * 1024 * 1024 * 1024;
 
-/// What an object is taken for.
+/// How to decode an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Auto,
@@ -43,7 +43,7 @@ impl Format {
     }
 }
 
-/// Opens what is to be read.
+/// Opens an object or file for reading.
 pub(crate) async fn open(place: &Place, range: Option<Range<u64>>) -> Result<Opened, TaskError> {
     match place {
         Place::Object { bucket, key } => bucket.get(key, range).await.map_err(|error| told(&error)),
@@ -144,7 +144,7 @@ async fn kept(
     }))
 }
 
-/// What an object is, by what its bucket says, else by its name.
+/// Type of an object, by its content type, else by its file extension.
 fn kind(uri: &str, content_type: Option<&str>) -> Type {
     let vague = [
         "application/octet-stream",
@@ -163,7 +163,7 @@ fn kind(uri: &str, content_type: Option<&str>) -> Type {
     }
 }
 
-/// The bytes that `range` asks for: `[a, b]`, `"a..b"` or `"a-b"`; `b` is not among them.
+/// Bytes that `range` requests: `[a, b]` or `"a..b"`, without `b`.
 fn range(call: &Call) -> Result<Option<Range<u64>>, TaskError> {
     let Some(value) = call.field("range") else {
         return Ok(None);
@@ -191,16 +191,17 @@ fn range(call: &Call) -> Result<Option<Range<u64>>, TaskError> {
 }
 
 fn not_json(problem: &str) -> TaskError {
-    let message = format!("the object is not JSON: {problem}");
+    let message = format!("the object is not valid JSON: {problem}");
     TaskError::new(ErrorKind::Parse, "OBJECT_JSON", message)
 }
 
 fn broken(uri: &str, error: &std::io::Error) -> TaskError {
-    let message = format!("`{uri}` broke off: {error}");
+    let message = format!("reading `{uri}` failed: {error}");
     TaskError::new(ErrorKind::Connection, "OBJECT_UNAVAILABLE", message)
 }
 
 fn too_large(uri: &str, bytes_max: u64) -> TaskError {
-    let message = format!("`{uri}` has more than {bytes_max} bytes; ask for a `range`");
+    let message =
+        format!("`{uri}` exceeds the limit of {bytes_max} bytes; read a part of it with `range`");
     TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message)
 }

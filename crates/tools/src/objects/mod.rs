@@ -1,6 +1,6 @@
-//! `s3` and `gcs`: objects in buckets by their addresses, and the same of files in a folder, to try a playbook at home.
+//! The `s3` and `gcs` tools: objects in buckets by URI; for local tests also files in a directory.
 //!
-//! Enters: an action, an address, a credential. Leaves: what the bucket says. Bodies pass through, they are not held.
+//! Input: an action, a URI, a credential. Output: the response of the bucket. Objects are streamed, not loaded.
 
 mod address;
 mod credential;

@@ -1,4 +1,4 @@
-//! What is written: a value, a file, or the body behind a reference, streamed.
+//! Content to write: a value, a file, or a stored result, which is streamed.
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -13,11 +13,11 @@ use super::address::{Place, Reach, told};
 use super::files::{self, allowed};
 use crate::call::{Call, not_read};
 
-/// What is to be written.
+/// Content to write.
 pub(crate) enum Content {
-    /// All of it.
+    /// All bytes, with their content type.
     Bytes(Bytes, &'static str),
-    /// To be read to its end.
+    /// A stream to read to its end.
     Stream(
         Box<dyn tokio::io::AsyncRead + Send + Unpin>,
         Option<&'static str>,
@@ -27,13 +27,16 @@ pub(crate) enum Content {
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// What `data` or `source` says.
+/// Content from `data` or `source`.
 pub(super) async fn content(call: &Call, reach: &Reach) -> Result<Content, TaskError> {
     if let Some(data) = call.fields.get("data") {
         return Ok(value(data));
     }
     match call.field("source") {
-        None => Err(call.missing("source", "the data, a file:// address, or a step's result")),
+        None => Err(call.missing(
+            "source",
+            "set it to the data, a file:// URI, or a step's result",
+        )),
         Some(Value::String(text)) if text.starts_with("file://") => {
             let path = text.strip_prefix("file://").unwrap_or(text);
             let file = allowed(call.resolve(path), &reach.forbidden)?;
@@ -69,7 +72,7 @@ fn value(data: &Value) -> Content {
     }
 }
 
-/// A body, or a value inside it, which is found without the rest being held.
+/// A stored result, or a value inside it; only that value is loaded.
 async fn body(call: &Call, bound: &Bound) -> Result<Content, TaskError> {
     let access = call.access.as_ref().ok_or_else(no_access)?;
     let reference = &bound.reference;
@@ -101,7 +104,7 @@ async fn body(call: &Call, bound: &Bound) -> Result<Content, TaskError> {
     ))
 }
 
-/// A text inside a body, without its quotes.
+/// A string inside a stored result, without its quotes.
 async fn text(mut pieces: Pieces, reference: &ResultRef) -> Result<Content, TaskError> {
     let mut held = Vec::new();
     while let Some(piece) = pieces.next().await {
@@ -109,7 +112,7 @@ async fn text(mut pieces: Pieces, reference: &ResultRef) -> Result<Content, Task
             piece.map_err(|error| not_read(&results::Error::Interrupted(error), reference))?;
         held.extend_from_slice(&piece);
         if held.len() as u64 > HELD_BYTES_MAX {
-            let message = "a text inside a result is larger than a worker holds in memory; keep it as a result of its own";
+            let message = "a text inside a result is too large to load into memory; store it as a separate result";
             return Err(TaskError::new(
                 ErrorKind::Storage,
                 "BODY_TOO_LARGE",
@@ -120,7 +123,7 @@ async fn text(mut pieces: Pieces, reference: &ResultRef) -> Result<Content, Task
     Ok(value(&serde_json::from_slice(&held).unwrap_or_default()))
 }
 
-/// Writes it.
+/// Writes the content.
 pub(crate) async fn put(
     place: &Place,
     content: Content,
@@ -146,6 +149,6 @@ pub(crate) async fn put(
 }
 
 fn no_access() -> TaskError {
-    let message = "there is no store of bodies here";
+    let message = "no result store is available";
     TaskError::new(ErrorKind::Unknown, "TOOL_INPUT", message)
 }

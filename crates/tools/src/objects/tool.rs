@@ -1,4 +1,4 @@
-//! One call of `s3` or `gcs`.
+//! Runs one `s3` or `gcs` call.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use super::address::{Address, Place, Reach, shown, told};
 use super::{files, get, put};
 use crate::call::{Call, LogSink, Tool, cancelled, elapsed, timed_out};
 
-/// So many objects are listed unless the task says otherwise.
+/// Default number of objects in a listing.
 const LISTED: u64 = 1_000;
-/// At most so many are listed in one call.
+/// Maximum number of objects in a listing.
 const LISTED_MAX: u64 = 100_000;
-/// How long a signed URL is valid unless the task says otherwise.
+/// Default validity of a signed URL.
 const SIGNED: Duration = Duration::from_secs(3600);
-/// Buckets sign for a week at most.
+/// Maximum validity of a signed URL: one week.
 const SIGNED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// The tool for objects in buckets.
+/// The `s3` and `gcs` tools.
 pub(crate) struct Objects {
     reach: Reach,
 }
@@ -57,7 +57,7 @@ impl Objects {
             address.open(call.field("auth"), &self.reach).await
         } else {
             let message = format!(
-                "`{uri}` is no address of a `{}` task: give {example}",
+                "`{uri}` is not a valid URI for a `{}` task; use {example}",
                 call.kind
             );
             Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "uri"))
@@ -83,7 +83,7 @@ impl Tool for Objects {
     }
 }
 
-/// Does with an object what a task asks for.
+/// Runs the action of a task on an object.
 pub(crate) async fn act(
     call: &Call,
     action: &str,
@@ -102,7 +102,7 @@ pub(crate) async fn act(
         "presign" => presign(call, place).await,
         other => {
             let message =
-                format!("`action` is `{other}`, not one of get, put, head, list, delete, presign");
+                format!("invalid `action: {other}`; use get, put, head, list, delete or presign");
             Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "action"))
         }
     }
@@ -130,7 +130,7 @@ async fn list(call: &Call, place: &Place) -> Result<Value, TaskError> {
     let after = call.text("after")?;
     let listed = match place {
         Place::Object { bucket, key } => {
-            // What came back as `next` is an address.
+            // `next` of a listing is a URI.
             let begin = bucket.uri("");
             let after = after.map(|after| after.strip_prefix(begin.as_str()).unwrap_or(after));
             let listed = bucket.list(key, after, limit).await;
@@ -163,7 +163,7 @@ async fn presign(call: &Call, place: &Place) -> Result<Value, TaskError> {
         }
     };
     let Place::Object { bucket, key } = place else {
-        let message = "a file has no address that others could use; sign an object of a bucket";
+        let message = "`presign` is only supported for objects in buckets, not for files";
         return Err(TaskError::new(
             ErrorKind::ClientError,
             "TOOL_INPUT",

@@ -1,7 +1,7 @@
-//! `effect: transactional`: the statements and a marker commit together, so that a second try finds what the first did.
+//! `effect: transactional`: commits a marker row with the statements, so that a retry finds the earlier result.
 //!
-//! The marker is a row of `noetl_effect` in the target's own database, keyed by the task run. A try that finds it gives
-//! the recorded result and runs nothing; two tries at the same time wait for each other at the key.
+//! The marker is a row of `noetl_effect` in the target database, keyed by the task run. An attempt that finds it
+//! returns the recorded result and runs nothing; concurrent attempts wait for each other at the key.
 
 use model::outcome::{ErrorKind, Outcome, Success, TaskError};
 use model::result_ref::ResultRef;
@@ -14,7 +14,7 @@ use crate::postgres::rows::Spool;
 use crate::postgres::run;
 use crate::sql::Statement;
 
-/// Where the table is, by the session's search path.
+/// Finds the table through the session's search path.
 const FIND: &str = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) FROM pg_catalog.pg_class c \
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.oid = pg_catalog.to_regclass('noetl_effect')";
@@ -22,10 +22,10 @@ const FIND: &str = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) FROM
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS noetl_effect (\
     idempotency_key text PRIMARY KEY, result json, created_at timestamptz NOT NULL DEFAULT now())";
 
-/// What two who create the table at once are told.
+/// SQLSTATEs of a concurrent creation of the table.
 const CREATED_BY_ANOTHER: [&str; 3] = ["23505", "42P07", "42710"];
 
-/// Refuses statements that would end the transaction they are in.
+/// Rejects statements that begin or end a transaction.
 pub(super) fn check(statements: &[Statement]) -> Result<(), TaskError> {
     let ends = |statement: &&Statement| run::transaction(statement).is_some();
     match statements.iter().find(ends) {
@@ -34,14 +34,14 @@ pub(super) fn check(statements: &[Statement]) -> Result<(), TaskError> {
             ErrorKind::Schema,
             "PG_TRANSACTION",
             format!(
-                "`{}` cannot stand in a task with `effect: transactional`, which is one transaction as a whole",
+                "`{}` is not allowed with `effect: transactional`, which runs the task in one transaction",
                 statement.first_word()
             ),
         )),
     }
 }
 
-/// Runs the statements once, whatever the number of tries.
+/// Runs the statements once, however many attempts there are.
 pub(super) async fn once(
     client: &Client,
     call: &Call,
@@ -60,7 +60,7 @@ pub(super) async fn once(
         return Ok(recorded);
     }
     let answers = run::run(client, statements, &mut spool).await?;
-    // A large result is durable before the marker that refers to it.
+    // Store a large result before the marker refers to it.
     let outcome = spool.outcome(&answers, call.keeper.as_ref()).await?;
     let update = format!("UPDATE {table} SET result = $2::text::json WHERE idempotency_key = $1");
     let record = record(&outcome).to_string();
@@ -69,7 +69,7 @@ pub(super) async fn once(
     Ok(outcome)
 }
 
-/// The table, made if there is none.
+/// Returns the name of the table; creates it if it does not exist.
 async fn table(client: &Client) -> Result<String, Failure> {
     for _ in 0..3 {
         if let Some(row) = client.query_opt(FIND, &[]).await? {
@@ -90,12 +90,12 @@ async fn table(client: &Client) -> Result<String, Failure> {
     Err(TaskError::new(
         ErrorKind::Schema,
         "PG_EFFECT_TABLE",
-        "the table `noetl_effect` cannot be found by the search path after it was created; set `schema`",
+        "the table `noetl_effect` was created but is not on the search path; set `schema`",
     )
     .into())
 }
 
-/// What an earlier try left.
+/// Result of an earlier attempt.
 async fn recorded(client: &Client, table: &str, key: &str) -> Result<Outcome, Failure> {
     let select = format!("SELECT result::text FROM {table} WHERE idempotency_key = $1");
     let row = client.query_one(&select, &[&key]).await?;

@@ -1,4 +1,4 @@
-//! What an error of the server means to a playbook: its kind, whether trying again may help, and what to do about it.
+//! Converts server errors to task errors: kind, whether a retry can help, and a remedy.
 
 use std::error::Error as _;
 
@@ -11,23 +11,23 @@ use crate::sql::StatementText;
 /// Why a command failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The server, or the connection to it, said so.
+    /// Error of the server or the connection.
     Server {
         error: tokio_postgres::Error,
         spot: Option<Spot>,
     },
-    /// We said so.
+    /// Error found by the tool.
     Task(Box<TaskError>),
 }
 
-/// The statement that was under way.
+/// The statement that was running.
 #[derive(Debug, Clone)]
 pub(super) struct Spot {
-    /// Its index in the command.
+    /// Index in the command.
     pub(super) statement: usize,
-    /// What was sent.
+    /// Text that was sent.
     pub(super) sent: StatementText,
-    /// Whether it has values in place of `{{ … }}`.
+    /// Whether it contains values of templates (`{{ … }}`).
     pub(super) has_values: bool,
 }
 
@@ -44,7 +44,7 @@ impl From<tokio_postgres::Error> for Failure {
 }
 
 impl Failure {
-    /// The outcome of a call that ended in this way.
+    /// Converts the failure to an outcome.
     pub(super) fn outcome(self) -> Outcome {
         match self {
             Self::Task(error) => Outcome::error(*error),
@@ -55,7 +55,7 @@ impl Failure {
         }
     }
 
-    /// Whether the connection is well all the same: the server answered.
+    /// Whether the connection is still usable, because the server returned an ordinary error.
     pub(super) fn is_answer(&self) -> bool {
         match self {
             Self::Task(_) => false,
@@ -66,22 +66,22 @@ impl Failure {
         }
     }
 
-    /// Whether the server stopped the statement because it was told to.
+    /// Whether the server cancelled the statement on request.
     pub(super) fn is_stop(&self) -> bool {
         matches!(self, Self::Server { error, .. }
             if error.code().is_some_and(|code| code.code() == "57014"))
     }
 }
 
-/// What an error of the server, or of the connection to it, means to a task.
+/// Converts an error of the server or the connection to a task error.
 pub(crate) fn told(error: tokio_postgres::Error) -> TaskError {
     match Failure::from(error).outcome() {
         Outcome::Error(failure) => failure.error,
-        Outcome::Ok(_) => unreachable!("a failure is no success"),
+        Outcome::Ok(_) => unreachable!("a failure gives an error outcome"),
     }
 }
 
-/// The error of a target that could not be reached; nothing was sent.
+/// Error of a failed connection attempt; nothing was sent.
 pub(super) fn unreached(error: &tokio_postgres::Error, place: &str) -> TaskError {
     let told = if let Some(db) = error.as_db_error() {
         let (kind, retryable) = classify(db.code().code());
@@ -94,7 +94,7 @@ pub(super) fn unreached(error: &tokio_postgres::Error, place: &str) -> TaskError
         }
     } else {
         let cause = error.source().map(|cause| format!(": {cause}"));
-        let message = format!("{place} cannot be reached{}", cause.unwrap_or_default());
+        let message = format!("cannot connect to {place}{}", cause.unwrap_or_default());
         TaskError {
             retryable: true,
             ..TaskError::new(ErrorKind::DbConnection, "PG_CONNECT", message)
@@ -103,23 +103,23 @@ pub(super) fn unreached(error: &tokio_postgres::Error, place: &str) -> TaskError
     told.with("sent", false)
 }
 
-/// The error of a target that took too long to answer at all; nothing was sent.
+/// Error of a connection attempt that timed out; nothing was sent.
 pub(super) fn silent(place: &str) -> TaskError {
     TaskError {
         retryable: true,
         ..TaskError::new(
             ErrorKind::DbConnection,
             "PG_CONNECT",
-            format!("{place} did not take a connection in time"),
+            format!("cannot connect to {place}: timed out"),
         )
     }
     .with("sent", false)
 }
 
-/// The outcome of statements that took longer than the task's `timeout` and were stopped at the server.
+/// Outcome of statements that exceeded the task's `timeout` and were cancelled on the server.
 pub(super) fn too_slow(limit: std::time::Duration) -> Outcome {
     let message = format!(
-        "the statements took longer than {limit:?} and were stopped{}",
+        "timed out after {limit:?}; the statements were cancelled{}",
         remedy("57014", false)
     );
     let error = TaskError::new(ErrorKind::DbTimeout, "PG_57014", message)
@@ -128,11 +128,11 @@ pub(super) fn too_slow(limit: std::time::Duration) -> Outcome {
     Outcome::error(error).with_facets(facets("57014", None, None))
 }
 
-/// The error of a connection that broke; whether the statement took effect is unknown.
+/// Error of a lost connection; whether the statement took effect is unknown.
 fn lost(error: &tokio_postgres::Error) -> TaskError {
     let cause = error.source().map(|cause| format!(": {cause}"));
     let message = format!(
-        "the connection was lost while a statement ran: {error}{}",
+        "connection lost while a statement was running: {error}{}",
         cause.unwrap_or_default()
     );
     TaskError {
@@ -141,7 +141,7 @@ fn lost(error: &tokio_postgres::Error) -> TaskError {
     }
 }
 
-/// The outcome of a statement that the server refused.
+/// Outcome of a statement that the server rejected.
 fn refused(db: &DbError, spot: Option<&Spot>) -> Outcome {
     let state = db.code().code();
     let (kind, retryable) = classify(state);
@@ -188,7 +188,7 @@ fn facets(state: &str, constraint: Option<&str>, position: Option<u32>) -> Facet
     }
 }
 
-/// The kind of an error by its SQLSTATE, and whether trying again may help.
+/// Error kind of a SQLSTATE, and whether a retry can help.
 fn classify(state: &str) -> (ErrorKind, bool) {
     match state {
         "40001" | "40P01" => (ErrorKind::DbDeadlock, true),
@@ -213,18 +213,18 @@ fn classify(state: &str) -> (ErrorKind, bool) {
 
 fn remedy(state: &str, has_values: bool) -> &'static str {
     match state {
-        "42601" if has_values => "; the name of a table or column needs `| ident`",
+        "42601" if has_values => "; a table or column name needs `| ident`",
         "22P02" | "42804" | "42883" if has_values => {
-            "; see that the value fits, or add a cast such as `::text`"
+            "; check the type of the value, or add a cast such as `::text`"
         }
         "42P18" => "; add a cast such as `::text` to the value",
         "42P01" | "3F000" => "; check the name, or set `schema`",
         "28P01" | "28000" => "; check the user and password of the credential",
         "3D000" => "; create the database, or correct the credential",
-        "42501" => "; grant it to the user of the credential",
-        "40001" | "40P01" | "55P03" => "; trying again helps, by policy",
-        "57014" => "; raise `timeout`, or do less at a time",
-        "53300" => "; raise `max_connections`, or let fewer tasks run at once",
+        "42501" => "; grant the privilege to the user of the credential",
+        "40001" | "40P01" | "55P03" => "; safe to retry: add a `do: retry` rule",
+        "57014" => "; raise `timeout`, or process less data per call",
+        "53300" => "; raise `max_connections`, or run fewer tasks at once",
         _ => "",
     }
 }

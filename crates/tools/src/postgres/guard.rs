@@ -1,22 +1,22 @@
-//! The engine's own database is no target of tasks, by whatever name or address it is reached.
+//! Prevents tasks from using NoETL's own database, whatever name or address they use.
 //!
-//! A database is known by what is in it: the tables of a store in the schema `noetl`. So a worker that has never heard
-//! of the store's URL refuses it as well.
+//! The database is recognized by its tables in the schema `noetl`, so a worker that does not have the store's URL
+//! rejects it as well.
 
 use model::outcome::{ErrorKind, TaskError};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::postgres::target::Target;
 
-/// How many tables of a store there are, and in which database: the tables that every store has.
+/// Counts the tables that every NoETL store has, and returns the database name.
 pub(crate) const STORE: &str = "SELECT count(*)::int AS n, current_database()::text AS name FROM pg_catalog.pg_class c \
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE n.nspname = 'noetl' AND c.relname IN ('execution', 'event_key', 'command')";
 
-/// How many of them a store has.
+/// Number of those tables in a store.
 pub(crate) const STORE_TABLES: i64 = 3;
 
-/// Refuses the database of an engine unless it is allowed by its name, or as `host:port/name`.
+/// Rejects the database of a NoETL store unless it is allowed by name, or as `host:port/name`.
 pub(super) async fn check(
     client: &Client,
     target: &Target,
@@ -39,8 +39,8 @@ pub(super) async fn check(
         return Ok(Ok(()));
     }
     let message = format!(
-        "`{place}` is the database of an engine and cannot be a target; keep your data in a database of its own, \
-         or allow it by name with NOETL_POSTGRES_ALLOW"
+        "`{place}` is the database of a NoETL store and cannot be used by tasks; use a separate database for your \
+         data, or allow it with NOETL_POSTGRES_ALLOW"
     );
     Ok(Err(TaskError::new(
         ErrorKind::Auth,

@@ -1,7 +1,7 @@
-//! `postgres`: statements against a database, with values bound by the server and rows as JSON.
+//! The `postgres` tool: runs statements with bound values and returns rows as JSON.
 //!
-//! Enters: a call with its command, `params` and `auth`. Leaves: rows and counts for each statement; what is too large
-//! to be held passes into the store of bodies. With `effect: transactional` a marker commits with the statements.
+//! Input: a call with its command, `params` and `auth`. Output: rows and counts of each statement; large results are
+//! streamed to the result store. With `effect: transactional`, a marker row commits with the statements.
 
 mod decode;
 mod effect;

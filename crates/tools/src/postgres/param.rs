@@ -1,4 +1,4 @@
-//! JSON values as parameters: each goes as text, and the server reads it by the type it has inferred.
+//! JSON values as parameters: sent as text, which the server parses by the inferred type.
 
 use std::error::Error;
 
@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use serde_json::{Map, Value};
 use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
 
-/// A value to be bound.
+/// A value to bind.
 #[derive(Debug)]
 pub(super) struct Param<'a>(pub(super) &'a Value);
 
@@ -36,7 +36,7 @@ impl ToSql for Param<'_> {
     to_sql_checked!();
 }
 
-/// The type of a value where the server cannot infer one.
+/// Type of a value if the server cannot infer one.
 pub(super) fn own_type(value: &Value) -> Type {
     match value {
         Value::Null | Value::String(_) => Type::TEXT,
@@ -48,7 +48,7 @@ pub(super) fn own_type(value: &Value) -> Type {
     }
 }
 
-/// A value in the text form of a type; none is NULL.
+/// A value in the text format of a type; `None` is NULL.
 fn text(value: &Value, type_: &Type) -> Option<String> {
     if value.is_null() {
         return None;
@@ -92,7 +92,7 @@ fn member<'a>(map: &'a Map<String, Value>, name: &str) -> &'a Value {
     map.get(name).unwrap_or(&Value::Null)
 }
 
-/// `{…}`, as arrays are written; lists in lists are further dimensions, unless the elements are JSON.
+/// Array literal `{…}`. Nested lists are further dimensions, unless the elements are JSON.
 fn array(items: &[Value], inner: &Type) -> String {
     let is_json = [Type::JSON, Type::JSONB].contains(inner);
     let delimiter = if *inner == Type::BOX { ";" } else { "," };
@@ -103,7 +103,7 @@ fn array(items: &[Value], inner: &Type) -> String {
     format!("{{{}}}", items.collect::<Vec<_>>().join(delimiter))
 }
 
-/// `(…)`, as rows are written.
+/// Row literal `(…)`.
 fn row(fields: impl Iterator<Item = Option<String>>) -> String {
     let fields = fields.map(|field| field.map(|text| quoted(&text)).unwrap_or_default());
     format!("({})", fields.collect::<Vec<_>>().join(","))

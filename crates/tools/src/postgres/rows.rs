@@ -1,4 +1,4 @@
-//! The rows of a command as JSON text: held while they are small, in a file without a name once they are not.
+//! Buffers the rows of a command as JSON text: in memory while they are small, then in an unnamed file.
 
 use std::path::PathBuf;
 
@@ -13,18 +13,18 @@ use tokio::io::{
 use crate::call::{Call, not_kept, storage};
 use crate::scratch;
 
-/// What is collected before it is written to the file.
+/// Bytes to collect before writing to the file.
 const PIECE_BYTES: usize = 256 * 1024;
-/// What is between the file and the store of bodies.
+/// Size of the buffer between the file and the result store.
 const PIPE_BYTES: usize = 256 * 1024;
-/// Rows that cannot pass into a store may take so much memory.
+/// Memory limit for rows that cannot be streamed to a store.
 const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Rows that can may take so much of the disk.
+/// Disk limit for rows that can be streamed.
 const SPOOLED_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 
-/// Takes the rows of one statement after the other.
+/// Buffer for the rows of all statements.
 pub(super) struct Spool {
-    /// What is not yet in the file.
+    /// Bytes that are not in the file yet.
     held: Vec<u8>,
     file: Option<SpoolFile>,
     held_bytes_max: usize,
@@ -32,13 +32,13 @@ pub(super) struct Spool {
     dir: PathBuf,
 }
 
-/// What one statement answered.
+/// Result of one statement.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) columns: Vec<String>,
     pub(super) row_count: u64,
     pub(super) affected_rows: u64,
-    /// Where its rows are in the spool.
+    /// Position of its rows in the buffer.
     pub(super) start: u64,
     pub(super) end: u64,
 }
@@ -59,17 +59,17 @@ impl Spool {
         }
     }
 
-    /// How many bytes came so far.
+    /// Number of bytes so far.
     pub(super) fn position(&self) -> u64 {
         self.file.as_ref().map_or(0, SpoolFile::bytes) + self.held.len() as u64
     }
 
-    /// Where a row is written to.
+    /// Buffer to write a row to.
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.held
     }
 
-    /// Makes room after a row.
+    /// Moves rows to the file if the memory limit is reached.
     pub(super) async fn settle(&mut self) -> Result<(), TaskError> {
         let room = if self.file.is_some() {
             PIECE_BYTES
@@ -88,19 +88,19 @@ impl Spool {
         self.write_out().await
     }
 
-    /// Moves what is held to the file; where the disk is full, this waits for space.
+    /// Writes the buffered bytes to the file; waits for space if the disk is full.
     async fn write_out(&mut self) -> Result<(), TaskError> {
         if self.file.is_none() {
             let file = scratch::unnamed(&self.dir).map_err(|error| storage(&error))?;
             self.file = Some(SpoolFile::new(file, &self.dir));
         }
-        let file = self.file.as_mut().expect("the rows have a file");
+        let file = self.file.as_mut().expect("the file was created above");
         let held = std::mem::take(&mut self.held);
         let written = file.append(held.into()).await;
         written.map_err(|error| not_kept(&error))
     }
 
-    /// The outcome of the whole command: held, or by reference to a body that is durable.
+    /// Outcome of the whole command: inline, or a reference to a stored result.
     pub(super) async fn outcome(
         mut self,
         answers: &[Answer],
@@ -116,11 +116,11 @@ impl Spool {
             return Ok(Outcome::ok(result));
         };
         self.write_out().await?;
-        let file = self.file.expect("the rows are in a file");
+        let file = self.file.expect("the file exists, as checked above");
         let file = file.into_file().map(File::from_std);
         let mut file = file.map_err(|error| not_kept(&error))?;
         let (mut text, out) = tokio::io::duplex(PIPE_BYTES);
-        // The text is dropped with the keeping, so that a writer nobody reads does not wait for ever.
+        // The reading end is dropped when storing ends, so that the writer does not block forever.
         let keeping = async move { keeper.keep(&mut text).await };
         let (written, kept) = tokio::join!(write_all(answers, &mut file, out), keeping);
         match (written, kept) {
@@ -151,7 +151,7 @@ async fn write_all(
     out.shutdown().await
 }
 
-/// Writes the result: what the last statement with rows answered, then what each did.
+/// Writes the result: the last statement with rows, then every statement.
 async fn write(
     answers: &[Answer],
     source: &mut Source<'_>,
@@ -201,15 +201,16 @@ async fn write_answer(
 }
 
 fn index(at: u64) -> usize {
-    usize::try_from(at).expect("what is held can be counted")
+    usize::try_from(at).expect("a position in memory fits usize")
 }
 
 fn too_large(bytes_max: u64) -> TaskError {
-    let message = format!("the rows are larger than {bytes_max} bytes; select less");
+    let message =
+        format!("rows exceed the limit of {bytes_max} bytes; select fewer rows or columns");
     TaskError::new(ErrorKind::Schema, "LIMIT_RESULT", message)
 }
 
 fn unreadable(error: &serde_json::Error) -> TaskError {
-    let message = format!("the rows cannot be read as JSON: {error}; cast the column to text");
+    let message = format!("cannot convert the rows to JSON: {error}; cast the column to text");
     TaskError::new(ErrorKind::Schema, "PG_RESULT", message)
 }

@@ -1,4 +1,4 @@
-//! Statements run in order on one connection; each is prepared, so that the server says its types and columns.
+//! Runs statements in order on one connection. Each is prepared, so that the server reports its types and columns.
 
 use std::pin::pin;
 
@@ -15,25 +15,25 @@ use crate::postgres::param::{Param, own_type};
 use crate::postgres::rows::{Answer, Spool};
 use crate::sql::{Statement, StatementText, unique};
 
-/// Statements that take parameters. The others get literals.
+/// Statements that accept parameters; all others get literals.
 const TAKES_PARAMS: [&str; 8] = [
     "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "VALUES", "TABLE",
 ];
-/// What changes rows, so that the count in its answer is of rows affected.
+/// Statements whose row count is the number of affected rows.
 const CHANGES: [&str; 4] = ["INSERT", "UPDATE", "DELETE", "MERGE"];
-/// Values whose types do not fit their places: no such operator or function, another type wanted, several types wanted.
+/// SQLSTATEs of type errors: unknown operator or function, wrong type, ambiguous type.
 const TYPE_ERRORS: [&str; 3] = ["42883", "42804", "42P08"];
-/// A value whose type the server cannot infer.
+/// SQLSTATE of a parameter whose type the server cannot infer.
 const INDETERMINATE: &str = "42P18";
 
-/// Whether a transaction of the author's own is open.
+/// Whether the command has an open transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transaction {
     None,
     Open,
 }
 
-/// Refuses what cannot be run here, before anything is.
+/// Rejects unsupported statements before any of them runs.
 pub(super) fn check(statements: &[Statement]) -> Result<(), TaskError> {
     for statement in statements {
         let text = statement.text().text.to_ascii_uppercase();
@@ -42,14 +42,14 @@ pub(super) fn check(statements: &[Statement]) -> Result<(), TaskError> {
             return Err(TaskError::new(
                 ErrorKind::Schema,
                 "PG_COPY",
-                "`COPY` from or to the client has no other end here; use INSERT and SELECT, or a `transfer` task",
+                "`COPY` with STDIN or STDOUT is not supported; use INSERT and SELECT, or a `transfer` task",
             ));
         }
     }
     Ok(())
 }
 
-/// How a statement changes the author's own transaction.
+/// How a statement changes the transaction of the command.
 pub(super) fn transaction(statement: &Statement) -> Option<Transaction> {
     let words: Vec<&str> = statement.words.iter().map(String::as_str).collect();
     match words[..] {
@@ -67,7 +67,7 @@ pub(super) fn transaction(statement: &Statement) -> Option<Transaction> {
     }
 }
 
-/// Runs all statements. A transaction that the command leaves open is an error, and is undone.
+/// Runs all statements. A transaction that the command leaves open is rolled back and is an error.
 pub(super) async fn run(
     client: &Client,
     statements: &[Statement],
@@ -84,7 +84,7 @@ pub(super) async fn run(
         return Err(TaskError::new(
             ErrorKind::Schema,
             "PG_TRANSACTION_OPEN",
-            "the command begins a transaction and does not end it, so it was undone; end it with COMMIT",
+            "the command left a transaction open; it was rolled back. End it with COMMIT",
         )
         .into());
     }
@@ -113,7 +113,7 @@ async fn one(
         spot: Some(spot.clone()),
     };
     if index > 0 && spot.sent.text.contains('\\') {
-        // An earlier statement may have changed what a backslash means, and values are escaped by what it means here.
+        // An earlier statement may have changed `standard_conforming_strings`; escaped values depend on it.
         client
             .batch_execute(crate::postgres::session::BEGIN)
             .await?;
@@ -155,8 +155,8 @@ async fn one(
     })
 }
 
-/// Prepares a statement and tells its parameters. Where the types of its values do not fit their places, every value
-/// becomes a parameter of its own, whose type the server infers from its place.
+/// Prepares a statement and returns its parameters. On a type error, every value becomes a separate parameter, whose
+/// type the server infers from its position.
 async fn prepare_either(
     client: &Client,
     sent: &StatementText,
@@ -172,12 +172,12 @@ async fn prepare_either(
     };
     match prepare(client, &separate.text, &separate.params).await {
         Ok(prepared) => Ok((prepared, separate.params)),
-        // The text that was to be sent is the one whose error has a place.
+        // Return the first error, because its position refers to the text that was sent.
         Err(_) => Err(error),
     }
 }
 
-/// Prepares a statement. Where the server cannot infer the type of a value, the value says it.
+/// Prepares a statement. If the server cannot infer the type of a value, the value's own type is used.
 async fn prepare(
     client: &Client,
     text: &str,
@@ -192,7 +192,7 @@ async fn prepare(
         let Some(at) = indeterminate(&error).filter(|at| *at < params.len()) else {
             return Err(error);
         };
-        // Types that the server may still infer are left to it.
+        // Leave the other types to the server.
         if types.len() <= at {
             types.resize(at + 1, Type::UNKNOWN);
         }
@@ -201,7 +201,7 @@ async fn prepare(
     client.prepare_typed(text, &types).await
 }
 
-/// The index of the value whose type the server asks for.
+/// Index of the value whose type the server could not infer.
 fn indeterminate(error: &tokio_postgres::Error) -> Option<usize> {
     let db = error.as_db_error()?;
     if db.code().code() != INDETERMINATE {
@@ -232,6 +232,6 @@ fn write_row(row: &Row, columns: &[String], out: &mut Vec<u8>) -> Result<(), Fai
 
 fn unbound(wanted: usize, given: usize) -> TaskError {
     let message =
-        format!("the statement has {wanted} placeholders, but {given} values are given for it");
+        format!("the statement has {wanted} placeholders, but {given} values were passed");
     TaskError::new(ErrorKind::Schema, "SQL_BIND", message)
 }

@@ -1,4 +1,4 @@
-//! One session with the server: how it begins, how a call finds it, how it is left for the next one.
+//! Setup and reset of a pooled session.
 
 use serde_json::Value;
 use tokio_postgres::Client;
@@ -7,25 +7,25 @@ use crate::call::Call;
 use crate::postgres::failure::Failure;
 use crate::sql::Statement;
 
-/// Text in quotes means itself, whatever the role or the database says: values are escaped by that.
+/// Makes backslashes literal in strings, whatever the role or database sets; escaped values depend on it.
 pub(super) const BEGIN: &str = "SET standard_conforming_strings = on";
 
-/// Undoes what a call may have left: a transaction, settings, locks, temporary tables. `DISCARD ALL` would do it, but
-/// also forgets the statements the driver keeps, and cannot follow anything.
+/// Undoes what a call may leave: transaction, settings, locks, temporary tables. `DISCARD ALL` also drops the driver's
+/// prepared statements and cannot be combined with other statements.
 pub(super) const RESET: &str = "ROLLBACK; CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; \
     SELECT pg_advisory_unlock_all(); DISCARD PLANS; DISCARD TEMP; DISCARD SEQUENCES; \
     SET standard_conforming_strings = on";
 
-/// Statements that leave what `RESET` does not undo.
+/// Statements with effects that `RESET` does not undo.
 const LASTING: [&str; 4] = ["PREPARE", "DEALLOCATE", "DISCARD", "LOAD"];
 
-/// Whether a session can be used again after these statements.
+/// Whether a session can be reused after these statements.
 pub(super) fn is_reusable(statements: &[Statement]) -> bool {
     let lasts = |statement: &Statement| LASTING.contains(&statement.first_word());
     !statements.iter().any(lasts)
 }
 
-/// Sets a session up for a call: its time and its schema.
+/// Prepares a session for a call: statement timeout and search path.
 pub(super) async fn prepare(client: &Client, call: &Call) -> Result<(), Failure> {
     let mut settings = Vec::new();
     if let Some(limit) = call.timeout.total {
@@ -41,7 +41,7 @@ pub(super) async fn prepare(client: &Client, call: &Call) -> Result<(), Failure>
     Ok(())
 }
 
-/// The names in `schema`, in quotes.
+/// Names in `schema`, quoted.
 fn search_path(call: &Call) -> Result<Option<String>, Failure> {
     let names: Vec<&str> = match call.field("schema") {
         None => return Ok(None),

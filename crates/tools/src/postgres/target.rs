@@ -1,7 +1,7 @@
-//! Where a database is and who asks, out of a credential.
+//! Parses a credential into connection settings.
 //!
-//! Enters: `auth`, by the names of credentials (`db_host` …) or of drivers (`host` …), or as one `dsn`. Leaves: the
-//! driver's configuration, with `sslmode` taken out, because the driver knows only some of its values.
+//! Input: `auth`, with the field names of credentials (`db_host` …) or of drivers (`host` …), or one `dsn`. Output: the
+//! driver's configuration and the `sslmode`, which is parsed here because the driver supports only some of its values.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,21 +14,21 @@ use tokio_postgres::config::{Host, SslMode};
 
 use crate::call::Call;
 
-/// How long the network may leave data unacknowledged before the connection counts as lost.
+/// Time without acknowledgment after which a connection counts as lost.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// How far the server's certificate is trusted.
+/// Verification of the server's certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Trust {
-    /// Any certificate will do: only listening in is prevented.
+    /// None: the connection is encrypted, but the server is not authenticated.
     Any,
-    /// It must come from a known authority.
+    /// A trusted authority must have signed it.
     Authority,
-    /// And must name the host.
+    /// It must also match the host name.
     Full,
 }
 
-/// A database and who asks it; it never shows its password.
+/// Database and login; never prints its password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(super) config: Config,
@@ -37,25 +37,28 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The target that a call's `auth` names.
+    /// Target of a call's `auth`.
     pub(super) fn of(call: &Call) -> Result<Self, TaskError> {
         let auth = match call.field("auth") {
             Some(Value::Object(auth)) => auth,
             Some(Value::String(name)) => {
-                let message = format!("the credential `{name}` was not resolved before the call");
+                let message = format!(
+                    "credential `{name}` is not available to this task; create it with `noetl secret set {name}`, or list it in the `keychain` of the playbook"
+                );
                 return Err(TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message));
             }
             Some(other) => return Err(call.wrong_type("auth", "a map or a name", other)),
             None => {
-                return Err(
-                    call.missing("auth", "name a credential, or give `{db_host, db_user, …}`")
-                );
+                return Err(call.missing(
+                    "auth",
+                    "set it to the name of a credential, or to `{db_host, db_user, …}`",
+                ));
             }
         };
         Self::parse(auth)
     }
 
-    /// The target that a credential names.
+    /// Target of a credential.
     pub(crate) fn parse(auth: &Map<String, Value>) -> Result<Self, TaskError> {
         let dsn = text(auth, &["dsn", "url", "uri", "connection_string", "db_dsn"])?;
         let (mut config, mut mode, mut roots) = match dsn {
@@ -67,7 +70,7 @@ impl Target {
         }
         if let Some(port) = text(auth, &["db_port", "port"])? {
             let port = port.trim().parse::<u16>();
-            config.port(port.map_err(|_| invalid("its port is not a number from 1 to 65535"))?);
+            config.port(port.map_err(|_| invalid("`db_port` must be a number from 1 to 65535"))?);
         }
         if let Some(user) = text(auth, &["db_user", "user", "username"])? {
             config.user(user);
@@ -81,10 +84,10 @@ impl Target {
         mode = text(auth, &["sslmode", "ssl_mode", "db_sslmode"])?.or(mode);
         roots = text(auth, &["sslrootcert", "ssl_root_cert"])?.or(roots);
         if config.get_hosts().is_empty() {
-            return Err(invalid("it has no `db_host`"));
+            return Err(invalid("`db_host` is missing"));
         }
         if config.get_user().is_none() {
-            return Err(invalid("it has no `db_user`"));
+            return Err(invalid("`db_user` is missing"));
         }
         let trust = trust(mode.as_deref().unwrap_or("prefer"), &mut config)?;
         config
@@ -100,7 +103,7 @@ impl Target {
         })
     }
 
-    /// Host, port and database, for people; never the password.
+    /// Host, port and database, for messages; never the password.
     pub(super) fn place(&self) -> String {
         let host = match self.config.get_hosts().first() {
             Some(Host::Tcp(host)) => host.clone(),
@@ -112,7 +115,7 @@ impl Target {
         format!("{host}:{port}/{}", self.database())
     }
 
-    /// The database's name: the user's, unless said.
+    /// Database name. Default: the user name.
     pub(super) fn database(&self) -> &str {
         let named = self.config.get_dbname().or(self.config.get_user());
         named.unwrap_or_default()
@@ -127,7 +130,7 @@ impl fmt::Debug for Target {
 
 type Parts = (Config, Option<String>, Option<String>);
 
-/// Takes a URL, or words like `host=…`, apart.
+/// Parses a URL, or `host=…` words.
 fn from_dsn(dsn: &str) -> Result<Parts, TaskError> {
     let is_url = dsn.starts_with("postgres://") || dsn.starts_with("postgresql://");
     let (mut mode, mut roots) = (None, None);
@@ -153,9 +156,9 @@ fn from_dsn(dsn: &str) -> Result<Parts, TaskError> {
         }
         kept.join(" ")
     };
-    // The driver's message may repeat the text, which holds the password.
+    // The driver's message may repeat the text, which contains the password.
     let config = plain.parse().map_err(|_| {
-        invalid("its `dsn` is not of the form `postgres://user:password@host:port/database`")
+        invalid("`dsn` must have the form `postgres://user:password@host:port/database`")
     })?;
     Ok((config, mode, roots))
 }
@@ -169,7 +172,7 @@ fn trust(mode: &str, config: &mut Config) -> Result<Trust, TaskError> {
         "verify-full" => (SslMode::Require, Trust::Full),
         _ => {
             return Err(invalid(
-                "its `sslmode` is unknown: use disable, prefer, require, verify-ca or verify-full",
+                "unknown `sslmode`; use disable, prefer, require, verify-ca or verify-full",
             ));
         }
     };
@@ -177,7 +180,7 @@ fn trust(mode: &str, config: &mut Config) -> Result<Trust, TaskError> {
     Ok(trust)
 }
 
-/// The first of these keys that is there, as text.
+/// First of these keys that is set, as text.
 fn text(auth: &Map<String, Value>, keys: &[&str]) -> Result<Option<String>, TaskError> {
     let found = keys.iter().find_map(|key| Some((key, auth.get(*key)?)));
     match found {
@@ -185,12 +188,12 @@ fn text(auth: &Map<String, Value>, keys: &[&str]) -> Result<Option<String>, Task
         Some((_, Value::String(text))) if text.is_empty() => Ok(None),
         Some((_, Value::String(text))) => Ok(Some(text.clone())),
         Some((_, Value::Number(number))) => Ok(Some(number.to_string())),
-        Some((key, _)) => Err(invalid(&format!("its `{key}` is not text"))),
+        Some((key, _)) => Err(invalid(&format!("`{key}` must be text"))),
     }
 }
 
 fn invalid(problem: &str) -> TaskError {
-    let message = format!("the credential cannot be used: {problem}");
+    let message = format!("invalid credential: {problem}");
     TaskError::new(ErrorKind::Auth, "AUTH_INVALID", message)
 }
 

@@ -1,4 +1,4 @@
-//! One call of `postgres`: the command is bound, a connection found, the statements run, and stopped when told to.
+//! Runs one `postgres` call: binds the command, gets a connection, runs the statements and cancels them on request.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -18,19 +18,19 @@ use crate::postgres::target::Target;
 use crate::postgres::{effect, run, session};
 use crate::sql::{Dialect, Statement, statements};
 
-/// How long connecting may take where the task does not say.
+/// Default connect timeout.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// How long the server may take to stop what it was told to.
+/// Time that the server gets to cancel a statement.
 const STOP_GRACE: Duration = Duration::from_secs(3);
 
-/// How the `postgres` tool is set up.
+/// Settings of the `postgres` tool.
 #[derive(Debug, Clone)]
 pub struct PostgresConfig {
-    /// At most so many connections for each credential.
+    /// Maximum number of connections per credential.
     pub connections_max: usize,
-    /// A connection that nobody used for so long is closed.
+    /// Idle connections are closed after this time.
     pub idle_max: Duration,
-    /// Databases that are targets although an engine keeps its runs there: names, or `host:port/name`.
+    /// Databases of NoETL stores that tasks may use: names, or `host:port/name`.
     pub allow: Vec<String>,
 }
 
@@ -44,23 +44,24 @@ impl Default for PostgresConfig {
     }
 }
 
-/// The postgres tool.
+/// The `postgres` tool.
 pub(crate) struct Postgres {
     pools: Pools,
     scratch_dir: PathBuf,
 }
 
-/// What a call is interrupted for.
+/// Why a call is interrupted.
 enum Why {
     Stop,
     Time(Duration),
 }
 
-/// What a call and whoever interrupts it tell each other about its connection.
+/// Flags that the call and its interruption share.
 #[derive(Default)]
 struct Hold {
     interrupted: AtomicBool,
-    /// Whether another call may have it by now, whose statements must not be stopped.
+    /// Whether the connection was returned to the pool; another call may use it, so its statements must not be
+    /// cancelled.
     given_back: AtomicBool,
 }
 
@@ -103,7 +104,7 @@ impl Postgres {
         }
         let ended = tokio::time::timeout(STOP_GRACE, work).await;
         Ok(match (ended, why) {
-            // What was done by then is done.
+            // The statements finished before the interruption took effect.
             (Ok(Ok(outcome)), _) => outcome,
             (Ok(Err(failure)), Why::Time(limit)) if failure.is_stop() => too_slow(limit),
             (Ok(Err(failure)), _) if !failure.is_stop() => failure.outcome(),
@@ -112,7 +113,7 @@ impl Postgres {
         })
     }
 
-    /// Runs the statements. The connection is kept if it is certainly well: what was told to stop may be told late.
+    /// Runs the statements. The connection is reused only if it is certainly idle: a cancel request may arrive late.
     async fn work(
         &self,
         call: &Call,
@@ -145,7 +146,7 @@ impl Postgres {
     }
 }
 
-/// What became of the statements.
+/// Result of the statements.
 enum Done {
     Outcome(Box<Outcome>),
     Answers(Vec<crate::postgres::rows::Answer>, Spool),

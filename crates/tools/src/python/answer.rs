@@ -1,4 +1,4 @@
-//! From what an interpreter answered, or failed to answer, to an outcome.
+//! Converts the reply of an interpreter, or its failure, into an outcome.
 
 use std::process::ExitStatus;
 
@@ -10,21 +10,21 @@ use crate::call::{cancelled, timed_out};
 use crate::isolation::limit_reached;
 use crate::python::process::Reply;
 
-/// One answer of the runner.
+/// Response of the runner.
 #[derive(Deserialize)]
 pub(crate) struct Answer {
     #[serde(default)]
     result: Value,
     error: Option<Raised>,
-    /// Whether the interpreter had better be replaced.
+    /// Whether the interpreter must be replaced.
     #[serde(default)]
     pub(crate) replace: bool,
-    /// Places of numbers that JSON cannot hold.
+    /// Paths of numbers that JSON cannot represent.
     #[serde(default)]
     lost: Vec<String>,
 }
 
-/// An exception.
+/// A Python exception.
 #[derive(Deserialize)]
 struct Raised {
     #[serde(rename = "type")]
@@ -39,7 +39,7 @@ struct Raised {
     retryable: Option<bool>,
 }
 
-/// The outcome of a reply, and whether its interpreter can be used again.
+/// Outcome of a reply, and whether the interpreter can be reused.
 pub(crate) fn outcome(reply: Reply, file: &str) -> (Outcome, bool) {
     let error = match reply {
         Reply::Answered(line) => match serde_json::from_slice::<Answer>(&line) {
@@ -48,7 +48,7 @@ pub(crate) fn outcome(reply: Reply, file: &str) -> (Outcome, bool) {
                 return (answer.outcome(file), reusable);
             }
             Err(error) => {
-                let message = format!("the result cannot be read as JSON: {error}");
+                let message = format!("cannot parse the result as JSON: {error}");
                 return (schema(message), true);
             }
         },
@@ -57,7 +57,7 @@ pub(crate) fn outcome(reply: Reply, file: &str) -> (Outcome, bool) {
             ErrorKind::Schema,
             "LIMIT_RESULT",
             format!(
-                "the result is larger than {limit} bytes; write it to a file and return its path"
+                "result exceeds the limit of {limit} bytes; write it to a file and return its path"
             ),
         ),
         Reply::TimedOut(limit) => timed_out(limit),
@@ -159,28 +159,28 @@ fn died(status: Option<ExitStatus>) -> TaskError {
         (Some(9), _) => TaskError::new(
             ErrorKind::Unknown,
             "PYTHON_KILLED",
-            "the interpreter was killed, most likely because memory ran out",
+            "interpreter was killed by signal 9, probably because the machine ran out of memory",
         )
         .with("signal", 9),
         (Some(signal), _) => TaskError::new(
             ErrorKind::Unknown,
             "PYTHON_CRASHED",
             match limit_reached(signal) {
-                Some(limit) => format!("the interpreter was stopped: {limit}"),
-                None => format!("the interpreter died of signal {signal}"),
+                Some(limit) => format!("interpreter was killed: {limit}"),
+                None => format!("interpreter was killed by signal {signal}"),
             },
         )
         .with("signal", signal),
         (None, Some(code)) => TaskError::new(
             ErrorKind::Unknown,
             "PYTHON_EXITED",
-            format!("the interpreter left with exit code {code} before the code had a result"),
+            format!("interpreter exited with code {code} before it returned a result"),
         )
         .with("exit_code", code),
         (None, None) => TaskError::new(
             ErrorKind::Unknown,
             "PYTHON_EXITED",
-            "the interpreter closed its channel before the code had a result",
+            "interpreter closed its connection before it returned a result",
         ),
     }
 }

@@ -1,8 +1,10 @@
-//! From author text and values to Python code: each value is one literal, or a part of one, and never runs.
+//! Builds Python code from playbook text and values. Each value is one literal, or a part of one, and is never
+//! executed.
 //!
-//! In a string literal a value is escaped for that literal; in a raw one, which has no escapes, it stands in a literal of
-//! its own between two halves, which Python joins before anything runs. Elsewhere it is a literal: `None`, `True`, a
-//! number, a text, a list or a dictionary. No placed value has a line end, so that tracebacks name the author's lines.
+//! In a string literal, a value is escaped for that literal. A raw literal has no escapes, so it is split, with the
+//! value in a literal of its own in between; Python joins the parts when it compiles. Elsewhere a value is a literal:
+//! `None`, `True`, a number, a string, a list or a dictionary. No value adds a line break, so tracebacks show the
+//! playbook's lines.
 
 use std::fmt::Write as _;
 
@@ -12,7 +14,7 @@ use serde_json::Value;
 
 use crate::python::place::{Literal, Place, Reader};
 
-/// Words that cannot be names.
+/// Keywords, which cannot be names.
 const KEYWORDS: &[&str] = &[
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
     "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import",
@@ -20,7 +22,7 @@ const KEYWORDS: &[&str] = &[
     "with", "yield",
 ];
 
-/// The code of some pieces.
+/// Builds the code of some pieces.
 pub fn python_code(pieces: &[CodePiece]) -> Result<String, TaskError> {
     let mut reader = Reader::default();
     let mut code = String::new();
@@ -35,7 +37,7 @@ pub fn python_code(pieces: &[CodePiece]) -> Result<String, TaskError> {
                 let is_literal = matches!(reader.place(), Place::Code | Place::Field { .. });
                 let json: Option<Value> = (*is_json && is_literal).then(read).flatten();
                 place(json.as_ref().unwrap_or(value), &mut reader, &mut code)?;
-                // Quotes right behind an empty text would begin a literal in triple quotes.
+                // A quote directly after an empty string would begin a triple-quoted literal.
                 let mut next = pieces[at + 1..].iter().filter_map(text_of_piece);
                 let is_quoted = next
                     .next()
@@ -74,10 +76,10 @@ fn place(value: &Value, reader: &mut Reader, code: &mut String) -> Result<(), Ta
             in_raw_text(&(tail + text_of(value).as_str()), literal, code);
         }
         Place::Text(literal) => {
-            // Quotes right before an empty text would stand side by side with those that end the literal.
+            // A quote directly before an empty value would join with the closing quotes of the literal.
             let tail = code.split_off(code.len() - reader.tail());
             code.push_str(&with_escaped_quotes(&tail, literal));
-            // The author's backslash means itself before a value, which has no character for it to escape.
+            // A backslash before a value is literal, because the value has no character for it to escape.
             if reader.is_escaped() {
                 code.push('\\');
             }
@@ -88,7 +90,7 @@ fn place(value: &Value, reader: &mut Reader, code: &mut String) -> Result<(), Ta
     Ok(())
 }
 
-/// The end of an author's text in a literal, every quote in it escaped.
+/// Tail of the playbook's text in a literal, with every quote escaped.
 fn with_escaped_quotes(tail: &str, literal: Literal) -> String {
     let mut out = String::with_capacity(tail.len());
     let mut is_escaped = false;
@@ -106,11 +108,11 @@ fn in_code(value: &Value, reader: &mut Reader, code: &mut String) -> Result<(), 
     let is_number = value.as_u64().is_some();
     if reader.is_in_word() && !is_number {
         let message =
-            "a value cannot be a part of a name: mark it with `| ident`, or pass it under `input`";
+            "a value cannot be part of a name; mark it with `| ident`, or pass it under `input`";
         return Err(refused(message));
     }
     let literal = literal(value);
-    // Two quotes side by side would be an empty text, three the start of a longer one.
+    // Two adjacent quotes would be an empty string, three would open a triple-quoted one.
     if code.ends_with(['\'', '"']) && literal.starts_with('\'') {
         code.push(' ');
     }
@@ -119,14 +121,14 @@ fn in_code(value: &Value, reader: &mut Reader, code: &mut String) -> Result<(), 
     Ok(())
 }
 
-/// A value inside the braces of an f-string: what has neither quotes nor braces, so that no version of Python can read it
-/// in another way.
+/// A value inside the braces of an f-string. It must have neither quotes nor braces, so that every Python version reads
+/// it in the same way.
 fn in_field(value: &Value, is_text: bool) -> Result<String, TaskError> {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(literal(value)),
         Value::String(text) if is_text && text.chars().all(is_plain) => Ok(text.clone()),
         _ => Err(refused(
-            "only a number, or a plain word in quotes, can stand inside the braces of an f-string: pass the value under `input`",
+            "only a number or a plain word in quotes is allowed inside the braces of an f-string; pass the value under `input`",
         )),
     }
 }
@@ -135,7 +137,7 @@ fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// A raw literal ends before the text and goes on behind it.
+/// Closes the raw literal before the text and reopens it after the text.
 fn in_raw_text(text: &str, literal: Literal, code: &mut String) {
     let quoted = Literal {
         quote: '"',
@@ -154,7 +156,8 @@ fn in_raw_text(text: &str, literal: Literal, code: &mut String) {
     );
 }
 
-/// The text of a value inside a literal: its own, or as Python writes it; lists and dictionaries as JSON.
+/// Text of a value inside a literal: strings as they are, scalars as Python prints them, lists and dictionaries as
+/// JSON.
 fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -163,7 +166,7 @@ fn text_of(value: &Value) -> String {
     }
 }
 
-/// JSON with a space behind commas and colons, as Python writes it.
+/// JSON with a space after commas and colons, as Python prints it.
 fn json(value: &Value) -> String {
     match value {
         Value::Array(items) => {
@@ -187,7 +190,7 @@ fn literal(value: &Value) -> String {
         Value::Null => "None".to_owned(),
         Value::Bool(true) => "True".to_owned(),
         Value::Bool(false) => "False".to_owned(),
-        // A sign binds weaker than a power.
+        // A minus sign binds weaker than `**`.
         Value::Number(number) if number.to_string().starts_with('-') => format!("({number})"),
         Value::Number(number) => number.to_string(),
         Value::String(text) => quoted(text),
@@ -216,7 +219,7 @@ fn quoted(text: &str) -> String {
     format!("'{}'", escaped(text, plain))
 }
 
-/// A text as it stands in a literal that has escapes.
+/// Escapes text for a literal that is not raw.
 fn escaped(text: &str, literal: Literal) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -256,7 +259,7 @@ fn identifier(value: &Value, place: Place) -> Result<String, TaskError> {
         && !KEYWORDS.contains(&text);
     if !is_name || place != Place::Code {
         return Err(refused(
-            "`| ident` takes a name of Python, and stands outside of quotes and comments",
+            "`| ident` requires a valid Python name, outside of quotes and comments",
         ));
     }
     Ok(text.to_owned())

@@ -1,4 +1,4 @@
-//! What an interpreter says of itself, asked once: its version, where it lives, and which modules it brings along.
+//! Properties of an interpreter, queried once: version, paths and standard modules.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -13,31 +13,31 @@ use crate::isolation::{Confines, Limits};
 use crate::process::Program;
 use crate::python::tool::not_started;
 
-/// What is asked.
+/// Code that prints the properties.
 const QUESTION: &str = "\
 import json, sys
 names = getattr(sys, 'stdlib_module_names', sys.builtin_module_names)
 print(json.dumps({'version': sys.version_info[:3], 'executable': sys.executable, 'prefix': sys.prefix,
     'base_prefix': sys.base_prefix, 'modules': sorted(names)}))";
 
-/// An interpreter that takes longer than this to answer does not work.
+/// Time limit for the query.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
-/// What an interpreter says of itself.
+/// Properties of an interpreter.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Facts {
-    /// Such as 3, 11, 7.
+    /// Version, such as 3, 11, 7.
     pub(crate) version: [u32; 3],
-    /// The program itself, behind every shim and link of a manager of versions.
+    /// The real executable, behind the shims and links of a version manager.
     pub(crate) executable: PathBuf,
     prefix: PathBuf,
     base_prefix: PathBuf,
-    /// The names of the modules it brings along.
+    /// Names of its standard modules.
     pub(crate) modules: BTreeSet<String>,
 }
 
 impl Facts {
-    /// The directories it reads while it works.
+    /// Directories that it reads at run time.
     pub(crate) fn homes(&self) -> Vec<PathBuf> {
         let mut homes = vec![self.prefix.clone(), self.base_prefix.clone()];
         if let Ok(real) = self.executable.canonicalize()
@@ -49,19 +49,19 @@ impl Facts {
         homes
     }
 
-    /// The version as people write it.
+    /// Version as text.
     pub(crate) fn version_text(&self) -> String {
         let [major, minor, patch] = self.version;
         format!("{major}.{minor}.{patch}")
     }
 }
 
-/// What is known of interpreters so far.
+/// Cache of interpreter properties.
 #[derive(Default)]
 pub(crate) struct Known(Mutex<HashMap<PathBuf, Arc<Facts>>>);
 
 impl Known {
-    /// What an interpreter says of itself, held by these confines while it does.
+    /// Returns the properties of an interpreter; the query runs in the given sandbox.
     pub(crate) async fn of(
         &self,
         python: &Path,
@@ -111,7 +111,7 @@ async fn ask(
     serde_json::from_str(&printed.stdout).map_err(|_| {
         let shown = python.display();
         let said = crate::capture::tail_of(&printed.stderr, 500);
-        let message = format!("`{shown}` does not work as a Python interpreter: {said}");
+        let message = format!("`{shown}` is not a working Python interpreter: {said}");
         TaskError::new(ErrorKind::ClientError, "PYTHON_MISSING", message.trim_end())
     })
 }

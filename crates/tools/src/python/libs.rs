@@ -1,4 +1,4 @@
-//! What a program needs beside its interpreter: `libs` as a list, or the block of PEP 723 in the code itself.
+//! Libraries that a program needs: `libs` as a list, or the PEP 723 block in the code.
 
 use model::outcome::{ErrorKind, TaskError};
 use serde::Deserialize;
@@ -8,16 +8,16 @@ use crate::call::Call;
 use crate::python::facts::Facts;
 use crate::python::version::Specifiers;
 
-/// What a program needs.
+/// Requirements of a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
-    /// Requirements as pip reads them, sorted, each once.
+    /// Requirements in pip syntax, sorted and without duplicates.
     pub(crate) requirements: Vec<String>,
-    /// Which versions of Python will do.
+    /// Required Python versions.
     pub(crate) python: Option<String>,
 }
 
-/// The block of PEP 723.
+/// The PEP 723 block.
 #[derive(Deserialize)]
 struct Inline {
     #[serde(default)]
@@ -27,7 +27,7 @@ struct Inline {
 }
 
 impl Needs {
-    /// What a call needs; nothing for most of them.
+    /// Requirements of a call; most have none.
     pub(crate) fn of(call: &Call, code: &str) -> Result<Self, TaskError> {
         let mut needs = Self::default();
         if let Some(Value::Array(list)) = call.field("libs") {
@@ -49,37 +49,34 @@ impl Needs {
         Ok(needs)
     }
 
-    /// Whether the interpreter alone will do.
+    /// Whether the interpreter alone is sufficient.
     pub(crate) fn is_empty(&self) -> bool {
         self.requirements.is_empty() && self.python.is_none()
     }
 
     fn add(&mut self, text: &str) -> Result<(), TaskError> {
         let text = text.trim();
-        // What begins with a dash is an option of pip, not a requirement.
+        // Text that begins with a dash is a pip option, not a requirement.
         let is_plain =
             !text.is_empty() && !text.starts_with('-') && !text.chars().any(char::is_control);
         if !is_plain {
             return Err(invalid(format!(
-                "`{text}` is not a requirement such as `requests==2.31`"
+                "invalid requirement `{text}`; use a form such as `requests==2.31`"
             )));
         }
         self.requirements.push(text.to_owned());
         Ok(())
     }
 
-    /// Checks the version of an interpreter, and leaves out what it brings along.
+    /// Checks the version of an interpreter and removes requirements that are standard modules.
     pub(crate) fn met_by(mut self, facts: &Facts) -> Result<Self, TaskError> {
         if let Some(wanted) = self.python.take() {
-            let specifiers = Specifiers::parse(&wanted).ok_or_else(|| {
-                invalid(format!(
-                    "`requires-python` is `{wanted}`, which cannot be read"
-                ))
-            })?;
+            let specifiers = Specifiers::parse(&wanted)
+                .ok_or_else(|| invalid(format!("invalid `requires-python`: `{wanted}`")))?;
             if !specifiers.admit(facts.version) {
                 let version = facts.version_text();
                 let message = format!(
-                    "the code needs Python {wanted}, and `{}` is {version}: name another with `python` or `venv`",
+                    "the code requires Python {wanted}, but `{}` is {version}; set NOETL_PYTHON on the worker",
                     facts.executable.display()
                 );
                 return Err(TaskError::new(
@@ -95,7 +92,7 @@ impl Needs {
     }
 }
 
-/// The name to import for a requirement that is nothing but a name.
+/// Module name of a requirement that is only a name.
 pub(crate) fn module_of(requirement: &str) -> Option<String> {
     let name = requirement.trim().replace('-', "_");
     let is_name = !name.is_empty()
@@ -122,7 +119,7 @@ fn inline(code: &str) -> Result<Option<Inline>, TaskError> {
             let block = toml::from_str(&text);
             return block.map(Some).map_err(|error| {
                 invalid(format!(
-                    "the block `# /// script` cannot be read: {}",
+                    "cannot parse the `# /// script` block: {}",
                     error.message()
                 ))
             });
@@ -134,7 +131,7 @@ fn inline(code: &str) -> Result<Option<Inline>, TaskError> {
         text.push('\n');
     }
     Err(invalid(
-        "the block `# /// script` is not closed by `# ///`".to_owned(),
+        "the `# /// script` block has no closing `# ///`".to_owned(),
     ))
 }
 

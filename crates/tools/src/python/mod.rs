@@ -1,4 +1,4 @@
-//! `python`: user code in the user's own interpreter, kept warm between calls.
+//! The `python` tool: runs user code in interpreters that stay warm between calls.
 
 mod answer;
 mod code;

@@ -1,48 +1,48 @@
-//! Where in Python code a value stands: in code, in a string literal of some form, in a comment.
+//! Finds the lexical context of a position in Python code: code, string literal, f-string field or comment.
 //!
-//! This reads the author's text, never the values. It knows prefixes, triple quotes, escapes, and the fields of
-//! f-strings, whose expressions may hold strings again.
+//! The scanner reads only the playbook's text, never the values. It handles prefixes, triple quotes, escapes, and the
+//! fields of f-strings, whose expressions may contain strings again.
 
-/// What surrounds a place.
+/// Context of a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Among expressions and statements.
+    /// In an expression or a statement.
     Code,
     /// In the text of a string literal.
     Text(Literal),
-    /// In an f-string's field: its expression, or its format. Before Python 3.12 the quotes around the f-string end it
-    /// even here, and no backslash may stand in it.
+    /// In a field of an f-string: its expression or its format. Before Python 3.12, the quotes of the f-string end it
+    /// even here, and a backslash is not allowed.
     Field {
-        /// Whether it is the format, or a text inside the expression.
+        /// Whether it is the format, or a string inside the expression.
         is_text: bool,
     },
     /// In a comment.
     Comment,
 }
 
-/// The form of a string literal.
+/// Form of a string literal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "the letters of a prefix combine freely"
 )]
 pub(crate) struct Literal {
-    /// The quote it ends with.
+    /// Its quote character.
     pub(crate) quote: char,
-    /// Whether it ends with three of them.
+    /// Whether it is triple-quoted.
     pub(crate) is_triple: bool,
-    /// Whether a backslash means itself.
+    /// Whether it is raw.
     pub(crate) is_raw: bool,
-    /// Whether it is a literal of bytes.
+    /// Whether it is a bytes literal.
     pub(crate) is_bytes: bool,
-    /// Whether braces hold expressions.
+    /// Whether braces contain expressions.
     pub(crate) has_fields: bool,
-    /// Its prefix as a template string, which only other template strings continue.
+    /// Whether it is a template string, which only joins with other template strings.
     pub(crate) is_template: bool,
 }
 
 impl Literal {
-    /// The literal that a prefix and a quote begin; none where the word is no prefix.
+    /// The literal that a prefix and a quote open; `None` if the word is not a prefix.
     fn begun(prefix: &str, quote: char, is_triple: bool) -> Option<Self> {
         let prefix = prefix.to_ascii_lowercase();
         let known = [
@@ -58,14 +58,14 @@ impl Literal {
         })
     }
 
-    /// What ends it.
+    /// Closing quotes.
     pub(crate) fn end(self) -> String {
         self.quote
             .to_string()
             .repeat(if self.is_triple { 3 } else { 1 })
     }
 
-    /// What begins another of its form.
+    /// Prefix and opening quotes of another literal of this form.
     pub(crate) fn start(self) -> String {
         let raw = if self.is_raw { "r" } else { "" };
         let kind = match self {
@@ -82,31 +82,31 @@ impl Literal {
     }
 }
 
-/// A construct that is open.
+/// An open construct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Open {
     Text(Literal),
-    /// An expression in an f-string, with the depth of brackets inside.
+    /// An expression in an f-string, with the bracket depth inside.
     Field(u32),
-    /// The format behind such an expression.
+    /// The format after such an expression.
     Format,
     Comment,
 }
 
-/// Reads author text piece by piece and knows the place after it.
+/// Scans playbook text in pieces and tracks the context at its end.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     open: Vec<Open>,
-    /// The word that code ends with, which may be a prefix of quotes.
+    /// Word at the end of the code, which may be a literal prefix.
     word: String,
-    /// Whether a backslash right before escapes what comes next.
+    /// Whether the last backslash escapes the next character.
     is_escaped: bool,
-    /// How many backslashes and quotes the text of the literal ends with.
+    /// Number of backslashes and quotes at the end of the literal's text.
     tail: usize,
 }
 
 impl Reader {
-    /// The place right here.
+    /// Current context.
     pub(crate) fn place(&self) -> Place {
         let in_field = |open: &Open| matches!(open, Open::Field(_) | Open::Format);
         match self.open.last() {
@@ -119,23 +119,23 @@ impl Reader {
         }
     }
 
-    /// Whether the author's text ends with a backslash that escapes what comes next.
+    /// Whether the playbook's text ends with a backslash that escapes the next character.
     pub(crate) fn is_escaped(&self) -> bool {
         self.is_escaped
     }
 
-    /// How many bytes of backslashes and quotes the author's text of this literal ends with. The end of a literal right
-    /// behind them would be escaped, or would begin earlier.
+    /// Number of backslash and quote bytes at the end of the literal's text. Closing quotes directly after them would
+    /// be escaped, or would match too early.
     pub(crate) fn tail(&self) -> usize {
         self.tail
     }
 
-    /// Whether a name or a number ends right here, so that a value would become a part of it.
+    /// Whether a name or a number ends here, so that a value would become part of it.
     pub(crate) fn is_in_word(&self) -> bool {
         !self.word.is_empty()
     }
 
-    /// Takes note of a value that was placed.
+    /// Records an inserted value.
     pub(crate) fn value(&mut self, ends_word: bool) {
         self.is_escaped = false;
         self.tail = 0;
@@ -145,7 +145,7 @@ impl Reader {
         }
     }
 
-    /// Reads author text.
+    /// Scans playbook text.
     pub(crate) fn text(&mut self, text: &str) {
         let text: Vec<char> = text.chars().collect();
         let mut at = 0;
@@ -154,7 +154,7 @@ impl Reader {
         }
     }
 
-    /// Reads one character; returns how many characters that took.
+    /// Scans one character and returns how many characters were consumed.
     fn read(&mut self, c: char, ahead: &[char]) -> usize {
         match self.open.last().copied() {
             Some(Open::Comment) => {

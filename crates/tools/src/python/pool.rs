@@ -1,10 +1,11 @@
-//! Warm interpreters, kept per python and per sandbox: checked out for one call, put back if they can go on.
+//! Pool of warm interpreters, by Python and sandbox level: checked out for one call and returned if still usable.
 //!
-//! No more rest than may work at once, whatever they are for: the one that has rested longest makes room.
+//! The number of idle interpreters is limited to the number of concurrent calls; beyond it, the one that has been idle
+//! longest is ended.
 //!
-//! Starting an interpreter keeps a core busy. No more are started at once than there are cores, and a call that waits for
-//! its start takes an interpreter that is put back meanwhile: many short calls share a few interpreters, while calls that
-//! block get one each in the end.
+//! Starting an interpreter uses a full core, so the number of concurrent starts is limited to the number of cores. A
+//! call that waits for its start takes an interpreter that is returned meanwhile: many short calls share a few
+//! interpreters, and blocking calls eventually get one each.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZero;
@@ -18,21 +19,21 @@ use crate::process::NotStarted;
 use crate::python::process::Interpreter;
 use crate::registry::PythonConfig;
 
-/// Interpreters at rest, and how many may work at once.
+/// Idle interpreters, and the limit of concurrent calls.
 pub(crate) struct Pool {
     slots: Semaphore,
-    /// How many may be started at once.
+    /// Limits concurrent starts.
     starts: Semaphore,
-    /// Tells those who wait for a start that an interpreter was put back.
+    /// Notifies calls that wait for a start that an interpreter was returned.
     put_back: Notify,
-    /// The one that has rested longest first.
+    /// Longest idle first.
     idle: Mutex<VecDeque<(Kept, Interpreter)>>,
     idle_max: usize,
     calls_max: u64,
     env: BTreeMap<String, String>,
 }
 
-/// What an interpreter was started as.
+/// Key of an interpreter: how it was started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) python: PathBuf,
@@ -52,15 +53,15 @@ impl Pool {
         }
     }
 
-    /// Waits for the right to run a call.
+    /// Waits for a permit to run a call.
     pub(crate) async fn slot(&self) -> SemaphorePermit<'_> {
         self.slots
             .acquire()
             .await
-            .expect("the pool's slots are never closed")
+            .expect("the semaphore of the slots is never closed")
     }
 
-    /// A warm interpreter, or a new one.
+    /// Returns an idle interpreter, or starts a new one.
     pub(crate) async fn check_out(
         &self,
         kept: &Kept,
@@ -69,7 +70,7 @@ impl Pool {
         loop {
             let put_back = self.put_back.notified();
             tokio::pin!(put_back);
-            // From here on nothing that is put back is missed.
+            // From here on, no notification is missed.
             put_back.as_mut().enable();
             if let Some(interpreter) = self.take_alive(kept) {
                 return Ok(interpreter);
@@ -85,7 +86,7 @@ impl Pool {
         }
     }
 
-    /// A new interpreter.
+    /// Starts a new interpreter.
     pub(crate) async fn start(
         &self,
         kept: &Kept,
@@ -98,10 +99,10 @@ impl Pool {
 
     async fn start_permit(&self) -> SemaphorePermit<'_> {
         let permit = self.starts.acquire().await;
-        permit.expect("the pool's starts are never closed")
+        permit.expect("the semaphore of the starts is never closed")
     }
 
-    /// Starts an interpreter, and holds the right to do so until it takes calls.
+    /// Starts an interpreter and holds the start permit until it accepts calls.
     async fn begin(
         &self,
         _start: SemaphorePermit<'_>,
@@ -114,7 +115,7 @@ impl Pool {
         Ok(interpreter)
     }
 
-    /// An interpreter at rest. One that was killed meanwhile must not cost a call its outcome.
+    /// Takes an idle interpreter; skips those that were killed meanwhile, so that no call fails because of them.
     fn take_alive(&self, kept: &Kept) -> Option<Interpreter> {
         while let Some(mut interpreter) = self.take_idle(kept) {
             if interpreter.is_alive() {
@@ -124,7 +125,7 @@ impl Pool {
         None
     }
 
-    /// Keeps an interpreter that answered for the next call.
+    /// Returns an interpreter to the pool.
     pub(crate) fn put_back(&self, kept: Kept, interpreter: Interpreter) {
         if interpreter.is_worn(self.calls_max) {
             return;
@@ -138,11 +139,11 @@ impl Pool {
         };
         drop(idle);
         self.put_back.notify_waiters();
-        // Ending a process takes longer than anyone should hold the lock.
+        // Drop it after unlocking, because ending a process takes long.
         drop(over);
     }
 
-    /// What its interpreters see of the environment.
+    /// Environment variables of the interpreters.
     pub(crate) fn env(&self) -> &BTreeMap<String, String> {
         &self.env
     }

@@ -1,4 +1,4 @@
-//! One interpreter: a process that runs call after call, and what came of each.
+//! One interpreter: a process that runs calls one after the other.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -17,50 +17,50 @@ use crate::isolation::{Confines, GO, Limits};
 use crate::process::{GRACE, Group, NotStarted, Program};
 use crate::python::request::{Request, Source};
 
-/// The script that runs inside the interpreter.
+/// Script that runs inside the interpreter.
 const RUNNER: &str = include_str!("runner.py");
 
-/// Names the runner's own frames, so that tracebacks can leave them out.
+/// Gives the runner's frames a file name, so that tracebacks can omit them.
 const BOOT: &str = "import sys; exec(compile(sys.argv.pop(), '<noetl>', 'exec'))";
 
-/// An interpreter that has seen this many different programs is replaced, which frees them.
+/// An interpreter that has compiled this many programs is replaced, which frees their memory.
 const PROGRAMS_MAX: usize = 1_000;
 
-/// What the runner writes first.
+/// First line that the runner writes.
 const STARTED: &[u8] = b"\n";
 
-/// How long the start of an interpreter is waited for before it is given its call.
+/// Maximum wait for an interpreter's start before it gets its call.
 const START_MAX: Duration = Duration::from_secs(10);
 
-/// An answer larger than this ends the interpreter.
+/// Maximum size of a response; a larger one ends the interpreter.
 const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// A warm interpreter.
 pub(crate) struct Interpreter {
     group: Group,
     channel: BufReader<UnixStream>,
-    /// Whether the line that the runner begins with has come.
+    /// Whether the runner's first line has arrived.
     has_started: bool,
     programs: HashMap<Source, usize>,
     calls: u64,
     line: Vec<u8>,
 }
 
-/// How a call of an interpreter ended.
+/// How a call ended.
 pub(crate) enum Reply {
-    /// It answered; the answer is in the interpreter's buffer.
+    /// The interpreter responded with this line.
     Answered(Vec<u8>),
-    /// The process ended instead of answering.
+    /// The process ended without a response.
     Died(Option<ExitStatus>),
-    /// The answer is larger than it may be.
+    /// The response exceeds the size limit.
     TooLarge(usize),
-    /// It took longer than it may.
+    /// The call timed out.
     TimedOut(Duration),
-    /// It was told to stop.
+    /// The call was cancelled.
     Stopped,
 }
 
-/// One line on the channel: the program by number, with its text when it is new to this interpreter.
+/// Request line: the program by number, with its text if the interpreter has not seen it before.
 #[derive(Serialize)]
 struct Line<'a> {
     program: usize,
@@ -103,7 +103,7 @@ impl Interpreter {
         })
     }
 
-    /// Waits until the interpreter takes calls, but not for long: one that hangs or ends is noticed by its first call.
+    /// Waits for a limited time until the interpreter accepts calls. If it hangs or exits, its first call fails.
     pub(crate) async fn wait_for_start(&mut self) {
         let started = tokio::time::timeout(START_MAX, self.channel.fill_buf()).await;
         if let Ok(Ok(chunk)) = started
@@ -114,17 +114,17 @@ impl Interpreter {
         }
     }
 
-    /// Whether the process still runs.
+    /// Whether the process is still running.
     pub(crate) fn is_alive(&mut self) -> bool {
         matches!(self.group.child.try_wait(), Ok(None))
     }
 
-    /// Whether it has done its share and should make room for a fresh one.
+    /// Whether it has reached its call or program limit and should be replaced.
     pub(crate) fn is_worn(&self, calls_max: u64) -> bool {
         self.calls >= calls_max || self.programs.len() >= PROGRAMS_MAX
     }
 
-    /// Runs one call; its output goes to the log.
+    /// Runs one call and logs its output.
     pub(crate) async fn run(
         &mut self,
         request: &Request,
@@ -157,11 +157,12 @@ impl Interpreter {
         reply
     }
 
-    /// Ends the process where the reply says that it cannot be used again.
+    /// Ends the process if the reply makes it unusable.
     async fn settle(&mut self, reply: Reply) -> Reply {
         match reply {
             Reply::Answered(answer) => Reply::Answered(answer),
-            // A process that closed its channel is ending by itself; if it is not, it gets the grace of any other.
+            // A process that closed its connection should be exiting; if it is not, it is killed after the grace
+            // period.
             Reply::Died(_) => {
                 let ended = tokio::time::timeout(GRACE, self.group.child.wait()).await;
                 self.group.kill();
@@ -186,14 +187,14 @@ impl Interpreter {
             source,
             request,
         };
-        serde_json::to_writer(&mut self.line, &line).expect("a request is JSON with text keys");
+        serde_json::to_writer(&mut self.line, &line).expect("a request serializes to JSON");
         self.line.push(b'\n');
         if source.is_some() {
             self.programs.insert(request.source.clone(), number);
         }
     }
 
-    /// Sends the line and waits for the answer, taking in what the code prints meanwhile.
+    /// Sends the request and waits for the response, reading the code's output meanwhile.
     async fn converse(&mut self, outputs: &mut Outputs, log: &dyn LogSink) -> Reply {
         let Self {
             group,
@@ -218,7 +219,7 @@ impl Interpreter {
                         channel.consume(STARTED.len());
                         continue;
                     }
-                    // The answer is one line, and nothing follows it until the next call.
+                    // The response is one line, and nothing follows it until the next call.
                     let is_whole = chunk.last() == Some(&b'\n');
                     answer.extend_from_slice(chunk);
                     let length = chunk.len();
@@ -243,14 +244,14 @@ impl Interpreter {
     }
 }
 
-/// What a call has printed so far.
+/// Captured output of a call.
 #[derive(Default)]
 struct Outputs {
     stdout: Option<Capture>,
     stderr: Option<Capture>,
 }
 
-/// Ends after the limit, and says which; never without one.
+/// Waits for the limit and returns it; forever if there is none.
 async fn elapsed(limit: Option<Duration>) -> Duration {
     match limit {
         Some(limit) => {

@@ -1,4 +1,4 @@
-//! From a call to what an interpreter is asked: the code and where it stands, inputs, libraries, environment.
+//! Builds the request for an interpreter from a call: code and its location, inputs, libraries, environment.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,17 @@ use serde_json::{Map, Value, json};
 use crate::call::Call;
 use crate::python::libs::module_of;
 
-/// Code and where it stands; the same code in two places has two tracebacks.
+/// Code and its location; the same code in two locations has two tracebacks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct Source {
-    /// The text.
     pub(crate) code: Arc<str>,
-    /// The file to name in tracebacks.
+    /// File name for tracebacks.
     pub(crate) file: Arc<str>,
-    /// The line of the file on which the code begins.
+    /// Line of the file where the code begins.
     pub(crate) line: u32,
 }
 
-/// What an interpreter is asked to run.
+/// Request to an interpreter.
 #[derive(Debug, Serialize)]
 pub(crate) struct Request {
     #[serde(skip)]
@@ -38,7 +37,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The request of a call, its code at hand.
+    /// Builds the request of a call with its code.
     pub(crate) fn new(call: &mut Call, source: Source) -> Result<Self, TaskError> {
         let env = environment(call)?;
         let cwd = match call.text("cwd")? {
@@ -46,7 +45,7 @@ impl Request {
             None => call.place.base_dir.clone(),
         };
         let cwd = std::path::absolute(&cwd).unwrap_or(cwd);
-        // Building the context costs more than a warm call, so only code that names it gets one.
+        // Building the context costs more than a warm call, so only code that mentions it gets one.
         let context = source.code.contains("context").then(|| (call.context)());
         Ok(Self {
             source,
@@ -58,19 +57,19 @@ impl Request {
         })
     }
 
-    /// Gives the code a directory of its own for what is temporary.
+    /// Sets the code's own temporary directory.
     pub(crate) fn set_own_dir(&mut self, own: &Path) {
         let own = own.display().to_string();
         self.env.entry("TMPDIR".to_owned()).or_insert(own);
     }
 
-    /// Starts the code in another directory than the playbook's.
+    /// Sets a working directory other than the playbook's.
     pub(crate) fn set_cwd(&mut self, cwd: &Path) {
         cwd.clone_into(&mut self.cwd);
     }
 }
 
-/// Declared variables: text, or what has one obvious text.
+/// Declared environment variables: text, numbers or booleans.
 pub(crate) fn environment(call: &Call) -> Result<BTreeMap<String, String>, TaskError> {
     let Some(declared) = call.map("env")? else {
         return Ok(BTreeMap::new());
@@ -86,8 +85,7 @@ pub(crate) fn environment(call: &Call) -> Result<BTreeMap<String, String>, TaskE
             }
         };
         if name.is_empty() || name.contains(['=', '\0']) || text.contains('\0') {
-            let message =
-                format!("`env.{name}` is not a name and value of an environment variable");
+            let message = format!("`env.{name}` is not a valid environment variable");
             return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "env"));
         }
         env.insert(name.clone(), text);
@@ -95,7 +93,7 @@ pub(crate) fn environment(call: &Call) -> Result<BTreeMap<String, String>, TaskE
     Ok(env)
 }
 
-/// Libraries as the runner reads them: a map of names. Of a list, bare names are imported if there is such a module.
+/// Libraries for the runner: a map of names. From a list, bare names are imported if such a module exists.
 fn libs(call: &Call) -> Result<Option<Value>, TaskError> {
     match call.field("libs") {
         None => Ok(None),
@@ -115,12 +113,12 @@ fn libs(call: &Call) -> Result<Option<Value>, TaskError> {
     }
 }
 
-/// The code of a call that has it in the playbook; none where it is a script.
+/// Code of a call that has it in the playbook; `None` if it is a script.
 pub(crate) fn inline(call: &Call) -> Result<Option<Source>, TaskError> {
     let Some(code) = call.text("code")? else {
         return match call.field("script") {
             Some(_) => Ok(None),
-            None => Err(call.missing("code", "write the code, or name a `script`")),
+            None => Err(call.missing("code", "set it to the code to run, or set `script`")),
         };
     };
     Ok(Some(Source {

@@ -1,9 +1,9 @@
-"""Runs user code, call after call, inside one interpreter.
+"""Runs the calls of user code inside one interpreter, one after the other.
 
-Enters: one JSON line per call on the socket that was this process's standard input.
-Leaves: one JSON line per call on the same socket. Descriptors 1 and 2 belong to user code, so nothing it prints can
-reach the answers. Results: a top-level `return`, else `result` if it was assigned, else what `main(...)` returns.
-NaN and infinities become null (their places are reported in `lost`); integers beyond 64 bits become decimal text.
+Input: one JSON line per call on the socket that was this process's standard input.
+Output: one JSON line per call on the same socket. Descriptors 1 and 2 belong to user code, so its output cannot mix with
+the responses. Result: a top-level `return`, else `result` if it was assigned, else the return value of `main(...)`.
+NaN and infinities become null (their paths are in `lost`); integers beyond 64 bits become decimal text.
 """
 import ast
 import json
@@ -24,7 +24,7 @@ for _stream in (sys.stdout, sys.stderr):
     _stream.reconfigure(line_buffering=True, errors="backslashreplace", encoding="utf-8")
 STDOUT, STDERR = sys.stdout, sys.stderr
 ENVIRON = dict(os.environ)
-# Comparing the decoded view costs more than a whole warm call, so the bytes behind it are compared.
+# Compare the underlying bytes: comparing the decoded mapping takes longer than a whole warm call.
 ENVIRON_BYTES = dict(os.environ._data)
 START_DIR = os.getcwd()
 SYS_PATH = list(sys.path)
@@ -35,11 +35,11 @@ DUMPS = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", "
 
 
 class NotJson(Exception):
-    """A result that has no JSON form."""
+    """A result that cannot be represented as JSON."""
 
 
 class Returned(BaseException):
-    """Carries the value of a top-level `return` where the code cannot be wrapped in a function."""
+    """Carries the value of a top-level `return` if the code cannot be wrapped in a function."""
 
     def __init__(self, value):
         self.value = value
@@ -67,7 +67,7 @@ class Program:
         self.is_async = scope.awaits
         if self.wrapped and scope.star_import:
             if scope.awaits:
-                raise SyntaxError("`import *` and top-level `await` do not go together")
+                raise SyntaxError("`import *` cannot be combined with top-level `await`")
             tree = ast.fix_missing_locations(RaiseInsteadOfReturn().visit(tree))
             self.code = compile(tree, file, "exec", dont_inherit=True)
         elif self.wrapped:
@@ -77,7 +77,7 @@ class Program:
 
 
 class ModuleScope(ast.NodeVisitor):
-    """What the top level of the code does; functions are entered only for `global result`."""
+    """Analyzes the top level of the code; visits functions only for `global result`."""
 
     def __init__(self, tree):
         self.assigns_result = self.defines_main = self.has_main_guard = False
@@ -144,7 +144,7 @@ class RaiseInsteadOfReturn(ast.NodeTransformer):
 
 
 class DropAnnotations(RaiseInsteadOfReturn):
-    """An annotated name cannot be global, so the annotation of a module-level assignment goes."""
+    """Removes annotations of module-level assignments, because an annotated name cannot be global."""
 
     def visit_Return(self, node):
         return node
@@ -158,7 +158,7 @@ class DropAnnotations(RaiseInsteadOfReturn):
 
 
 def wrap(tree, file, is_async):
-    """Puts the body into a function whose names stay module globals, so `return` and `await` work at the top."""
+    """Wraps the body in a function whose names stay module globals, so that top-level `return` and `await` work."""
     tree = DropAnnotations().visit(tree)
     futures = [n for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
     body = [n for n in tree.body if n not in futures]
@@ -293,7 +293,7 @@ def run(program, scope, inputs, whole):
 
 
 def finish(value):
-    """Awaits what `async def main` gave."""
+    """Awaits the coroutine of `async def main`."""
     if isinstance(value, types.CoroutineType):
         import asyncio
 
@@ -302,7 +302,7 @@ def finish(value):
 
 
 def plain(value, path, lost, depth=0):
-    """The JSON form of a value, walking it; raises NotJson with the place of what has none."""
+    """Converts a value to JSON types; raises NotJson with the path of a value that cannot be converted."""
     if depth > 100:
         raise NotJson(f"the result is nested too deeply at {path}")
     kind = type(value)
@@ -341,11 +341,11 @@ def key(name, path):
     form = foreign(name, f"a key of {path}")
     if isinstance(form, (str, int, float)):
         return str(form)
-    raise NotJson(f"a key of {path} is of type {type(name).__name__}, which has no JSON form; use text")
+    raise NotJson(f"a key of {path} is of type {type(name).__name__}, which cannot be a JSON key; use text")
 
 
 def foreign(value, path):
-    """A simpler value for one that JSON does not know."""
+    """Converts a value of a type that JSON does not have to a simpler one."""
     import base64
     import dataclasses
     import datetime
@@ -382,12 +382,12 @@ def foreign(value, path):
     if isinstance(value, (types.GeneratorType, map, filter, zip, range)) or type(value).__name__.startswith("dict_"):
         return list(value)
     raise NotJson(
-        f"the result holds a value of type {type(value).__name__} at {path}, which has no JSON form; convert it in the code"
+        f"cannot convert the result to JSON: it contains a value of type {type(value).__name__} at {path}; convert it in the code"
     )
 
 
 def encode(value):
-    """JSON text of a result, and the places of numbers that JSON cannot hold."""
+    """Returns the JSON text of a result and the paths of numbers that JSON cannot represent."""
     try:
         text = DUMPS(value)
         text.encode("utf-8")
@@ -400,7 +400,7 @@ def encode(value):
 
 
 def failure(error, program):
-    """What went wrong, with the traceback's lines where the user wrote them."""
+    """Describes an exception; its traceback shows the lines of the playbook."""
     kind = type(error)
     names = [c.__name__ for c in kind.__mro__]
     line = None
@@ -428,11 +428,11 @@ def message(error):
     try:
         return error.msg if isinstance(error, SyntaxError) else str(error)
     except BaseException as broken:
-        return f"<its text could not be made: {type(broken).__name__}>"
+        return f"<cannot format the message: {type(broken).__name__}>"
 
 
 def trace(error, program, seen=()):
-    """The traceback without the runner's own frames."""
+    """Formats the traceback without the runner's own frames."""
     import linecache
     import traceback
 
@@ -468,7 +468,7 @@ def trace(error, program, seen=()):
 
 
 def settle(request):
-    """Puts the process into the state the call asks for."""
+    """Sets the environment and directory of the call."""
     env = request.get("env")
     if env:
         os.environ.update(env)
@@ -478,7 +478,7 @@ def settle(request):
 
 
 def restore():
-    """Undoes what the call changed; says whether the interpreter had better be replaced."""
+    """Undoes changes of the call; returns whether the interpreter must be replaced."""
     used = False
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -527,7 +527,7 @@ def answer_to(request):
 
 
 def main():
-    # Says that the interpreter has started; calls are answered from here on.
+    # Signals that the interpreter has started and accepts calls.
     CHANNEL.sendall(b"\n")
     while True:
         line = READER.readline()

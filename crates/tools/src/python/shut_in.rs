@@ -1,8 +1,9 @@
-//! The interpreter of a strict task: found without running anything outside the sandbox that the task itself chose.
+//! Finds the interpreter of a strict task without running anything that the task chose outside the sandbox.
 //!
-//! Enters: the interpreter and the requirements of a task. Leaves: the program to run and the directories it reads.
-//! The deployment's own interpreter is trusted, and says where it lives. One that the task names is only believed what
-//! the disk shows, and is asked from within the sandbox. Nothing is installed: pip runs code of whoever made a package.
+//! Input: interpreter and requirements of a task. Output: the program to run and the directories it reads. The worker's
+//! own interpreter is trusted and queried for its directories. For an interpreter that the task names, the directories
+//! are derived from the file system, and queries run inside the sandbox. Nothing is installed, because pip runs code
+//! from packages.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,25 +18,25 @@ use crate::python::environments::{Absent, Environments, Wanted};
 use crate::python::facts::{Facts, Known};
 use crate::python::libs::Needs;
 
-/// A program, and the directories it reads while it works.
+/// An interpreter and the directories it reads at run time.
 pub(super) struct Housed {
     pub(super) python: PathBuf,
     pub(super) homes: Vec<PathBuf>,
 }
 
-/// What finding one takes.
+/// Inputs of the search.
 pub(super) struct Finder<'a> {
     pub(super) known: &'a Known,
     pub(super) environments: &'a Environments,
     pub(super) env: &'a BTreeMap<String, String>,
-    /// Whether the interpreter is the deployment's own.
+    /// Whether it is the worker's own interpreter.
     pub(super) is_own: bool,
-    /// What holds a program that reads these directories.
+    /// Builds the sandbox of a program that reads these directories.
     pub(super) confines: &'a (dyn Fn(&[PathBuf]) -> Confines + Sync),
 }
 
 impl Finder<'_> {
-    /// The program that has everything the code needs.
+    /// Finds the interpreter that meets the requirements.
     pub(super) async fn find(
         &self,
         python: &Path,
@@ -89,8 +90,8 @@ impl Finder<'_> {
     }
 }
 
-/// The directories of an interpreter, as far as the disk shows them: where it lies, where its link leads, and where its
-/// virtual environment comes from. A directory that does not look like Python's is none.
+/// Directories of an interpreter, derived from the file system: its own, that of its link target, and the base of its
+/// virtual environment. Directories without Python files are left out.
 fn homes_of(python: &Path, env: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let python = if python.components().count() > 1 {
         python.to_owned()
@@ -110,7 +111,7 @@ fn homes_of(python: &Path, env: &BTreeMap<String, String>) -> Vec<PathBuf> {
     homes
 }
 
-/// Where a virtual environment comes from.
+/// Base installation of a virtual environment.
 fn base_of(venv: &Path) -> Option<PathBuf> {
     let config = std::fs::read_to_string(venv.join("pyvenv.cfg")).ok()?;
     let mut lines = config.lines().filter_map(|line| line.split_once('='));

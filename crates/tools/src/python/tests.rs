@@ -1,4 +1,4 @@
-//! The python tool against a real interpreter.
+//! Tests of the `python` tool against a real interpreter.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -117,7 +117,7 @@ async fn context_is_built_only_for_code_that_names_it() {
     asking.context = Arc::new(|| json!({"execution_id": "7"}));
     assert_eq!(result(run(&tool, asking).await), json!("7"));
     let mut silent = call("python", json!({"code": "return 1"}), json!({}));
-    silent.context = Arc::new(|| panic!("nobody asked"));
+    silent.context = Arc::new(|| panic!("the code does not use the context"));
     assert_eq!(result(run(&tool, silent).await), json!(1));
 }
 

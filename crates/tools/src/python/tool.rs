@@ -1,4 +1,4 @@
-//! One call of `python`: the code is found, an interpreter runs it, the answer becomes an outcome.
+//! Runs one `python` call: finds the code and an interpreter, runs it and returns the outcome.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::python::shut_in::{Finder, Housed};
 use crate::registry::PythonConfig;
 use crate::script::Scripts;
 
-/// The python tool.
+/// The `python` tool.
 pub(crate) struct Python {
     pool: Pool,
     command: PathBuf,
@@ -66,7 +66,7 @@ impl Python {
         let source = self.source(&call, stop).await?;
         let limits = Limits::of(&call)?;
         let sandbox = Sandbox::of(&call, self.demanded, Abilities::here())?;
-        // A warm interpreter has no limits, and one with limits must not serve others; nor may one that is shut in.
+        // Warm interpreters have no limits and are not strict, so calls with limits or `strict` get their own.
         let isolate = is_isolated(&call)? || !limits.is_empty() || sandbox.is_strict();
         let needs = Needs::of(&call, &source.code)?;
         let own = sandbox.own_dir()?;
@@ -117,7 +117,7 @@ impl Python {
         Ok(outcome)
     }
 
-    /// What finds the interpreter of a strict task.
+    /// Finder for the interpreter of a strict task.
     fn finder<'a>(
         &'a self,
         python: &Path,
@@ -132,7 +132,7 @@ impl Python {
         }
     }
 
-    /// The interpreter with everything that the code needs.
+    /// Returns an interpreter that meets the requirements.
     async fn provided(
         &self,
         call: &Call,
@@ -175,7 +175,7 @@ impl Python {
         })
     }
 
-    /// Which python: `venv`, `python`, else the configured one.
+    /// Interpreter of a call: `venv`, `python`, else the configured one.
     fn interpreter(&self, call: &Call) -> Result<PathBuf, TaskError> {
         let named = |key: &str| match call.knobs.get(key) {
             Some(Value::String(text)) if call.field(key).is_none() => Ok(Some(text.as_str())),
@@ -217,7 +217,7 @@ fn is_isolated(call: &Call) -> Result<bool, TaskError> {
     }
 }
 
-/// The error of an interpreter that does not start.
+/// Error of an interpreter that does not start.
 pub(crate) fn not_started(python: &Path, error: &NotStarted) -> TaskError {
     if let Some(error) = error.host_error() {
         return error;
@@ -226,11 +226,11 @@ pub(crate) fn not_started(python: &Path, error: &NotStarted) -> TaskError {
     let error = error.cause();
     let message = if error.kind() == std::io::ErrorKind::NotFound {
         format!(
-            "there is no `{shown}`: install Python 3.8 or newer (for instance `apt install python3`), \
-             or name an interpreter with `python` or `venv`"
+            "`{shown}` not found: install Python 3.8 or newer (for example `apt install python3`), \
+             or set NOETL_PYTHON on the worker"
         )
     } else {
-        format!("`{shown}` cannot be started: {error}")
+        format!("cannot start `{shown}`: {error}")
     };
     TaskError::new(ErrorKind::ClientError, "PYTHON_MISSING", message)
 }

@@ -1,6 +1,6 @@
-//! `requires-python`: which versions of Python will do, as PEP 440 writes it for releases.
+//! `requires-python`: matches Python versions against PEP 440 specifiers for releases.
 
-/// Conditions that must all hold.
+/// Specifiers that must all match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Specifiers(Vec<Specifier>);
 
@@ -23,7 +23,7 @@ enum Operator {
     Below,
 }
 
-/// Longer spellings first: `>` begins `>=`.
+/// Longer operators first, because `>` is a prefix of `>=`.
 const OPERATORS: [(&str, Operator); 8] = [
     ("===", Operator::Equal),
     ("~=", Operator::Compatible),
@@ -36,7 +36,7 @@ const OPERATORS: [(&str, Operator); 8] = [
 ];
 
 impl Specifiers {
-    /// Reads `>=3.9,<3.13`; nothing if it cannot be read.
+    /// Parses `>=3.9,<3.13`; `None` if invalid.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let parts = text
             .split(',')
@@ -48,7 +48,7 @@ impl Specifiers {
             .map(Self)
     }
 
-    /// Whether a version will do.
+    /// Whether a version matches.
     pub(crate) fn admit(&self, version: [u32; 3]) -> bool {
         self.0.iter().all(|specifier| specifier.admits(version))
     }

@@ -1,11 +1,11 @@
-//! The lexical context of a position in a rhai script: code, a string of some form, a character, or a comment.
+//! Finds the lexical context of a position in a Rhai script: code, string, character or comment.
 //!
-//! This reads the text of the author, never the values. It follows escapes, doubled quotes, raw strings, nested comments,
-//! and interpolations `${ … }`, which contain code again.
+//! The scanner reads only the playbook's text, never the values. It handles escapes, doubled quotes, raw strings,
+//! nested comments, and interpolations `${ … }`, which contain code again.
 
 use crate::placing::is_word_character;
 
-/// The context of a position.
+/// Context of a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RhaiContext {
     Code,
@@ -21,7 +21,7 @@ pub(crate) enum RhaiContext {
     BlockComment,
 }
 
-/// A construct that is open.
+/// An open construct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Open {
     String,
@@ -36,7 +36,7 @@ enum Open {
     BlockComment(u32),
 }
 
-/// Reads the author's text and knows the context behind it.
+/// Scans playbook text and tracks the context at its end.
 #[derive(Debug, Default)]
 pub(crate) struct RhaiReader {
     open: Vec<Open>,
@@ -47,7 +47,7 @@ pub(crate) struct RhaiReader {
 }
 
 impl RhaiReader {
-    /// The context at the end of the text so far.
+    /// Current context.
     pub(crate) fn context(&self) -> RhaiContext {
         match self.open.last() {
             Some(Open::String) => RhaiContext::String,
@@ -60,7 +60,7 @@ impl RhaiReader {
         }
     }
 
-    /// Whether a backslash of the author would escape the first character of a value.
+    /// Whether a backslash in the playbook would escape the first character of a value.
     pub(crate) fn is_escaped(&self) -> bool {
         self.is_escaped
     }
@@ -70,13 +70,13 @@ impl RhaiReader {
         self.is_in_word
     }
 
-    /// Continues behind a value that was placed.
+    /// Records an inserted value.
     pub(crate) fn skip_value(&mut self) {
         self.is_escaped = false;
         self.is_in_word = false;
     }
 
-    /// Reads text of the author.
+    /// Scans playbook text.
     pub(crate) fn read_text(&mut self, text: &str) {
         let text: Vec<char> = text.chars().collect();
         let mut at = 0;
@@ -85,7 +85,7 @@ impl RhaiReader {
         }
     }
 
-    /// Reads one token or character; returns the number of characters.
+    /// Scans one token or character and returns its number of characters.
     fn read(&mut self, c: char, ahead: &[char]) -> usize {
         match self.open.last().copied() {
             None => self.read_code(c, ahead),
@@ -153,7 +153,7 @@ impl RhaiReader {
         if c == '\\' {
             self.is_escaped = true;
         } else if c == quote {
-            // Two quotes are one in the text.
+            // Two quotes are an escaped quote.
             if ahead.first() == Some(&quote) {
                 return 2;
             }

@@ -1,4 +1,4 @@
-//! `rhai`: a script in a sandbox. It sees its inputs and nothing else; its time, operations and memory are limited.
+//! The `rhai` tool: runs a script in a sandbox. It sees only its inputs; its time, operations and memory are limited.
 
 mod context;
 #[cfg(test)]

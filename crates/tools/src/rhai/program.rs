@@ -1,4 +1,5 @@
-//! From author text and values to a rhai script: every value is one literal, or a part of one, and never runs.
+//! Builds a Rhai script from playbook text and values: every value is one literal, or a part of one, and is never
+//! executed.
 //!
 //! In double quotes a value is escaped. In back-ticks, which have no escapes, it is an interpolated string literal. In
 //! code it is a literal: `()`, `true`, a number, a string, an array or an object map.
@@ -14,7 +15,7 @@ use crate::placing::{
 };
 use crate::rhai::context::{RhaiContext, RhaiReader};
 
-/// Words that cannot be names.
+/// Keywords, which cannot be names.
 const KEYWORDS: &[&str] = &[
     "true",
     "false",
@@ -53,10 +54,11 @@ const KEYWORDS: &[&str] = &[
     "debug",
 ];
 
-/// The script of some pieces.
+/// Builds the script of some pieces.
 pub fn rhai_script(pieces: &[CodePiece]) -> Result<String, TaskError> {
     let parts = program_parts(pieces, |value| {
-        let message = "`| ident` needs a name of rhai: letters, digits and `_`, and no keyword";
+        let message =
+            "`| ident` requires a valid Rhai name: letters, digits and `_`, not a keyword";
         let name = name(value, KEYWORDS).ok_or_else(|| refused(message))?;
         Ok(name.to_owned())
     })?;
@@ -96,14 +98,14 @@ fn place(
     match reader.context() {
         RhaiContext::Code => return place_in_code(&code_value(value, is_json), reader, script),
         RhaiContext::String => {
-            // A backslash before a value means itself, because it has no character of the author to escape.
+            // A backslash before a value is literal, because the value has no character for it to escape.
             if reader.is_escaped() {
                 script.push('\\');
             }
             script.push_str(&escaped(&plain_text(value)));
         }
         RhaiContext::Interpolated => {
-            // A backslash before an interpolation would make it text.
+            // A backslash before an interpolation would make it literal text.
             let text = script.trim_end_matches('\\').len();
             let backslashes = script.split_off(text);
             let _ = write!(
@@ -116,14 +118,14 @@ fn place(
             let text = plain_text(value);
             if text.contains(|c: char| matches!(c, '"' | '#') || c.is_control()) {
                 return Err(refused(
-                    "a raw string cannot contain this value: write the string in double quotes, or pass the value under `input`",
+                    "a raw string cannot contain this value; use double quotes, or pass the value under `input`",
                 ));
             }
             script.push_str(&text);
         }
         RhaiContext::Character => {
             return Err(refused(
-                "a value cannot stand in single quotes: write it in double quotes, or pass it under `input`",
+                "a value is not allowed in single quotes; use double quotes, or pass it under `input`",
             ));
         }
         RhaiContext::LineComment | RhaiContext::BlockComment => {
@@ -138,10 +140,10 @@ fn place(
 fn place_in_code(value: &Value, reader: &RhaiReader, script: &mut String) -> Result<(), TaskError> {
     if reader.is_in_word() {
         return Err(refused(
-            "a value cannot continue a name: mark it with `| ident`, or pass it under `input`",
+            "a value cannot be part of a name; mark it with `| ident`, or pass it under `input`",
         ));
     }
-    // Two quotes side by side are one quote inside a string, and a hash before a quote begins a raw string.
+    // Two adjacent quotes are an escaped quote, and a hash before a quote opens a raw string.
     if script.ends_with(['"', '#']) {
         script.push(' ');
     }
@@ -149,12 +151,12 @@ fn place_in_code(value: &Value, reader: &RhaiReader, script: &mut String) -> Res
     Ok(())
 }
 
-/// A value as a rhai literal.
+/// A value as a Rhai literal.
 fn literal(value: &Value) -> String {
     match value {
         Value::Null => "()".to_owned(),
         Value::Bool(_) => value.to_string(),
-        // The sign would be an operator of its own, and the smallest integer has no positive counterpart.
+        // The sign would be a separate operator, and the smallest integer has no positive counterpart.
         Value::Number(number) if number.as_i64() == Some(i64::MIN) => {
             format!("({} - 1)", i64::MIN + 1)
         }
@@ -178,7 +180,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", escaped(text))
 }
 
-/// A text as it stands in double quotes. White space at its start would be skipped behind a continued line.
+/// Escapes text for double quotes. Leading white space is escaped, because a line continuation would skip it.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let leading = text.len() - text.trim_start().len();

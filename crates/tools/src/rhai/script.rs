@@ -1,4 +1,4 @@
-//! Evaluates a script. Every key of its input is a constant; the value of its last expression is its result.
+//! Evaluates a script. Every key of its input is a constant; the value of the last expression is the result.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ const ITEMS_MAX: usize = 1_000_000;
 const PRINTED_LINES_MAX: usize = 10_000;
 const PRINTED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Runs a script. An error has the line and column of the script under `line` and `column`.
+/// Runs a script. Errors have their position in the script under `line` and `column`.
 pub(crate) fn run_script(
     code: &str,
     input: Value,
@@ -43,7 +43,7 @@ pub(crate) fn run_script(
         return Ok(Value::Null);
     }
     let value: Value = from_dynamic(&value).map_err(|error| {
-        let message = format!("the result of the script has no JSON form: {error}");
+        let message = format!("cannot convert the result of the script to JSON: {error}");
         TaskError::new(ErrorKind::Schema, "RHAI_RESULT", message)
     })?;
     ResultBudget::new(Language::Rhai).charge_all(&value, 0)?;
@@ -76,7 +76,7 @@ fn engine(deadline: Instant, print: impl Fn(&str) + Send + Sync + 'static) -> En
     engine
 }
 
-/// Passes on what a script prints, up to a limit.
+/// Forwards printed lines up to a limit.
 struct Printer<P> {
     print: P,
     lines: AtomicUsize,
@@ -95,7 +95,7 @@ impl<P: Fn(&str)> Printer<P> {
 
 fn to_script_value(value: &Value) -> Result<Dynamic, TaskError> {
     to_dynamic(value).map_err(|error| {
-        let message = format!("an input cannot be passed to the script: {error}");
+        let message = format!("cannot pass an input to the script: {error}");
         TaskError::new(ErrorKind::Schema, "RHAI_INPUT", message)
     })
 }
@@ -124,7 +124,7 @@ fn task_error(error: &EvalAltResult, limit: Duration) -> TaskError {
     }
 }
 
-/// The error inside the calls that it passed through.
+/// Innermost error of nested function calls.
 fn innermost(error: &EvalAltResult) -> &EvalAltResult {
     match error {
         EvalAltResult::ErrorInFunctionCall(_, _, inner, _)

@@ -1,6 +1,6 @@
-//! One call of `rhai`: the script is evaluated in an evaluation process.
+//! Runs one `rhai` call in an evaluation process.
 //!
-//! Enters: `code` and `input`. Leaves: the value of the last expression of the script.
+//! Input: `code` and `input`. Output: the value of the last expression of the script.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 use crate::call::{Call, LogSink, Tool};
 use crate::evaluation::{Evaluation, EvaluationProcesses, Language};
 
-/// How long a script may run where the task does not set a timeout.
+/// Default timeout of a script.
 const TOTAL: Duration = Duration::from_secs(30);
 
-/// The rhai tool.
+/// The `rhai` tool.
 pub(crate) struct Rhai {
     processes: Arc<EvaluationProcesses>,
 }
@@ -33,7 +33,7 @@ impl Rhai {
         log: &dyn LogSink,
     ) -> Result<Value, TaskError> {
         let Some(code) = call.text("code")? else {
-            return Err(call.missing("code", "write the script"));
+            return Err(call.missing("code", "set it to the script to run"));
         };
         let limit = call.timeout.total.unwrap_or(TOTAL);
         let evaluation = Evaluation {
@@ -61,7 +61,7 @@ impl Tool for Rhai {
     }
 }
 
-/// The error with its line in the playbook in place of its line in the script.
+/// Replaces the line in the script by the line in the playbook.
 fn locate(error: TaskError, call: &Call) -> TaskError {
     let Some(line) = error.details.get("line").and_then(Value::as_u64) else {
         return error;
@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// A log that stops the call when it gets a line.
+    /// A log that cancels the call when it gets a line.
     struct StoppingLog(CancellationToken);
 
     impl LogSink for StoppingLog {

@@ -1,4 +1,4 @@
-//! `shell`: commands in a shell of their own, values quoted by their place.
+//! The `shell` tool: runs commands in a shell; values are quoted by context.
 
 mod place;
 mod script;

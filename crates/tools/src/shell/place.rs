@@ -1,12 +1,12 @@
-//! Where in a shell script a value stands: outside quotes, inside some, in arithmetic, in a here-document.
+//! Finds the quoting context of a position in a shell script: unquoted, quoted, arithmetic or here-document.
 //!
-//! This is a reader of the author's text, not of the values. A wrong guess costs a value its word boundaries at most,
-//! because values reach the script through variables, which the shell never parses again.
+//! The scanner reads only the playbook's text, not the values. An error in it can at most split or join words, because
+//! values reach the script through variables, which the shell never parses again.
 
-/// What surrounds a place.
+/// Context of a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Outside quotes.
+    /// Unquoted.
     Bare,
     /// Inside `"…"`.
     Double,
@@ -18,13 +18,13 @@ pub(crate) enum Place {
     Arithmetic,
     /// In a comment.
     Comment,
-    /// In a here-document whose text is expanded.
+    /// In a here-document that is expanded.
     Heredoc,
-    /// In a here-document whose text is taken as it is.
+    /// In a here-document that is literal.
     RawHeredoc,
 }
 
-/// A nesting construct that is open.
+/// An open nested construct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Open {
     Double,
@@ -45,27 +45,27 @@ struct Heredoc {
     delimiter: String,
     is_raw: bool,
     strips_tabs: bool,
-    /// What its current line has so far.
+    /// Current line so far.
     line: String,
-    /// Whether a part of that line is a value's.
+    /// Whether that line contains part of a value.
     has_value: bool,
 }
 
-/// Reads author text piece by piece and knows the place after it.
+/// Scans playbook text in pieces and tracks the context at its end.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     open: Vec<Open>,
     pending: Vec<Heredoc>,
-    /// The here-document being read.
+    /// Here-document being read.
     body: Option<Heredoc>,
-    /// Whether a value has helped to spell a here-document's delimiter.
+    /// Whether a value contributed to a here-document's delimiter line.
     is_ended_by_value: bool,
-    /// The last character, for what depends on it.
+    /// Last character.
     before: Option<char>,
 }
 
 impl Reader {
-    /// The place right here.
+    /// Current context.
     pub(crate) fn place(&self) -> Place {
         if let Some(heredoc) = &self.body {
             return match heredoc.is_raw {
@@ -84,17 +84,17 @@ impl Reader {
         }
     }
 
-    /// Whether the place is inside backticks, whose end the shell looks for before it reads anything else.
+    /// Whether the position is inside backticks; the shell finds their end before it parses anything else.
     pub(crate) fn is_in_backticks(&self) -> bool {
         self.open.contains(&Open::Backtick)
     }
 
-    /// Whether a value ends a here-document that is taken as it is, alone or with what stands beside it.
+    /// Whether a value ends a literal here-document, alone or together with the text next to it.
     pub(crate) fn is_ended_by_value(&self) -> bool {
         self.is_ended_by_value || self.body.as_ref().is_some_and(Heredoc::is_spelled_by_value)
     }
 
-    /// Takes note of a value that is expanded: a line that holds one is not a delimiter, a word that holds one goes on.
+    /// Records a value that is expanded: its line is not a delimiter, and its word continues.
     pub(crate) fn value(&mut self) {
         if let Some(heredoc) = &mut self.body {
             heredoc.line.push('\u{fffd}');
@@ -102,7 +102,7 @@ impl Reader {
         self.before = Some('\u{fffd}');
     }
 
-    /// Takes note of a value that stands as it is in a here-document.
+    /// Records a value that is inserted literally in a here-document.
     pub(crate) fn raw_value(&mut self, text: &str) {
         let Some(heredoc) = &mut self.body else {
             return;
@@ -118,7 +118,7 @@ impl Reader {
         }
     }
 
-    /// Reads author text.
+    /// Scans playbook text.
     pub(crate) fn text(&mut self, text: &str) {
         let mut rest = text.chars().collect::<Vec<_>>().into_iter().peekable();
         while let Some(c) = rest.next() {
@@ -145,7 +145,7 @@ impl Reader {
         }
     }
 
-    /// Reads one character; returns how many more it takes with it.
+    /// Scans one character and returns how many following characters belong to it.
     fn read(&mut self, c: char, ahead: &[char]) -> usize {
         match self.open.last().copied() {
             Some(Open::Ansi) if c == '\\' => 1,
@@ -322,13 +322,14 @@ impl Heredoc {
         line == self.delimiter
     }
 
-    /// Whether the current line has a `$((` that is open.
+    /// Whether the current line has an unclosed `$((`.
     fn is_in_arithmetic(&self) -> bool {
         let after = self.line.rsplit_once("$((").map(|(_, after)| after);
         after.is_some_and(|after| !after.contains("))"))
     }
 
-    /// Whether the current line holds a value and may be taken for the delimiter; shells differ in what may follow it.
+    /// Whether the current line contains a value and could be read as the delimiter; shells differ in what may follow
+    /// it.
     fn is_spelled_by_value(&self) -> bool {
         let line = self.line.trim_start_matches('\t').trim_end();
         let rest = line.strip_prefix(self.delimiter.as_str());

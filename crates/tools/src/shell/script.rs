@@ -1,8 +1,9 @@
-//! From author text and values to a script: each value is exactly one word, or one part of a word, wherever it stands.
+//! Builds a script from playbook text and values. Each value is exactly one word, or one part of a word, in every
+//! context.
 //!
-//! A value becomes a variable that is set before the author's text and expanded at its place inside double quotes, so
-//! the shell never parses it. Plain words and numbers stand as they are, which keeps places working where a variable
-//! cannot stand; not so in here-documents, where a plain word can be the delimiter.
+//! A value becomes a variable that is set before the playbook's text and expanded in double quotes, so the shell never
+//! parses it. Plain words and numbers are inserted as they are, which also works where a variable is not possible;
+//! except in here-documents, where a plain word can be the delimiter.
 
 use model::outcome::{ErrorKind, TaskError};
 use model::template::Piece;
@@ -10,21 +11,21 @@ use serde_json::Value;
 
 use crate::shell::place::{Place, Reader};
 
-/// Words the shell reads as its own where a command may stand.
+/// Reserved words of the shell.
 const RESERVED: [&str; 17] = [
     "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for",
     "in", "function", "select", "time", "coproc",
 ];
 
-/// What the shell is given to run.
+/// Script to run.
 #[derive(Debug)]
 pub(crate) struct Script {
     pub(crate) text: String,
-    /// Whether values stand in it, which may be secrets.
+    /// Whether it contains values, which may be secrets.
     pub(crate) has_values: bool,
 }
 
-/// The script of one or more commands, run in one shell that stops at the first that fails.
+/// Builds the script of one or more commands. They run in one shell, which stops at the first failure.
 pub(crate) fn script(commands: &[Vec<Piece>]) -> Result<Script, TaskError> {
     let mut variables = String::new();
     let mut count = 0;
@@ -69,12 +70,14 @@ fn body(pieces: &[Piece], variables: &mut String, count: &mut usize) -> Result<S
         }
     }
     if reader.is_ended_by_value() {
-        return Err(refused("a value would end the here-document it stands in"));
+        return Err(refused(
+            "a value would end the here-document that contains it",
+        ));
     }
     Ok(body)
 }
 
-/// What stands in the script for a value at the reader's place.
+/// Script text for a value in the reader's current context.
 fn placed(
     text: &str,
     reader: &Reader,
@@ -89,19 +92,19 @@ fn placed(
         Place::Double | Place::Heredoc => Ok(format!("${{{}}}", variable(text))),
         Place::Single => Ok(format!("'\"${{{}}}\"'", variable(text))),
         Place::Ansi => Ok(format!("'\"${{{}}}\"$'", variable(text))),
-        // Nothing of it is read; but a comment ends with its line, and backticks around it end at a backtick.
+        // The shell skips a comment, but a newline ends it, and so does a backtick if it is inside backticks.
         Place::Comment => Ok(text.replace(|c| !is_plain_character(c), " ")),
         Place::Arithmetic => Err(refused(
-            "only a number can stand inside `$(( … ))`, because the shell would run other text",
+            "only a number is allowed inside `$(( … ))`, because the shell would execute other text",
         )),
         Place::RawHeredoc if reader.is_in_backticks() => Err(refused(
-            "only a plain word can stand in a quoted here-document inside backticks: write `$( … )`",
+            "only a plain word is allowed in a quoted here-document inside backticks; use `$( … )`",
         )),
         Place::RawHeredoc => Ok(text.to_owned()),
     }
 }
 
-/// Whether a text means itself in every place.
+/// Whether the shell takes the text literally in every context.
 fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.chars().all(is_plain_character) && !RESERVED.contains(&text)
 }
@@ -110,7 +113,7 @@ fn is_plain_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_./:@%+,-".contains(c)
 }
 
-/// The text of a value: its own, or JSON.
+/// Text of a value: strings as they are, other types as JSON.
 fn text_of(value: &Value) -> Result<String, TaskError> {
     let text = match value {
         Value::String(text) => text.clone(),
@@ -119,13 +122,13 @@ fn text_of(value: &Value) -> Result<String, TaskError> {
     };
     if text.contains('\0') {
         return Err(refused(
-            "a value holds a NUL character, which no command can take",
+            "a value contains a NUL character, which cannot be passed to a command",
         ));
     }
     Ok(text)
 }
 
-/// A text in single quotes.
+/// Text in single quotes.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -1,4 +1,4 @@
-//! The shell tool against a real shell.
+//! Tests of the `shell` tool against a real shell.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -131,7 +131,7 @@ async fn a_child_left_behind_does_not_hold_the_call() {
     assert!(started.elapsed() < Duration::from_secs(30));
 }
 
-/// Stops the call when the first line is printed.
+/// Cancels the call when the first line is printed.
 struct StopAtFirstLine(CancellationToken);
 
 impl LogSink for StopAtFirstLine {
@@ -249,7 +249,7 @@ async fn a_value_cannot_end_a_quoted_here_document() {
     assert_eq!(error(&outcome).code, "SHELL_VALUE");
 }
 
-/// Scripts that print the value between brackets, from every place in which one can stand.
+/// Scripts that print the value between brackets, one for every context.
 const PLACES: [(&str, &str); 12] = [
     ("printf '<%s>' ", ""),
     ("printf '<%s>' \"", "\""),
@@ -289,7 +289,7 @@ proptest! {
         ]
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        // A value never ends in the letters the scripts cut off.
+        // A value never ends in the characters that the scripts cut off.
         let raw = format!("{raw}.");
         for (before, after) in PLACES {
             let call = pieces(&[text(before), value(raw.clone()), text(after)]);
@@ -301,7 +301,7 @@ proptest! {
     }
 }
 
-/// Makes a file when the first line comes, which the program waits for.
+/// Creates a file when the first line arrives; the program waits for it.
 struct Release(std::path::PathBuf, Lines);
 
 impl LogSink for Release {
@@ -324,12 +324,8 @@ async fn a_line_is_logged_while_the_command_runs_and_a_part_of_one_at_its_end() 
     assert!(lines[1].starts_with("partxxx"));
     assert!(
         lines.iter().all(|line| line.len() <= 16 * 1024),
-        "long lines are cut"
+        "long lines are split"
     );
-    assert_eq!(
-        lines[1..].concat().len(),
-        40_004,
-        "and nothing of them is lost"
-    );
+    assert_eq!(lines[1..].concat().len(), 40_004, "no part of them is lost");
     assert_eq!(log.1.of(Stream::Stderr), ["err"]);
 }

@@ -1,4 +1,5 @@
-//! One call of `shell`: the script is started in a group of its own, read until it ends, and ended if it does not.
+//! Runs one `shell` call: starts the script in its own process group and reads its output until it exits or must be
+//! killed.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -20,14 +21,14 @@ use crate::process::{NotStarted, Program};
 use crate::python::request::environment;
 use crate::shell::script::{Script, script};
 
-/// A script longer than this goes through a file: a single argument has a bound. So does one with values, because
-/// everyone on the machine may read arguments.
+/// Longer scripts go through a file, because the length of an argument is limited. So do scripts with values, because
+/// every user of the machine can read arguments.
 const ARGUMENT_BYTES_MAX: usize = 100 * 1024;
 
-/// How much of the outputs an error carries.
+/// Maximum bytes of each output stream in an error.
 const TAIL_BYTES_MAX: usize = 4 * 1024;
 
-/// The shell tool.
+/// The `shell` tool.
 pub(crate) struct Shell {
     env: BTreeMap<String, String>,
     demanded: SandboxLevel,
@@ -100,17 +101,17 @@ impl Tool for Shell {
     }
 }
 
-/// The commands of a call, as author text and values.
+/// Commands of a call, as playbook text and values.
 fn commands(call: &Call) -> Result<Vec<Vec<Piece>>, TaskError> {
     for key in ["command", "cmds"] {
         if let Some(commands) = call.pieces.get(key).filter(|list| !list.is_empty()) {
             return Ok(commands.clone());
         }
     }
-    Err(call.missing("command", "write the command to run"))
+    Err(call.missing("command", "set it to the command to run"))
 }
 
-/// What the script reads; before it, what lets a script with limits begin.
+/// Standard input of the script, preceded by [`GO`] if the script has limits.
 fn stdin(call: &Call, limits: &Limits) -> Option<Vec<u8>> {
     let text = call.field("stdin").map(|stdin| match stdin {
         Value::String(text) => text.clone(),
@@ -122,7 +123,7 @@ fn stdin(call: &Call, limits: &Limits) -> Option<Vec<u8>> {
     Some([GO, text.unwrap_or_default().as_bytes()].concat())
 }
 
-/// The file of a script that cannot be an argument: only its owner reads it, and it goes with the call.
+/// Temporary file for a script that cannot be an argument. Only its owner can read it; it is deleted after the call.
 fn script_file(script: &Script, dir: Option<&Path>) -> std::io::Result<Option<NamedTempFile>> {
     if script.text.len() <= ARGUMENT_BYTES_MAX && !script.has_values {
         return Ok(None);
@@ -149,15 +150,15 @@ fn outcome(end: End, printed: &Printed) -> Outcome {
         }
         End::Exited(Ok(status)) => match (status.code(), status.signal()) {
             (Some(code), _) => {
-                let message = format!("the command left with exit code {code}");
+                let message = format!("command exited with code {code}");
                 TaskError::new(ErrorKind::ClientError, "SHELL_EXIT", message)
                     .with("exit_code", code)
             }
             (None, signal) => {
                 let signal = signal.unwrap_or_default();
                 let message = match limit_reached(signal) {
-                    Some(limit) => format!("the command was stopped: {limit}"),
-                    None => format!("the command died of signal {signal}"),
+                    Some(limit) => format!("command was killed: {limit}"),
+                    None => format!("command was killed by signal {signal}"),
                 };
                 TaskError::new(ErrorKind::Unknown, "SHELL_KILLED", message)
                     .with("signal", signal)
@@ -165,7 +166,7 @@ fn outcome(end: End, printed: &Printed) -> Outcome {
             }
         },
         End::Exited(Err(error)) => {
-            let message = format!("the command's end could not be seen: {error}");
+            let message = format!("cannot read the exit status of the command: {error}");
             TaskError::new(ErrorKind::Unknown, "SHELL_LOST", message)
         }
         End::TimedOut(limit) => timed_out(limit),
@@ -183,9 +184,9 @@ fn not_started(shell: &str, cwd: &Path, error: &NotStarted) -> TaskError {
         return error;
     }
     let message = if cwd.is_dir() {
-        format!("`{shell}` cannot be started: {}", error.cause())
+        format!("cannot start `{shell}`: {}", error.cause())
     } else {
-        format!("`cwd`: there is no folder `{}`", cwd.display())
+        format!("`cwd`: directory `{}` does not exist", cwd.display())
     };
     TaskError::new(ErrorKind::ClientError, "SHELL_START", message)
 }

@@ -1,4 +1,4 @@
-//! What an error of sqlite means to a playbook, with the SQLSTATE that postgres would give.
+//! Converts SQLite errors to task errors, with the SQLSTATE that Postgres would return.
 
 use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
 use rusqlite::ErrorCode;
@@ -8,23 +8,23 @@ use serde_json::json;
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Sqlite said so, at the statement with this index.
+    /// Error of SQLite in this statement.
     Database {
         error: rusqlite::Error,
         statement: FailedStatement,
     },
-    /// We said so.
+    /// Error found by the tool.
     Task(Box<TaskError>),
 }
 
-/// The statement that failed.
+/// The failed statement.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FailedStatement {
-    /// Its index in the command.
+    /// Index in the command.
     pub(crate) index: usize,
-    /// Whether values were put into it.
+    /// Whether it contains values of templates.
     pub(crate) has_values: bool,
-    /// The line on which sqlite stopped reading, where it says.
+    /// Line where SQLite stopped parsing, if it reports one.
     pub(crate) line: Option<usize>,
 }
 
@@ -35,7 +35,7 @@ impl From<TaskError> for Failure {
 }
 
 impl Failure {
-    /// The outcome of a call that ended in this way.
+    /// Converts the failure to an outcome.
     pub(crate) fn outcome(self) -> Outcome {
         match self {
             Self::Task(error) => Outcome::error(*error),
@@ -43,7 +43,7 @@ impl Failure {
         }
     }
 
-    /// Whether sqlite was told to stop.
+    /// Whether SQLite was interrupted on request.
     pub(crate) fn is_interrupt(&self) -> bool {
         matches!(self, Self::Database { error, .. }
             if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted))
@@ -52,18 +52,20 @@ impl Failure {
 
 fn database(error: &rusqlite::Error, statement: &FailedStatement) -> Outcome {
     let mut message = match error {
-        // The statement need not be repeated.
+        // Leave out the statement's text.
         rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
         other => other.to_string(),
     };
     let (kind, code, sqlstate) = classify(error, &message);
     match code {
-        "SQLITE_TOOBIG" => message.push_str("; a text or blob may have 32 MiB"),
-        "SQLITE_FULL" => message.push_str("; a database in memory may have 256 MiB: name a file"),
+        "SQLITE_TOOBIG" => message.push_str("; a text or blob may have at most 32 MiB"),
+        "SQLITE_FULL" => {
+            message.push_str("; a database in memory may have at most 256 MiB; use a file")
+        }
         _ => {}
     }
     if sqlstate == "42601" && statement.has_values {
-        message.push_str("; the name of a table or column needs `| ident`");
+        message.push_str("; a table or column name needs `| ident`");
     }
     let mut task_error = TaskError::new(kind, code, message)
         .with("sqlstate", sqlstate)

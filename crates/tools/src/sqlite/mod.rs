@@ -1,4 +1,4 @@
-//! `sqlite`: statements against a file, or against a database that lives for one call.
+//! The `sqlite` tool: runs statements against a file, or an in-memory database for one call.
 
 mod failure;
 mod run;

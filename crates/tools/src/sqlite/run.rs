@@ -1,4 +1,4 @@
-//! Statements run in order on one connection, all or none, and their rows as JSON.
+//! Runs statements in order on one connection, in one transaction, and returns their rows as JSON.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,21 +15,21 @@ use crate::exhaustion::{exhausted, find_shortage};
 use crate::sql::{Statement, StatementText, memory_bytes, unique};
 use crate::sqlite::failure::{FailedStatement, Failure};
 
-/// How long a statement waits for another connection's lock.
+/// Maximum wait for the lock of another connection.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// The longest text or blob that a statement may make.
+/// Maximum size of a text or blob.
 const VALUE_BYTES_MAX: i32 = 32 * 1024 * 1024;
-/// A database in memory may have so many pages of 4 KiB: 256 MiB.
+/// Maximum number of 4 KiB pages of an in-memory database: 256 MiB.
 const MEMORY_PAGES_MAX: u32 = 64 * 1024;
 
-/// How often a database is opened that cannot be opened: a missing descriptor may be free before its want is noticed.
+/// Attempts to open a database: file descriptors may be freed before the shortage is detected.
 const OPEN_ATTEMPTS: usize = 3;
 
-/// Rows of more than this in all are not held in memory.
+/// Maximum total size of the rows.
 const RESULT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Statements that begin with these manage transactions by themselves, or cannot run inside one.
+/// Statements that manage transactions, or cannot run inside one.
 const OWN_TRANSACTION: [&str; 9] = [
     "BEGIN",
     "COMMIT",
@@ -44,7 +44,7 @@ const OWN_TRANSACTION: [&str; 9] = [
 
 /// Opens the database of a call.
 pub(crate) fn open(database: &str, path: &Path) -> Result<Connection, Failure> {
-    // Without the URI flag a name is a path and nothing else.
+    // Without the URI flag, the name is always a path.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -76,7 +76,7 @@ pub(crate) fn open(database: &str, path: &Path) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
-/// Runs all statements; several of them are one transaction unless they say otherwise.
+/// Runs all statements; several statements run in one transaction, unless one of them manages transactions.
 pub(crate) fn run(
     connection: &Connection,
     statements: &[Statement],
@@ -86,7 +86,7 @@ pub(crate) fn run(
     let wraps = statements.len() > 1 && statements.iter().all(is_plain);
     if !wraps {
         let result = run_each(connection, statements, forbidden);
-        // A statement alone that failed has had no effect.
+        // A single failed statement has no effect.
         let is_undone = statements.len() == 1;
         let result = result.map_err(|failure| {
             if is_undone {
@@ -99,7 +99,7 @@ pub(crate) fn run(
             return Err(TaskError::new(
                 ErrorKind::Schema,
                 "SQLITE_TRANSACTION_OPEN",
-                "the command begins a transaction and does not end it, so it was undone; end it with COMMIT",
+                "the command left a transaction open; it was rolled back. End it with COMMIT",
             )
             .into());
         }
@@ -115,7 +115,7 @@ pub(crate) fn run(
     Ok(result)
 }
 
-/// Refuses a file of the engine's own, under whatever name it goes.
+/// Rejects files of NoETL itself, under any name.
 pub(crate) fn check_file(path: &Path, forbidden: &[PathBuf]) -> Result<(), TaskError> {
     use std::os::unix::fs::MetadataExt;
     let id = |path: &Path| path.metadata().ok().map(|m| (m.dev(), m.ino()));
@@ -124,7 +124,7 @@ pub(crate) fn check_file(path: &Path, forbidden: &[PathBuf]) -> Result<(), TaskE
         |own: &PathBuf| full(own) == full(path) || (id(own).is_some() && id(own) == id(path));
     if forbidden.iter().any(is_own) {
         let message = format!(
-            "`{}` belongs to the engine and cannot be a target",
+            "`{}` belongs to NoETL and cannot be used by tasks",
             path.display()
         );
         return Err(TaskError::new(
@@ -144,7 +144,7 @@ fn run_each(
     let mut result = Map::new();
     let mut bytes = 0;
     for (index, statement) in statements.iter().enumerate() {
-        // A view, a trigger and a setting take no parameters.
+        // `CREATE VIEW`, `CREATE TRIGGER` and `PRAGMA` accept no parameters.
         let sent = match statement.first_word() {
             "CREATE" | "PRAGMA" => statement.text_with_literals(),
             _ => statement.text(),
@@ -167,7 +167,9 @@ fn run_each(
             check_attached(connection, forbidden)?;
         }
         if bytes > RESULT_BYTES_MAX {
-            let message = format!("the rows are larger than {RESULT_BYTES_MAX} bytes; select less");
+            let message = format!(
+                "rows exceed the limit of {RESULT_BYTES_MAX} bytes; select fewer rows or columns"
+            );
             return Err(TaskError::new(ErrorKind::Schema, "LIMIT_RESULT", message).into());
         }
         if index + 1 == statements.len()
@@ -234,7 +236,7 @@ fn check_attached(connection: &Connection, forbidden: &[PathBuf]) -> Result<(), 
     Ok(())
 }
 
-/// A value as sqlite takes it.
+/// Converts a JSON value to a SQLite value.
 pub(crate) fn sql_value(value: &Value) -> ToSqlOutput<'static> {
     ToSqlOutput::Owned(match value {
         Value::Null => SqlValue::Null,
@@ -242,7 +244,7 @@ pub(crate) fn sql_value(value: &Value) -> ToSqlOutput<'static> {
         Value::String(text) => SqlValue::Text(text.clone()),
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
             (Some(integer), _) => SqlValue::Integer(integer),
-            // An integer beyond 63 bits keeps its digits as text.
+            // An integer beyond 63 bits is stored as text to keep its digits.
             (None, _) if number.is_u64() => SqlValue::Text(number.to_string()),
             (None, Some(real)) => SqlValue::Real(real),
             (None, None) => SqlValue::Text(number.to_string()),
@@ -251,7 +253,7 @@ pub(crate) fn sql_value(value: &Value) -> ToSqlOutput<'static> {
     })
 }
 
-/// A value of sqlite's as JSON; a blob is base64.
+/// Converts a SQLite value to JSON; a blob becomes base64.
 pub(crate) fn json_value(value: ValueRef<'_>) -> Value {
     match value {
         ValueRef::Null => Value::Null,
@@ -262,11 +264,11 @@ pub(crate) fn json_value(value: ValueRef<'_>) -> Value {
     }
 }
 
-/// The error of a statement of a task.
+/// Converts an error to a task error.
 pub(crate) fn told(error: rusqlite::Error) -> TaskError {
     match at(error, 0).outcome() {
         model::outcome::Outcome::Error(failure) => failure.error,
-        model::outcome::Outcome::Ok(_) => unreachable!("a failure is no success"),
+        model::outcome::Outcome::Ok(_) => unreachable!("a failure gives an error outcome"),
     }
 }
 
@@ -274,7 +276,8 @@ fn cannot_open(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::CannotOpen)
 }
 
-/// The failure of statements without effect; if a file could not be opened for want of descriptors, that is the cause.
+/// Failure of statements without effect. If a file could not be opened, reports a shortage of file descriptors as the
+/// cause.
 fn unless_exhausted(failure: Failure) -> Failure {
     match &failure {
         Failure::Database { error, .. } if cannot_open(error) => match find_shortage() {

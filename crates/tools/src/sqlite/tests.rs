@@ -1,4 +1,4 @@
-//! The sqlite tool against real files.
+//! Tests of the `sqlite` tool against real files.
 
 use std::path::Path;
 use std::time::Duration;

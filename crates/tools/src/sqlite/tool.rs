@@ -1,4 +1,4 @@
-//! One call of `sqlite`: the command is bound, run on a thread of its own, and interrupted when told to stop.
+//! Runs one `sqlite` call: binds the command, runs it on a blocking thread and interrupts it on request.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::sql::{Dialect, statements};
 use crate::sqlite::failure::Failure;
 use crate::sqlite::run;
 
-/// A statement that is to stop is told so this often.
+/// Interval between interrupts of a running statement.
 const INTERRUPT_EVERY: Duration = Duration::from_millis(20);
 
-/// The sqlite tool.
+/// The `sqlite` tool.
 pub(crate) struct Sqlite {
     forbidden_files: Vec<PathBuf>,
 }
@@ -31,7 +31,7 @@ impl Sqlite {
     async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
         let database = call
             .text("database")?
-            .ok_or_else(|| call.missing("database", "name a file, or `:memory:`"))?
+            .ok_or_else(|| call.missing("database", "set it to a file, or to `:memory:`"))?
             .to_owned();
         let path = call.resolve(&database);
         let statements = statements(call, Dialect::Sqlite)?;
@@ -40,7 +40,7 @@ impl Sqlite {
         let (send_handle, handle) = oneshot::channel();
         let work = tokio::task::spawn_blocking(move || {
             let connection = run::open(&database, &path)?;
-            // Nobody listening means that the call is over, and the statements must not run.
+            // If the receiver is gone, the call has ended and the statements must not run.
             if send_handle.send(connection.get_interrupt_handle()).is_err() {
                 return Err(cancelled().into());
             }
@@ -60,7 +60,7 @@ impl Sqlite {
             tokio::select! {
                 biased;
                 done = &mut work => return Ok(outcome(done, Some(why))),
-                // Between two statements nobody notices it.
+                // An interrupt between two statements has no effect, so it is repeated.
                 _ = again.tick() => handle.iter().for_each(InterruptHandle::interrupt),
             }
         }
@@ -81,7 +81,7 @@ impl Tool for Sqlite {
     }
 }
 
-/// The outcome of the work; `why` is what it was interrupted for.
+/// Outcome of the statements; `why` is the reason of an interruption.
 fn outcome(
     done: Result<Result<Value, Failure>, tokio::task::JoinError>,
     why: Option<TaskError>,
@@ -91,7 +91,7 @@ fn outcome(
         (Ok(Err(failure)), Some(why)) if failure.is_interrupt() => Outcome::error(why),
         (Ok(Err(failure)), _) => failure.outcome(),
         (Err(error), _) => {
-            let message = format!("the statements' thread ended: {error}");
+            let message = format!("the thread that ran the statements failed: {error}");
             Outcome::error(TaskError::new(ErrorKind::Unknown, "SQLITE_LOST", message))
         }
     }

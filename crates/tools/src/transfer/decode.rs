@@ -1,4 +1,4 @@
-//! Bytes become rows: CSV, JSON lines, and a JSON list, each element as it is complete.
+//! Decodes bytes to rows: CSV, JSON lines, and the elements of a JSON list.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use serde_json::{Map, Value};
 use super::flow::{Outlet, Row, broken_row};
 use super::plan::Format;
 
-/// The largest row.
+/// Maximum size of a row.
 const ROW_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Columns of JSON rows are those of so many first rows.
+/// Number of first rows whose keys become the columns of JSON rows.
 const SAMPLE_ROWS: usize = 1_000;
 
-/// Reads all of it.
+/// Reads a whole source.
 pub(super) async fn read(
     mut pieces: Pieces,
     format: Format,
@@ -57,7 +57,7 @@ impl Reader {
     }
 }
 
-/// Rows that were read, on their way to an outlet.
+/// Decoded rows on their way to the target.
 #[derive(Default)]
 struct Rows {
     columns: Option<Arc<[String]>>,
@@ -93,7 +93,7 @@ impl Rows {
     }
 }
 
-/// The keys of all rows, in the order in which they come.
+/// Keys of all rows, in order of appearance.
 fn keys(maps: &[Value]) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
     for map in maps {
@@ -108,7 +108,7 @@ fn keys(maps: &[Value]) -> Vec<String> {
 
 fn row(value: Value, columns: &[String], number: u64) -> Result<Row, TaskError> {
     let Value::Object(mut map) = value else {
-        return Err(broken_row(number, "it is no map of columns"));
+        return Err(broken_row(number, "it is not an object"));
     };
     let row = columns
         .iter()
@@ -118,18 +118,18 @@ fn row(value: Value, columns: &[String], number: u64) -> Result<Row, TaskError> 
         None => Ok(row),
         Some(key) => Err(broken_row(
             number,
-            &format!("its key `{key}` is no column of the first {SAMPLE_ROWS} rows"),
+            &format!("its key `{key}` does not occur in the first {SAMPLE_ROWS} rows"),
         )),
     }
 }
 
-/// CSV as RFC 4180 has it; an empty field without quotes is null.
+/// CSV as in RFC 4180; an empty unquoted field is null.
 #[derive(Default)]
 struct Csv {
     field: Vec<u8>,
     was_quoted: bool,
     in_quotes: bool,
-    /// A quote inside quotes: the end, or the first of two.
+    /// A quote was read inside quotes: the end, or the first of two.
     after_quote: bool,
     record: Vec<Value>,
     count: u64,
@@ -143,7 +143,7 @@ impl Csv {
         if self.field.len() > ROW_BYTES_MAX {
             return Err(broken_row(
                 self.count,
-                "a field is larger than 64 MiB; is a quote missing?",
+                "a field exceeds 64 MiB; a closing quote may be missing",
             ));
         }
         Ok(())
@@ -175,8 +175,8 @@ impl Csv {
         if self.count == 0 && self.record.is_empty() && bytes.starts_with(b"\xef\xbb\xbf") {
             bytes.drain(..3);
         }
-        let text =
-            String::from_utf8(bytes).map_err(|_| broken_row(self.count, "it is not UTF-8"))?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| broken_row(self.count, "it is not valid UTF-8"))?;
         let is_null = text.is_empty() && !was_quoted;
         self.record.push(if is_null {
             Value::Null
@@ -206,7 +206,7 @@ impl Csv {
         self.count += 1;
         if record.len() != columns.len() {
             let problem = format!(
-                "it has {} fields, the header {}",
+                "it has {} fields, but the header has {}",
                 record.len(),
                 columns.len()
             );
@@ -218,19 +218,19 @@ impl Csv {
 
     fn finish(&mut self, rows: &mut Rows) -> Result<(), TaskError> {
         if self.in_quotes && !self.after_quote {
-            return Err(broken_row(self.count + 1, "a quote is not closed"));
+            return Err(broken_row(self.count + 1, "a closing quote is missing"));
         }
         self.end_record(rows)
     }
 }
 
-/// Values one after the other: those of a list, or one a line.
+/// Splits JSON text into values: the elements of a list, or one per line.
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a bit of a scanner's state"
+    reason = "each is part of the scanner's state"
 )]
 struct Json {
-    /// Whether the text is one document, and rows are the elements of its list.
+    /// Whether the text is one document whose list elements are the rows.
     is_document: bool,
     begun: Option<u8>,
     value: Vec<u8>,
@@ -273,7 +273,7 @@ impl Json {
             }
         }
         if self.value.len() > ROW_BYTES_MAX {
-            let message = "one JSON value is larger than 64 MiB; a list is read element by element, and so are lines (format: ndjson)";
+            let message = "a JSON value exceeds 64 MiB; only lists and lines (`format: ndjson`) are read piece by piece";
             return Err(TaskError::new(ErrorKind::Parse, "TRANSFER_FORMAT", message));
         }
         Ok(())
@@ -316,7 +316,9 @@ impl Json {
         self.count += 1;
         let value = serde_json::from_slice(&bytes);
         rows.maps.push(
-            value.map_err(|error| broken_row(self.count, &format!("it is not JSON: {error}")))?,
+            value.map_err(|error| {
+                broken_row(self.count, &format!("it is not valid JSON: {error}"))
+            })?,
         );
         Ok(())
     }
@@ -328,13 +330,16 @@ impl Json {
         match self.begun {
             None => Ok(()),
             Some(b'[') if self.is_over => Ok(()),
-            Some(b'[') => Err(broken_row(self.count + 1, "the list is not closed")),
+            Some(b'[') => Err(broken_row(
+                self.count + 1,
+                "the closing bracket of the list is missing",
+            )),
             Some(_) => {
                 let value: Value = serde_json::from_slice(&self.value).map_err(|error| {
                     TaskError::new(
                         ErrorKind::Parse,
                         "TRANSFER_FORMAT",
-                        format!("it is not JSON: {error}"),
+                        format!("the source is not valid JSON: {error}"),
                     )
                 })?;
                 rows.maps = list(&value, path)?;
@@ -344,7 +349,7 @@ impl Json {
     }
 }
 
-/// The list inside a document.
+/// Finds the list inside a document.
 fn list(value: &Value, path: Option<&str>) -> Result<Vec<Value>, TaskError> {
     let found = match path {
         Some(path) => {
@@ -359,13 +364,13 @@ fn list(value: &Value, path: Option<&str>) -> Result<Vec<Value>, TaskError> {
         Ok(items.clone())
     } else {
         let message =
-            "the source is no list of rows; say in `path` where the list is, as in `data.items`";
+            "the source is not a list of rows; set `path` to the list, for example `data.items`";
         Err(TaskError::new(ErrorKind::Parse, "TRANSFER_FORMAT", message))
     }
 }
 
 fn broken_off(error: &std::io::Error) -> TaskError {
-    let message = format!("the source broke off: {error}");
+    let message = format!("reading the source failed: {error}");
     TaskError::new(ErrorKind::Connection, "TRANSFER_SOURCE", message)
 }
 

@@ -1,4 +1,4 @@
-//! `DuckDB`: chunks as the library has them, an appender to write, and its own readers and writers of files.
+//! `DuckDB` as source and target: reads chunks, writes through an appender, and copies files directly.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use super::plan::{Format, Mode, listed, on_conflict, quoted};
 use crate::duckdb::{Appender, Connection, Databases, Fault, Lease, failed, may_attach};
 use crate::sql::{Statement, unique};
 
-/// Where the rows of an upsert wait.
+/// Temporary table for the rows of an upsert.
 const STAGE: &str = "noetl_transfer";
 
-/// A database, and what is told when it must stop.
+/// A database, and the callbacks that cancel its work.
 pub(super) struct Base {
     pub(super) databases: Databases,
     pub(super) file: Option<PathBuf>,
@@ -35,14 +35,14 @@ impl Base {
 
     fn check(&self, query: &Statement) -> Result<(), TaskError> {
         if may_attach(query) {
-            let message = "the query of a source attaches a database; it must select";
+            let message = "the query of a source must be a SELECT and cannot attach a database";
             return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
         }
         self.databases.guard().statement(query, &self.folder)
     }
 }
 
-/// Reads what a statement selects.
+/// Reads the rows of a query.
 pub(super) fn read(base: &Base, query: &Statement, outlet: &mut Outlet) -> Result<(), TaskError> {
     base.check(query)?;
     let lease = base.connect()?;
@@ -50,7 +50,7 @@ pub(super) fn read(base: &Base, query: &Statement, outlet: &mut Outlet) -> Resul
     pump(lease.connection(), &sent.text, &sent.params, outlet)
 }
 
-/// Reads a file that the library understands.
+/// Reads a file that DuckDB supports.
 pub(super) fn read_file(
     base: &Base,
     file: &Path,
@@ -82,7 +82,7 @@ fn pump(
     Ok(())
 }
 
-/// Writes all chunks into a table, in one transaction.
+/// Writes all chunks to a table in one transaction.
 pub(super) fn write(
     base: &Base,
     table: &str,
@@ -97,7 +97,7 @@ pub(super) fn write(
     match done {
         Ok(()) => connection.execute("COMMIT").map_err(told)?,
         Err(error) => {
-            // The connection goes with the call, and what it did not commit with it.
+            // The connection is closed with the call, which also rolls back.
             let _ = connection.execute("ROLLBACK");
             return Err(error);
         }
@@ -113,7 +113,7 @@ fn fill(
 ) -> Result<(), TaskError> {
     let told = |fault: Fault| failed(&fault);
     let name = quoted(table);
-    // A table that is not there is told of before anything is read.
+    // Report a missing table before reading the source.
     drop(
         connection
             .run(&format!("SELECT * FROM {name} LIMIT 0"), &[])
@@ -154,7 +154,7 @@ fn fill(
     };
     let (names, keys) = (listed(&columns), listed(key));
     let conflict = on_conflict(&columns, key)?;
-    // Of rows with the same key the last one counts.
+    // The last row with a key wins.
     let insert = format!(
         "INSERT INTO {name} ({names}) SELECT {names} FROM {STAGE} \
          QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY rowid DESC) = 1 {conflict}"
@@ -189,7 +189,7 @@ fn begin<'c>(
     Appender::new(connection, schema, table, columns).map_err(told)
 }
 
-/// Lets the library write a file out of a query; how many rows, and their columns.
+/// Lets DuckDB write the rows of a query to a file; returns the row count and columns.
 pub(super) fn copy_out(
     base: &Base,
     query: &Statement,
@@ -206,7 +206,7 @@ pub(super) fn copy_out(
         .map_err(|fault| failed(&fault))?;
     let columns = rows.names().to_vec();
     drop(rows);
-    // `COPY` takes no parameters, so values stand in it as literals.
+    // `COPY` accepts no parameters, so values are inserted as literals.
     let sql = format!(
         "COPY ({}\n) TO {} ({})",
         query.text_with_literals().text,
@@ -217,7 +217,7 @@ pub(super) fn copy_out(
     Ok(totals(rows, columns))
 }
 
-/// Lets the library read a file into a table; an upsert goes another way.
+/// Lets DuckDB read a file into a table; upserts use `write`.
 pub(super) fn copy_in(
     base: &Base,
     file: (&Path, Format),
@@ -260,7 +260,7 @@ pub(super) fn copy_in(
     Ok(totals(rows, columns))
 }
 
-/// The types of some columns of a table, as SQL writes them.
+/// SQL types of some columns of a table.
 fn types(
     connection: &Connection,
     table: &str,
@@ -280,8 +280,8 @@ fn types(
     Ok(types)
 }
 
-/// What reads a file so that nothing is guessed about its values, and what each of these columns is written as: text and JSON
-/// take the types of the target's columns, and bytes in them are base64.
+/// SQL that reads a file without type inference, and an expression for each column. Text and JSON get the types of the
+/// target's columns; bytes in them are base64.
 fn typed(
     (file, format): (&Path, Format),
     picked: &[String],
@@ -327,7 +327,7 @@ fn picked(
         .find(|(_, value)| !found.contains(&from(value)))
     {
         let message = format!(
-            "`mapping.{name}` takes a column that the source does not have; it has {}",
+            "`mapping.{name}` refers to a column that the source does not have; its columns are {}",
             found.join(", ")
         );
         return Err(TaskError::new(
@@ -360,7 +360,7 @@ fn totals(rows: u64, columns: Vec<String>) -> Totals {
     }
 }
 
-/// Lets the library make a Parquet file out of JSON lines.
+/// Lets DuckDB convert JSON lines to a Parquet file.
 pub(super) fn parquet(base: &Base, lines: &Path, file: &Path) -> Result<(), TaskError> {
     let lease = base.connect()?;
     let sql = format!(
@@ -374,7 +374,8 @@ pub(super) fn parquet(base: &Base, lines: &Path, file: &Path) -> Result<(), Task
         .map_err(|fault| failed(&fault))
 }
 
-/// What reads a file. CSV is all text; of JSON only the keys of its rows are meant, so all of it is looked at, but not deeply.
+/// SQL that reads a file. CSV columns are all text. For JSON only the keys of the rows matter, so all rows are sampled,
+/// but not deeply.
 fn reader(file: &Path, format: Format) -> String {
     let file = literal(file);
     let keys = "sample_size = -1, maximum_depth = 1, map_inference_threshold = -1";

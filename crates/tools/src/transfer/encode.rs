@@ -1,11 +1,11 @@
-//! Rows become bytes: CSV, JSON lines, a JSON list, and the text of Postgres's `COPY`.
+//! Encodes rows: CSV, JSON lines, a JSON list, and the text format of Postgres `COPY`.
 
 use serde_json::Value;
 
 use super::flow::Batch;
 use super::plan::Format;
 
-/// Writes chunks in a format, one after the other.
+/// Writes chunks in a format.
 pub(super) struct Writer {
     format: Format,
     count: u64,
@@ -21,7 +21,7 @@ impl Writer {
         }
     }
 
-    /// A chunk.
+    /// Writes a chunk.
     pub(super) fn write(&mut self, batch: &Batch, out: &mut Vec<u8>) {
         if self.format == Format::Csv && !self.has_header && !batch.columns.is_empty() {
             let names = batch.columns.iter().map(|name| Value::from(name.as_str()));
@@ -48,7 +48,7 @@ impl Writer {
         }
     }
 
-    /// What ends it.
+    /// Writes the end of the document.
     pub(super) fn finish(&self, out: &mut Vec<u8>) {
         if self.format == Format::Json {
             out.extend_from_slice(if self.count == 0 { b"[]\n" } else { b"]\n" });
@@ -89,7 +89,7 @@ fn csv(row: &[Value], out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// A field of `COPY`: null, or a text with its special characters escaped.
+/// Writes a `COPY` field: null, or text with special characters escaped.
 pub(super) fn copy_field(text: Option<&str>, out: &mut Vec<u8>) {
     let Some(text) = text else {
         out.extend_from_slice(b"\\N");
@@ -106,7 +106,7 @@ pub(super) fn copy_field(text: Option<&str>, out: &mut Vec<u8>) {
     }
 }
 
-/// The fields of a line of `COPY`.
+/// Fields of a `COPY` line.
 pub(super) fn copy_line(line: &[u8]) -> Vec<Option<String>> {
     line.split(|byte| *byte == b'\t').map(copy_value).collect()
 }

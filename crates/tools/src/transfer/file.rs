@@ -1,4 +1,4 @@
-//! Files and objects: rows are encoded as they come, and what is written is seen when all of it is there.
+//! Files and objects: rows are encoded as they arrive; the target becomes visible when it is complete.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::call::storage;
 use crate::objects::{Content, Place, open, put};
 use crate::scratch;
 
-/// What is between whoever encodes and whoever sends.
+/// Size of the buffer between encoder and upload.
 const PIPE_BYTES: usize = 256 * 1024;
 
 /// Writes all chunks to a file or an object.
@@ -31,7 +31,7 @@ pub(super) async fn write(
     let sending = put(place, content, None);
     let encoding = async {
         let encoded = encode(pipe, format, &mut inlet).await;
-        // Who sends must know whether this is the end or a break.
+        // The upload must know whether the stream is complete.
         let _ = send.send(encoded.is_ok());
         encoded
     };
@@ -52,7 +52,7 @@ async fn encode(
         TaskError::new(
             ErrorKind::Storage,
             "TRANSFER_TARGET",
-            format!("the target takes no more: {error}"),
+            format!("cannot write to the target: {error}"),
         )
     };
     let mut writer = Writer::new(format);
@@ -68,7 +68,7 @@ async fn encode(
     pipe.shutdown().await.map_err(gone)
 }
 
-/// A stream that ends with an error unless it was written to its end.
+/// A reader that ends with an error unless the stream was completed.
 struct Whole {
     pipe: DuplexStream,
     ended: Option<tokio::sync::oneshot::Receiver<bool>>,
@@ -109,7 +109,7 @@ fn content_type(format: Format) -> &'static str {
     }
 }
 
-/// A file of this machine with what is at a place: the file itself, or a copy that goes with the guard.
+/// Local file with the content of a location: the file itself, or a temporary copy that the guard deletes.
 pub(super) async fn fetched(
     place: &Place,
     scratch: &Path,
@@ -129,7 +129,7 @@ pub(super) async fn fetched(
     Ok((draft.to_path_buf(), Some(draft)))
 }
 
-/// Puts a file of this machine to its place.
+/// Copies a local file to its location.
 pub(super) async fn sent(file: &Path, place: &Place, format: Format) -> Result<(), TaskError> {
     let opened = tokio::fs::File::open(file)
         .await
@@ -138,7 +138,7 @@ pub(super) async fn sent(file: &Path, place: &Place, format: Format) -> Result<(
     put(place, content, None).await.map(drop)
 }
 
-/// The name of a file that goes with the guard.
+/// Path of a temporary file that the guard deletes.
 pub(super) fn draft(dir: &Path) -> Result<tempfile::TempPath, TaskError> {
     let made = scratch::named(dir, "transfer-").map_err(|error| storage(&error))?;
     Ok(made.into_temp_path())

@@ -1,4 +1,4 @@
-//! What flows: chunks of rows, from whoever reads to whoever writes, a few at a time.
+//! Channel for chunks of rows from the source to the target.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,26 +9,26 @@ use tokio::sync::mpsc;
 use crate::call::cancelled;
 use crate::sql::memory_bytes;
 
-/// A row: a value for each column.
+/// A row: one value per column.
 pub(super) type Row = Vec<Value>;
 
-/// So many chunks are on their way at once.
+/// Maximum number of chunks in the channel.
 const CHUNKS_MAX: usize = 2;
 
-/// A chunk of about so many bytes is full, however few its rows are.
+/// Approximate size at which a chunk is full, regardless of its number of rows.
 const CHUNK_BYTES: usize = 8 * 1024 * 1024;
 
-/// Some rows.
+/// A chunk of rows.
 pub(super) struct Batch {
     pub(super) columns: Arc<[String]>,
     pub(super) rows: Vec<Row>,
-    /// Which columns hold JSON as its text; none unless said.
+    /// Columns that hold JSON as text; empty by default.
     json_texts: Arc<[bool]>,
-    /// Whether nothing follows: a flow that ends without saying so was broken off.
+    /// Whether this is the last chunk; a channel that closes without one was interrupted.
     is_last: bool,
 }
 
-/// Where chunks go in.
+/// Sending end of the channel.
 pub(super) struct Outlet {
     send: mpsc::Sender<Result<Batch, TaskError>>,
     columns: Arc<[String]>,
@@ -39,7 +39,7 @@ pub(super) struct Outlet {
     chunk_size: usize,
 }
 
-/// Where chunks come out, under the target's names.
+/// Receiving end of the channel; its rows have the target's columns.
 pub(super) struct Inlet {
     receive: mpsc::Receiver<Result<Batch, TaskError>>,
     mapping: Option<Map<String, Value>>,
@@ -48,7 +48,7 @@ pub(super) struct Inlet {
     pub(super) totals: Totals,
 }
 
-/// What went over.
+/// Number of transferred rows and chunks, and the columns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) rows: u64,
@@ -56,11 +56,11 @@ pub(super) struct Totals {
     pub(super) columns: Vec<String>,
 }
 
-/// What is told when the call is to stop.
+/// Callbacks that cancel the work of both sides.
 #[derive(Clone, Default)]
 pub(super) struct Stops(Arc<Mutex<Vec<Stop>>>);
 
-/// Stops one side.
+/// Cancels one side.
 type Stop = Box<dyn Fn() + Send>;
 
 impl Stops {
@@ -75,7 +75,7 @@ impl Stops {
     }
 }
 
-/// A way for chunks of this many rows, or of fewer large ones.
+/// Creates a channel for chunks of this many rows, or fewer if they are large.
 pub(super) fn flow(chunk_size: usize, mapping: Option<Map<String, Value>>) -> (Outlet, Inlet) {
     let (send, receive) = mpsc::channel(CHUNKS_MAX);
     let outlet = Outlet {
@@ -98,19 +98,19 @@ pub(super) fn flow(chunk_size: usize, mapping: Option<Map<String, Value>>) -> (O
 }
 
 impl Batch {
-    /// Whether a column holds JSON as its text.
+    /// Whether a column holds JSON as text.
     pub(super) fn is_json_text(&self, column: usize) -> bool {
         self.json_texts.get(column).copied().unwrap_or_default()
     }
 }
 
 impl Outlet {
-    /// Says what the columns are; before the first row.
+    /// Sets the columns, before the first row.
     pub(super) fn begin(&mut self, columns: Vec<String>) {
         self.columns = columns.into();
     }
 
-    /// Lets JSON go over as its text, where whoever writes can take it so: values lose a null, and digits.
+    /// Transfers JSON as text if the target accepts it; parsing it would lose JSON nulls and digits.
     pub(super) fn keep_json_text(&mut self) {
         self.keeps_json_text = true;
     }
@@ -119,7 +119,7 @@ impl Outlet {
         self.keeps_json_text
     }
 
-    /// Says which columns hold JSON as its text; before the first row.
+    /// Sets which columns hold JSON as text, before the first row.
     pub(super) fn set_json_texts(&mut self, columns: Vec<bool>) {
         self.json_texts = columns.into();
     }
@@ -132,7 +132,7 @@ impl Outlet {
         &self.columns
     }
 
-    /// Takes a row; whether a chunk is full.
+    /// Adds a row; returns whether the chunk is full.
     pub(super) fn push(&mut self, row: Row) -> bool {
         self.bytes += row.iter().map(memory_bytes).sum::<usize>();
         self.rows.push(row);
@@ -149,26 +149,26 @@ impl Outlet {
         }
     }
 
-    /// Hands a chunk on.
+    /// Sends a chunk.
     pub(super) async fn send(&mut self) -> Result<(), TaskError> {
         let batch = self.batch(false);
         self.send.send(Ok(batch)).await.map_err(|_| cancelled())
     }
 
-    /// The same from a thread of its own.
+    /// Like [`send`](Self::send), from a blocking thread.
     pub(super) fn send_blocking(&mut self) -> Result<(), TaskError> {
         let batch = self.batch(false);
         self.send.blocking_send(Ok(batch)).map_err(|_| cancelled())
     }
 
-    /// Ends with what is left, or with why there is no more.
+    /// Sends the last chunk, or the error that ended the source.
     pub(super) async fn end(mut self, done: Result<(), TaskError>) {
         let last = done.map(|()| self.batch(true));
-        // Nobody listening means that the writing has failed already.
+        // If the receiver is gone, the target has already failed.
         let _ = self.send.send(last).await;
     }
 
-    /// The same from a thread of its own.
+    /// Like [`end`](Self::end), from a blocking thread.
     pub(super) fn end_blocking(mut self, done: Result<(), TaskError>) {
         let last = done.map(|()| self.batch(true));
         let _ = self.send.blocking_send(last);
@@ -176,13 +176,13 @@ impl Outlet {
 }
 
 impl Inlet {
-    /// The next chunk; none at the end.
+    /// Returns the next chunk; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Batch>, TaskError> {
         let next = self.receive.recv().await;
         self.take(next)
     }
 
-    /// The same on a thread of its own.
+    /// Like [`next`](Self::next), from a blocking thread.
     pub(super) fn next_blocking(&mut self) -> Result<Option<Batch>, TaskError> {
         let next = self.receive.blocking_recv();
         self.take(next)
@@ -193,7 +193,7 @@ impl Inlet {
             Some(batch) => batch?,
             None if self.is_over => return Ok(None),
             None => {
-                let message = "whoever read the source is gone before its end";
+                let message = "the reader of the source ended before the last chunk";
                 return Err(TaskError::new(ErrorKind::Unknown, "TRANSFER_LOST", message));
             }
         };
@@ -223,7 +223,7 @@ impl Inlet {
     }
 }
 
-/// The target's columns, and where each is in a row of the source.
+/// Columns of the target, and the index of each in a row of the source.
 fn pick(
     columns: &[String],
     mapping: Option<&Map<String, Value>>,
@@ -238,7 +238,7 @@ fn pick(
         let place = columns.iter().position(|column| column == from);
         let Some(place) = place else {
             let message = format!(
-                "`mapping.{name}` takes the column `{from}`, which the source does not have; it has {}",
+                "`mapping.{name}` refers to the column `{from}`, which the source does not have; its columns are {}",
                 columns.join(", ")
             );
             return Err(TaskError::new(
@@ -247,9 +247,9 @@ fn pick(
                 message,
             ));
         };
-        // A column that is taken twice would be empty the second time.
+        // Values are moved out of the row, so a column can be used only once.
         if places.contains(&place) {
-            let message = format!("`mapping` takes the column `{from}` twice");
+            let message = format!("`mapping` uses the column `{from}` twice");
             return Err(TaskError::new(
                 ErrorKind::Schema,
                 "TRANSFER_COLUMN",
@@ -262,9 +262,9 @@ fn pick(
     Ok((names.into(), places))
 }
 
-/// The error of a row that cannot go over.
+/// Error of a row that cannot be transferred.
 pub(super) fn broken_row(row: u64, problem: &str) -> TaskError {
-    let message = format!("row {row} cannot go over: {problem}");
+    let message = format!("cannot transfer row {row}: {problem}");
     TaskError::new(ErrorKind::Parse, "TRANSFER_ROW", message).with("row", row)
 }
 

@@ -1,7 +1,7 @@
-//! `transfer`: rows from one place to another, in chunks that follow one another, never all in memory.
+//! The `transfer` tool: copies rows from a source to a target in chunks, without loading all of them.
 //!
-//! Enters: a source and a target, each a kind with its own keys. Leaves: how many rows went over. What is written to a
-//! database or a file is there when all of it is, or not at all.
+//! Input: a source and a target, each with a kind and its keys. Output: the number of rows. A transfer to a database or
+//! a file is atomic.
 
 mod decode;
 mod duckdb;

@@ -1,4 +1,4 @@
-//! What a task asks for: a source, a target, and how rows are written.
+//! Reads the source, the target and the options of a transfer from a call.
 
 use model::outcome::{ErrorKind, TaskError};
 use model::template::Piece;
@@ -9,11 +9,11 @@ use crate::objects::{Address, Place, Reach};
 use crate::postgres::Target as Server;
 use crate::sql::{Commands, Dialect, Statement, bound};
 
-/// Rows of one chunk unless the task says otherwise.
+/// Default number of rows in a chunk.
 const CHUNK_SIZE: u64 = 5_000;
 const CHUNK_SIZE_MAX: u64 = 1_000_000;
 
-/// One end of a transfer, as the task writes it.
+/// One side of a transfer, as written in the task.
 pub(super) struct End<'c> {
     call: &'c Call,
     /// `source` or `target`.
@@ -22,16 +22,16 @@ pub(super) struct End<'c> {
     pub(super) kind: &'c str,
 }
 
-/// How rows are written.
+/// Write mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mode {
     Append,
     Replace,
-    /// By these columns.
+    /// Insert or update by these key columns.
     Upsert(Vec<String>),
 }
 
-/// What a file holds.
+/// File format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Csv,
@@ -40,7 +40,7 @@ pub(super) enum Format {
     Parquet,
 }
 
-/// How a transfer is done.
+/// Options of a transfer.
 pub(super) struct Manner {
     pub(super) mode: Option<Mode>,
     pub(super) chunk_size: usize,
@@ -91,17 +91,17 @@ impl Manner {
         })
     }
 
-    /// How rows are written to a table.
+    /// Write mode for a table.
     pub(super) fn table_mode(&self) -> Mode {
         self.mode.clone().unwrap_or(Mode::Append)
     }
 
-    /// Refuses what cannot be done with a whole file.
+    /// Rejects write modes that files do not support.
     pub(super) fn check_file(&self) -> Result<(), TaskError> {
         match self.mode {
             None | Some(Mode::Replace) => Ok(()),
             Some(_) => {
-                let message = "a file is written as a whole: `mode: replace`, or none";
+                let message = "a file can only be replaced; use `mode: replace`, or remove `mode`";
                 Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "mode"))
             }
         }
@@ -121,21 +121,26 @@ fn names(call: &Call, key: Option<&Value>) -> Result<Vec<String>, TaskError> {
     };
     let names =
         names.filter(|names| !names.is_empty() && names.iter().all(|name| !name.is_empty()));
-    names.ok_or_else(|| call.missing("key", "`mode: upsert` finds rows by these columns"))
+    names.ok_or_else(|| call.missing("key", "`mode: upsert` finds existing rows by these columns"))
 }
 
 impl<'c> End<'c> {
     pub(super) fn of(call: &'c Call, side: &'static str) -> Result<Self, TaskError> {
         let fields = call.map(side)?;
-        let fields = fields.ok_or_else(|| call.missing(side, "a map {kind, …}"))?;
+        let fields = fields.ok_or_else(|| call.missing(side, "set it to a map {kind, …}"))?;
         let kind = fields
             .get("kind")
             .or_else(|| fields.get("type"))
             .and_then(Value::as_str);
-        // An address says by itself what it is.
+        // A `uri` or `path` implies the kind `file`.
         let is_file = fields.get("uri").or_else(|| fields.get("path")).is_some();
         let kind = kind.or(is_file.then_some("file"));
-        let kind = kind.ok_or_else(|| call.missing(&format!("{side}.kind"), "what it is"))?;
+        let kind = kind.ok_or_else(|| {
+            call.missing(
+                &format!("{side}.kind"),
+                "set it to http, postgres, sqlite, duckdb, file, s3 or gcs",
+            )
+        })?;
         Ok(Self {
             call,
             side,
@@ -148,13 +153,13 @@ impl<'c> End<'c> {
         self.fields.get(key).and_then(Value::as_str)
     }
 
-    /// A text that must be there.
+    /// A required text field.
     pub(super) fn need(&self, key: &str, remedy: &str) -> Result<&'c str, TaskError> {
         let missing = || self.call.missing(&format!("{}.{key}", self.side), remedy);
         self.text(key).ok_or_else(missing)
     }
 
-    /// The one statement that reads: `query`, or all of a `table`.
+    /// The single statement that reads: `query`, or all rows of a `table`.
     pub(super) fn query(&self, dialect: Dialect) -> Result<Statement, TaskError> {
         let keys = ["query", "command"].map(|key| format!("{}.{key}", self.side));
         let pieces = keys.iter().find_map(|key| self.call.pieces.get(key));
@@ -169,14 +174,16 @@ impl<'c> End<'c> {
             }
             (None, None) if self.fields.contains_key("query") => {
                 let message = format!(
-                    "`{}.query` must be written out in the task, so that values in it are bound",
+                    "`{}.query` must be written in the task itself, so that its values can be bound",
                     self.side
                 );
                 return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
             }
             (None, None) => {
                 let key = format!("{}.query", self.side);
-                return Err(self.call.missing(&key, "what to read, or `table`"));
+                return Err(self
+                    .call
+                    .missing(&key, "set it to a SELECT statement, or set `table`"));
             }
         };
         let commands = Commands {
@@ -187,17 +194,17 @@ impl<'c> End<'c> {
         if let (Some(one), true) = (statements.pop(), statements.is_empty()) {
             Ok(one)
         } else {
-            let message = format!("`{}.query` must be one statement", self.side);
+            let message = format!("`{}.query` must be a single statement", self.side);
             Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message))
         }
     }
 
-    /// The table that is written.
+    /// Table to write to.
     pub(super) fn table(&self) -> Result<&'c str, TaskError> {
-        self.need("table", "the table to write to")
+        self.need("table", "set it to the table to write to")
     }
 
-    /// The credential, if there is one.
+    /// Credential, if there is one.
     pub(super) fn auth(&self) -> Option<&'c Value> {
         let auth = self
             .fields
@@ -206,12 +213,14 @@ impl<'c> End<'c> {
         auth.filter(|auth| !auth.is_null())
     }
 
-    /// The database of Postgres.
+    /// Postgres target of the credential.
     pub(super) fn server(&self) -> Result<Server, TaskError> {
         match self.auth() {
             Some(Value::Object(auth)) => Server::parse(auth),
             Some(Value::String(name)) => {
-                let message = format!("the credential `{name}` was not resolved before the call");
+                let message = format!(
+                    "credential `{name}` is not available to this task; create it with `noetl secret set {name}`, or list it in the `keychain` of the playbook"
+                );
                 Err(TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message))
             }
             Some(other) => {
@@ -224,29 +233,31 @@ impl<'c> End<'c> {
             }
             None => {
                 let key = format!("{}.auth", self.side);
-                Err(self.call.missing(&key, "the credential of a database"))
+                Err(self
+                    .call
+                    .missing(&key, "set it to the credential of the database"))
             }
         }
     }
 
-    /// The file or object.
+    /// File or object.
     pub(super) async fn place(&self, reach: &Reach) -> Result<Place, TaskError> {
         let uri = match (self.text("uri"), self.text("path")) {
             (Some(uri), _) => uri.to_owned(),
             (None, Some(path)) => format!("file://{path}"),
             (None, None) => self
-                .need("uri", "`file://…`, `s3://…` or `gs://…`")?
+                .need("uri", "set it to `file://…`, `s3://…` or `gs://…`")?
                 .to_owned(),
         };
         if let Some(address) = Address::read(self.call, &uri) {
             address.open(self.auth(), reach).await
         } else {
-            let message = format!("`{uri}` is not of file://, s3:// or gs://");
+            let message = format!("unsupported URI `{uri}`; use file://, s3:// or gs://");
             Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message))
         }
     }
 
-    /// What a file holds: what `format` says, else its ending.
+    /// File format: `format`, else by file extension.
     pub(super) fn format(&self, name: &str) -> Result<Option<Format>, TaskError> {
         let said = self.text("format");
         let name = name.split(['?', '#']).next().unwrap_or(name);
@@ -261,7 +272,7 @@ impl<'c> End<'c> {
             "parquet" => Format::Parquet,
             other if said.is_some() => {
                 let message = format!(
-                    "`{}.format` is `{other}`, not one of csv, ndjson, json, parquet",
+                    "invalid `{}.format`: `{other}`; use csv, ndjson, json or parquet",
                     self.side
                 );
                 return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
@@ -270,17 +281,18 @@ impl<'c> End<'c> {
         }))
     }
 
-    /// The same where there must be one.
+    /// Like [`format`](Self::format), but required.
     pub(super) fn need_format(&self, name: &str) -> Result<Format, TaskError> {
         let format = self.format(name)?;
         format.ok_or_else(|| {
             let key = format!("{}.format", self.side);
-            self.call.missing(&key, "csv, ndjson, json or parquet")
+            self.call
+                .missing(&key, "set it to csv, ndjson, json or parquet")
         })
     }
 }
 
-/// The name of a table, or one with its schema, in quotes.
+/// Quotes a table name, with or without a schema.
 pub(super) fn quoted(name: &str) -> String {
     let parts = name
         .split('.')
@@ -288,7 +300,7 @@ pub(super) fn quoted(name: &str) -> String {
     parts.collect::<Vec<_>>().join(".")
 }
 
-/// Names of columns in quotes, with commas.
+/// Quoted column names, comma-separated.
 pub(super) fn listed(names: &[String]) -> String {
     let names = names
         .iter()
@@ -296,10 +308,10 @@ pub(super) fn listed(names: &[String]) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// What happens where a row with the key is there already.
+/// `ON CONFLICT` clause of an upsert.
 pub(super) fn on_conflict(columns: &[String], key: &[String]) -> Result<String, TaskError> {
     if let Some(missing) = key.iter().find(|name| !columns.contains(name)) {
-        let message = format!("the column `{missing}` of `key` does not go over");
+        let message = format!("the `key` column `{missing}` is not among the transferred columns");
         return Err(TaskError::new(
             ErrorKind::Schema,
             "TRANSFER_COLUMN",

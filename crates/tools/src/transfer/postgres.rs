@@ -1,4 +1,4 @@
-//! Postgres: read by `COPY … TO STDOUT`, written by `COPY … FROM STDIN`, all of a transfer in one transaction.
+//! Postgres as source and target: `COPY … TO STDOUT` and `COPY … FROM STDIN`, in one transaction.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,14 +15,14 @@ use super::plan::{Mode, listed, on_conflict, quoted};
 use crate::postgres::told;
 use crate::sql::{Statement, unique};
 
-/// Values are written in ways that every other place reads.
+/// Sets text formats that every other source and target can read.
 const SESSION: &str = "SET datestyle TO ISO; SET timezone TO 'UTC'; SET intervalstyle TO postgres; SET bytea_output TO hex";
-/// What is sent to the server at a time.
+/// Bytes to send at a time.
 const SEND_BYTES: usize = 64 * 1024;
-/// A decimal of so many digits is the same after it was a double.
+/// Maximum number of digits that a decimal keeps as a double.
 const DOUBLE_DIGITS: usize = 15;
 
-/// Reads what a statement selects.
+/// Reads the rows of a query.
 pub(super) async fn read(
     client: &Client,
     query: &Statement,
@@ -42,7 +42,7 @@ pub(super) async fn read(
         .iter()
         .map(|column| column.type_().clone())
         .collect();
-    // Lists and rows are written as JSON by the server itself.
+    // The server converts arrays and rows to JSON.
     let own: Vec<String> = (0..names.len()).map(|at| format!("c{at}")).collect();
     let picked = own.iter().zip(&types).map(|(name, of)| match of.kind() {
         Kind::Array(_) | Kind::Composite(_) => format!("to_jsonb({name})"),
@@ -79,7 +79,7 @@ pub(super) async fn read(
     Ok(())
 }
 
-/// A field as JSON, by its type.
+/// Converts a field to JSON by its type.
 fn value(text: String, of: &Type) -> Value {
     match *of {
         Type::BOOL => Value::Bool(text == "t"),
@@ -121,7 +121,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     digits.map(byte).collect()
 }
 
-/// Writes all chunks into a table, in one transaction.
+/// Writes all chunks to a table in one transaction.
 pub(super) async fn write(
     client: &Client,
     table: &str,
@@ -131,7 +131,7 @@ pub(super) async fn write(
     let table = quoted(table);
     client.batch_execute(SESSION).await.map_err(told)?;
     client.batch_execute("BEGIN").await.map_err(told)?;
-    // A connection that is not given back is closed, which rolls back.
+    // A connection that is not returned to the pool is closed, which rolls back.
     let first = client.prepare(&format!("SELECT * FROM {table}")).await;
     let known = first.map_err(told)?;
     if mode == Mode::Replace {
@@ -160,7 +160,7 @@ pub(super) async fn write(
     Ok(inlet.totals)
 }
 
-/// The types of the columns that are written.
+/// Types of the columns to write.
 fn types(
     columns: &[String],
     known: &[tokio_postgres::Column],
@@ -169,15 +169,16 @@ fn types(
     let type_of = |name: &String| {
         let found = known.iter().find(|column| column.name() == name);
         found.map(|column| column.type_().clone()).ok_or_else(|| {
-            let message =
-                format!("{table} has no column `{name}`; say in `target.mapping` where it goes");
+            let message = format!(
+                "{table} has no column `{name}`; map it to another column with `target.mapping`"
+            );
             TaskError::new(ErrorKind::Schema, "TRANSFER_COLUMN", message)
         })
     };
     columns.iter().map(type_of).collect()
 }
 
-/// Rows on their way into the server.
+/// A `COPY` in progress.
 struct Copying {
     sink: std::pin::Pin<Box<CopyInSink<Bytes>>>,
     columns: Vec<String>,
@@ -185,7 +186,7 @@ struct Copying {
     count: u64,
 }
 
-/// Where the rows of an upsert wait.
+/// Temporary table for the rows of an upsert.
 const STAGE: &str = "pg_temp.noetl_transfer";
 
 impl Copying {
@@ -250,7 +251,7 @@ impl Copying {
         };
         let (names, keys) = (listed(&self.columns), listed(key));
         let conflict = on_conflict(&self.columns, key)?;
-        // Of rows with the same key the last one counts.
+        // The last row with a key wins.
         let insert = format!(
             "INSERT INTO {table} ({names}) SELECT DISTINCT ON ({keys}) {names} FROM {STAGE} \
              ORDER BY {keys}, noetl_number DESC {conflict}"
@@ -263,7 +264,7 @@ fn is_json(of: &Type) -> bool {
     *of == Type::JSON || *of == Type::JSONB
 }
 
-/// The text of a JSON value as the server reads it into a column of this type: one for JSON takes it as it is.
+/// Text of a JSON value for a column of this type; a JSON column gets it unchanged.
 fn json_field(text: &str, of: &Type) -> Result<Option<String>, String> {
     if is_json(of) {
         return Ok(Some(text.to_owned()));
@@ -274,21 +275,21 @@ fn json_field(text: &str, of: &Type) -> Result<Option<String>, String> {
     }
 }
 
-/// A value as the server reads it into a column of this type.
+/// Text of a value for a column of this type.
 fn field(value: &Value, of: &Type) -> Result<Option<String>, String> {
     Ok(Some(match value {
         Value::Null => return Ok(None),
         Value::String(text) if text.contains('\0') => {
-            return Err("a text holds a NUL character".to_owned());
+            return Err("a text contains a NUL character".to_owned());
         }
         Value::String(text) if *of == Type::BYTEA => {
             let bytes = STANDARD
                 .decode(text)
-                .map_err(|_| "a binary value is not base64".to_owned())?;
+                .map_err(|_| "a binary value is not valid base64".to_owned())?;
             format!("\\x{}", hex::encode(bytes))
         }
         Value::String(text) if is_json(of) => {
-            // Text that is JSON already, as a CSV or a text column has it, stays so.
+            // Text that is already a JSON object or list, from a CSV or text column, stays as it is.
             match serde_json::from_str::<Value>(text) {
                 Ok(Value::Object(_) | Value::Array(_)) => text.clone(),
                 _ => value.to_string(),
@@ -303,7 +304,7 @@ fn field(value: &Value, of: &Type) -> Result<Option<String>, String> {
     }))
 }
 
-/// A list as the server writes its own.
+/// Array literal.
 fn list(items: &[Value], inner: &Type) -> Result<String, String> {
     let mut parts = Vec::with_capacity(items.len());
     for item in items {

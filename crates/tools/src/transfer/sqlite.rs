@@ -1,4 +1,4 @@
-//! Sqlite: rows stepped through on a thread of their own, written in one transaction.
+//! SQLite as source and target: reads rows on a blocking thread, writes them in one transaction.
 
 use std::path::{Path, PathBuf};
 
@@ -14,27 +14,27 @@ use super::plan::{Mode, listed, on_conflict, quoted};
 use crate::sql::{Statement, unique};
 use crate::sqlite::{check_file, json_value, open, sql_value, told};
 
-/// Opens a file that is no engine's own, and makes it stop when it must.
+/// Opens a file, unless it belongs to NoETL, and registers a callback that interrupts it.
 fn connect(file: &Path, forbidden: &[PathBuf], stops: &Stops) -> Result<Connection, TaskError> {
     check_file(file, forbidden)?;
     let opened = open(&file.display().to_string(), file);
     let connection = opened.map_err(|failure| match failure.outcome() {
         Outcome::Error(failure) => failure.error,
-        Outcome::Ok(_) => unreachable!("a failure is no success"),
+        Outcome::Ok(_) => unreachable!("a failure gives an error outcome"),
     })?;
     let handle = connection.get_interrupt_handle();
     stops.add(move || handle.interrupt());
     Ok(connection)
 }
 
-/// A file, and what must not be opened.
+/// A database file, and the files that must not be opened.
 pub(super) struct File {
     pub(super) path: PathBuf,
     pub(super) forbidden: Vec<PathBuf>,
     pub(super) stops: Stops,
 }
 
-/// Reads what a statement selects.
+/// Reads the rows of a query.
 pub(super) fn read(file: &File, query: &Statement, outlet: &mut Outlet) -> Result<(), TaskError> {
     let connection = connect(&file.path, &file.forbidden, &file.stops)?;
     let sent = query.text();
@@ -58,7 +58,7 @@ pub(super) fn read(file: &File, query: &Statement, outlet: &mut Outlet) -> Resul
     Ok(())
 }
 
-/// Writes all chunks into a table, in one transaction.
+/// Writes all chunks to a table in one transaction.
 pub(super) fn write(
     file: &File,
     table: &str,
@@ -111,7 +111,7 @@ pub(super) fn write(
     Ok(inlet.totals)
 }
 
-/// The columns that were declared to hold bytes. A table that is not there is an error here.
+/// Columns declared as BLOB. Fails if the table does not exist.
 fn blobs(connection: &Connection, table: &str) -> Result<Vec<String>, TaskError> {
     drop(
         connection
@@ -131,7 +131,7 @@ fn sql_of(value: &Value, is_blob: bool, row: u64) -> Result<ToSqlOutput<'static>
     match value {
         Value::String(text) if is_blob => {
             let bytes = STANDARD.decode(text);
-            let bytes = bytes.map_err(|_| broken_row(row, "a binary value is not base64"))?;
+            let bytes = bytes.map_err(|_| broken_row(row, "a binary value is not valid base64"))?;
             Ok(ToSqlOutput::Owned(SqlValue::Blob(bytes)))
         }
         other => Ok(sql_value(other)),

@@ -1,4 +1,4 @@
-//! One call of `transfer`: both ends are opened, rows flow between them, and both are stopped together.
+//! Runs one `transfer` call: opens both sides, moves the rows and cancels both sides together.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::objects::{Place, Reach, open};
 use crate::postgres::{Pools, Stopper, Target as Server};
 use crate::sql::{Dialect, Statement};
 
-/// How long connecting to a database may take where the task does not say.
+/// Default connect timeout.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// Work that is to stop is told so this often.
+/// Interval between cancellations of running work.
 const STOP_EVERY: Duration = Duration::from_millis(20);
 
-/// The transfer tool.
+/// The `transfer` tool.
 pub(crate) struct Transfer {
     pub(crate) reach: Reach,
     pub(crate) databases: Databases,
@@ -33,7 +33,7 @@ pub(crate) struct Transfer {
     pub(crate) http: Arc<Http>,
 }
 
-/// What is read.
+/// Source of the rows.
 enum From {
     Postgres(Server, Statement),
     Sqlite(sqlite::File, Statement),
@@ -42,7 +42,7 @@ enum From {
     Http(Box<Call>, Option<Format>, Option<String>),
 }
 
-/// What is written.
+/// Target of the rows.
 enum To {
     Postgres(Server, String),
     Sqlite(sqlite::File, String),
@@ -66,7 +66,7 @@ impl Transfer {
             () = stop.cancelled() => cancelled(),
             limit = elapsed(call.timeout.total) => timed_out(limit),
         };
-        // What runs on threads of its own is told until it ends; everything else ends by being dropped.
+        // Blocking threads are cancelled repeatedly until they end; everything else ends on drop.
         let mut again = tokio::time::interval(STOP_EVERY);
         let grace = tokio::time::sleep(Duration::from_secs(5));
         tokio::pin!(grace);
@@ -74,7 +74,7 @@ impl Transfer {
             tokio::select! {
                 biased;
                 done = &mut work => match done {
-                    // What was done by then is done.
+                    // The transfer finished before the cancellation took effect.
                     Ok(totals) => return Ok(shown(&totals)),
                     Err(_) => break,
                 },
@@ -139,7 +139,7 @@ impl Transfer {
                     || format == Format::Parquet
                 {
                     let message =
-                        "rows are sent to an http target as csv, ndjson or json, and only appended";
+                        "an http target supports csv, ndjson and json, and only `mode: append`";
                     return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
                 }
                 To::Http(Box::new(web::call(call, end)?), format)
@@ -149,7 +149,7 @@ impl Transfer {
     }
 
     fn sqlite(&self, call: &Call, end: &End<'_>, stops: &Stops) -> Result<sqlite::File, TaskError> {
-        let database = end.need("database", "the file")?;
+        let database = end.need("database", "set it to the database file")?;
         Ok(sqlite::File {
             path: call.resolve(database),
             forbidden: self.reach.forbidden.clone(),
@@ -171,7 +171,7 @@ impl Transfer {
         }
     }
 
-    /// Lets the library do it alone where it can, else lets rows flow.
+    /// Lets DuckDB copy directly if possible, else moves rows through a channel.
     async fn go(
         &self,
         call: &Call,
@@ -206,7 +206,7 @@ impl Transfer {
                 }
                 let reading = self.read(call, from, outlet);
                 let writing = self.write(call, to, mode, inlet);
-                // Whoever writes knows how it ended: a failure of the source comes to it as the last chunk.
+                // The writing side returns the result: an error of the source arrives there as the last chunk.
                 let ((), written) = tokio::join!(reading, writing);
                 written
             }
@@ -302,7 +302,7 @@ impl Transfer {
     }
 }
 
-/// Work at a server, which is told to stop where nobody waits for it any more.
+/// Cancels a running query on drop.
 struct Unfinished(Option<Stopper>);
 
 impl Drop for Unfinished {
@@ -346,7 +346,7 @@ async fn blocking<T: Send + 'static>(
     done.unwrap_or_else(|error| Err(lost(&error.to_string())))
 }
 
-/// Reads on a thread of its own.
+/// Runs a reader on a blocking thread.
 async fn in_thread(
     mut outlet: Outlet,
     work: impl FnOnce(&mut Outlet) -> Result<(), TaskError> + Send + 'static,
@@ -355,18 +355,18 @@ async fn in_thread(
         let done = work(&mut outlet);
         outlet.end_blocking(done);
     };
-    // A thread that is lost lets go of its end without a word, which whoever writes takes for a failure.
+    // If the thread panics, the channel closes without a last chunk, which the target treats as a failure.
     let _ = tokio::task::spawn_blocking(work).await;
 }
 
 fn lost(problem: &str) -> TaskError {
-    let message = format!("the thread of a transfer ended: {problem}");
+    let message = format!("a thread of the transfer failed: {problem}");
     TaskError::new(ErrorKind::Unknown, "TRANSFER_LOST", message)
 }
 
 fn unknown(side: &str, kind: &str) -> TaskError {
     let message = format!(
-        "`{side}.kind` is `{kind}`, not one of http, postgres, sqlite, duckdb, file, s3, gcs"
+        "invalid `{side}.kind`: `{kind}`; use http, postgres, sqlite, duckdb, file, s3 or gcs"
     );
     TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "kind")
 }

@@ -1,4 +1,4 @@
-//! HTTP: a response is read as it comes; a target gets one request for each chunk.
+//! HTTP as source and target: a response is streamed; a target gets one request per chunk.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use super::plan::{End, Format};
 use crate::call::{Call, NoLog, Tool as _};
 use crate::http::Http;
 
-/// The call that one end asks for.
+/// The `http` call of one side.
 pub(super) fn call(of: &Call, end: &End<'_>) -> Result<Call, TaskError> {
     end.text("url")
         .or(end.text("endpoint"))
-        .map_or_else(|| end.need("url", "where it is"), Ok)?;
+        .map_or_else(|| end.need("url", "set it to the URL"), Ok)?;
     let mut call = Call::new("http");
     let own = [
         "kind",
@@ -47,7 +47,7 @@ pub(super) fn call(of: &Call, end: &End<'_>) -> Result<Call, TaskError> {
     Ok(call)
 }
 
-/// Reads rows out of a response.
+/// Reads rows from a response.
 pub(super) async fn read(
     http: &Http,
     call: &Call,
@@ -77,7 +77,7 @@ pub(super) async fn read(
     .await
 }
 
-/// Sends each chunk with a request of its own.
+/// Sends each chunk in a separate request.
 pub(super) async fn write(
     http: &Arc<Http>,
     call: &Call,
@@ -110,7 +110,7 @@ pub(super) async fn write(
         if let Value::Object(headers) = headers {
             headers.entry("content-type").or_insert_with(|| kind.into());
         }
-        // The call as a whole is stopped by whoever waits for it.
+        // The caller cancels the whole transfer.
         let outcome = http.call(one, CancellationToken::new(), &NoLog).await;
         if let Outcome::Error(failure) = outcome {
             return Err(failure

@@ -1,11 +1,11 @@
-//! The lexical context of a position in a jq program: code, a string, or a comment.
+//! Finds the lexical context of a position in a jq program: code, string or comment.
 //!
-//! This reads the text of the author, never the values. It follows escapes, interpolations `\( … )`, which contain code
-//! again, and comments, which a backslash at the end of a line continues.
+//! The scanner reads only the playbook's text, never the values. It handles escapes, interpolations `\( … )`, which
+//! contain code again, and comments, which a backslash at the end of a line continues.
 
 use crate::placing::is_word_character;
 
-/// The context of a position.
+/// Context of a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JqContext {
     Code,
@@ -13,7 +13,7 @@ pub(crate) enum JqContext {
     Comment,
 }
 
-/// A construct that is open.
+/// An open construct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Open {
     String,
@@ -22,7 +22,7 @@ enum Open {
     Comment,
 }
 
-/// Reads the author's text and knows the context behind it.
+/// Scans playbook text and tracks the context at its end.
 #[derive(Debug, Default)]
 pub(crate) struct JqReader {
     open: Vec<Open>,
@@ -35,7 +35,7 @@ pub(crate) struct JqReader {
 }
 
 impl JqReader {
-    /// The context at the end of the text so far.
+    /// Current context.
     pub(crate) fn context(&self) -> JqContext {
         match self.open.last() {
             Some(Open::String) => JqContext::String,
@@ -44,7 +44,7 @@ impl JqReader {
         }
     }
 
-    /// Whether a backslash of the author would escape the first character of a value.
+    /// Whether a backslash in the playbook would escape the first character of a value.
     pub(crate) fn is_escaped(&self) -> bool {
         self.is_escaped
     }
@@ -54,14 +54,14 @@ impl JqReader {
         self.is_in_word
     }
 
-    /// Continues behind a value that was placed.
+    /// Records an inserted value.
     pub(crate) fn skip_value(&mut self) {
         self.is_escaped = false;
         self.is_in_word = false;
         self.backslashes = 0;
     }
 
-    /// Reads text of the author.
+    /// Scans playbook text.
     pub(crate) fn read_text(&mut self, text: &str) {
         let mut previous = None;
         for c in text.chars() {
@@ -98,7 +98,7 @@ impl JqReader {
                 self.open.pop();
                 self.backslashes = 0;
             }
-            // A carriage return before the end of the line belongs to the end.
+            // A carriage return before a line feed is part of the line ending.
             '\r' if previous != Some('\r') => {}
             '\\' if previous != Some('\r') => self.backslashes += 1,
             '\\' => self.backslashes = 1,

@@ -1,7 +1,8 @@
-//! Fuel for jq programs: a tick is put wherever a program can go round, so that none outlives its deadline.
+//! Time and stack limits for jq programs: inserts a check wherever a program can loop, so that none exceeds its
+//! deadline.
 //!
-//! Ticks stand before the body of every definition, after every argument, behind every pipe, and in folds, lists and
-//! conditions. A tick hands on what it gets, also as a path, and fails once the time or the stack is used up.
+//! Checks ("ticks") are inserted before the body of every definition, after every argument and pipe, and in folds,
+//! lists and conditions. A tick returns its input, also as a path, and fails once the time or the stack is used up.
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -15,13 +16,13 @@ use jaq_core::path::{Part, Path};
 use jaq_core::{Error, Exn, Native};
 use jaq_json::Val;
 
-/// The name of the tick; no program can spell it.
+/// Name of the tick; programs cannot use this name.
 const TICK: &str = "!tick";
 
-/// The clock is read once in so many ticks.
+/// The clock is read once per this number of ticks.
 const TICKS_PER_LOOK: u32 = 64;
 
-/// A program that calls itself may use so much of its thread's stack, which has 2 MiB.
+/// Maximum stack that a recursive program may use.
 const STACK_BYTES_MAX: usize = 768 * 1024;
 
 thread_local! {
@@ -31,7 +32,7 @@ thread_local! {
     static IS_SPENT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Sets the deadline of the program that this thread runs next.
+/// Sets the deadline of the next program on this thread.
 pub(crate) fn fill(deadline: Instant) {
     STACK.set(here());
     DEADLINE.set(Some(deadline));
@@ -39,12 +40,12 @@ pub(crate) fn fill(deadline: Instant) {
     IS_SPENT.set(false);
 }
 
-/// Whether the program that ran last was out of time.
+/// Whether the last program ran out of time.
 pub(crate) fn is_spent() -> bool {
     IS_SPENT.get()
 }
 
-/// The tick itself.
+/// The tick function.
 pub(crate) fn tick() -> Fun<JustLut<Val>> {
     let native = Native::new(|(_, value)| box_once(look().map(|()| value)))
         .with_paths(|(_, (value, path))| box_once(look().map(|()| (value, path))))
@@ -64,21 +65,21 @@ fn look<'a>() -> Result<(), Exn<'a, Val>> {
         IS_SPENT.set(true);
     }
     if STACK.get().abs_diff(here()) > STACK_BYTES_MAX {
-        return Err(Exn::from(Error::str("the program calls itself too deeply")));
+        return Err(Exn::from(Error::str("the program recurses too deeply")));
     }
     if IS_SPENT.get() {
-        return Err(Exn::from(Error::str("the time is up")));
+        return Err(Exn::from(Error::str("timed out")));
     }
     Ok(())
 }
 
-/// About where the stack stands.
+/// Approximate current stack address.
 fn here() -> usize {
     let local = 0_u8;
     std::ptr::from_ref(&local).addr()
 }
 
-/// The same definition with ticks in it.
+/// Inserts ticks into a definition.
 pub(crate) fn ticking_def(def: Def<&str>) -> Def<&str> {
     Def {
         body: before(ticking(def.body)),
@@ -86,7 +87,7 @@ pub(crate) fn ticking_def(def: Def<&str>) -> Def<&str> {
     }
 }
 
-/// The same program with ticks in it.
+/// Inserts ticks into a program.
 pub(crate) fn ticking<'s>(term: Term<&'s str>) -> Term<&'s str> {
     let boxed = |term: Box<Term<&'s str>>| Box::new(ticking(*term));
     match term {
@@ -151,7 +152,7 @@ fn before(term: Term<&str>) -> Term<&str> {
     pipe(Term::Call(TICK, Vec::new()), term)
 }
 
-/// What gives one value at most needs no tick, and may be a name that a path is made of.
+/// Terms that return at most one value need no tick, and may be names in a path.
 fn after(term: Term<&str>) -> Term<&str> {
     match term {
         Term::Id | Term::Num(_) | Term::Var(_) => term,
@@ -170,7 +171,7 @@ mod tests {
     use crate::call::NoLog;
     use crate::evaluation::{Evaluation, Language, evaluate_on_thread};
 
-    /// Waits for the program: one that did not end would hang the test.
+    /// Waits for the program; one that does not end makes the test hang.
     fn run(program: &str, millis: u64) -> Result<Value, String> {
         let evaluation = Evaluation {
             language: Language::Jq,

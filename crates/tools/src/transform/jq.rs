@@ -1,4 +1,4 @@
-//! jq programs: compiled once per thread, run over JSON, all outputs collected.
+//! jq programs: compiled once per thread, run over JSON; all outputs are collected.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,13 +16,13 @@ use serde_json::{Map, Value, json};
 use crate::evaluation::{Language, ResultBudget};
 use crate::transform::fuel;
 
-/// Compiled programs a thread keeps.
+/// Maximum number of compiled programs that a thread caches.
 const PROGRAMS_MAX: usize = 256;
 
-/// A program that gives more outputs than this is taken to be endless.
+/// Maximum number of outputs; a program with more is considered endless.
 const OUTPUTS_MAX: usize = 1_000_000;
 
-/// What the program itself is called among the definitions.
+/// Name of the program's own definition.
 const MAIN: &str = "noetl_main";
 
 type Program = Filter<JustLut<Val>>;
@@ -31,7 +31,7 @@ thread_local! {
     static PROGRAMS: RefCell<HashMap<String, Rc<Program>>> = RefCell::default();
 }
 
-/// Runs a program; one output is the value, several are a list, none is null.
+/// Runs a program. One output is the value, several are a list, none is null.
 pub(crate) fn run_jq(program: &str, input: Value, deadline: Instant) -> Result<Value, TaskError> {
     let filter = compiled(program)?;
     fuel::fill(deadline);
@@ -50,7 +50,7 @@ pub(crate) fn run_jq(program: &str, input: Value, deadline: Instant) -> Result<V
             return Err(TaskError::new(
                 ErrorKind::Transform,
                 "LIMIT_TRANSFORM",
-                "the jq program gives too many outputs",
+                "the jq program returns too many outputs",
             ));
         }
     }
@@ -85,11 +85,11 @@ fn compile(program: &str) -> Result<Program, TaskError> {
         .chain([fuel::tick()]);
     let arena = Arena::default();
     let file = |code| File { code, path: () };
-    // Read once as it stands, for what is wrong with it; then again with ticks in it.
+    // Parse the original program for syntax errors, then compile it with ticks.
     let read = Loader::new(prelude()).load(&arena, file(program));
     read.map_err(|errors| unreadable(&errors))?;
     let term = load::parse(program, |parser| parser.term());
-    let term = term.ok_or_else(|| syntax("a filter is expected"))?;
+    let term = term.ok_or_else(|| syntax("filter expected"))?;
     let main = Def {
         name: MAIN,
         args: Vec::new(),
@@ -111,12 +111,12 @@ fn compile(program: &str) -> Result<Program, TaskError> {
         })
 }
 
-/// What every program knows.
+/// Definitions available to every program.
 fn prelude<'s>() -> Vec<Def<&'s str>> {
     let defs = jaq_core::defs()
         .chain(jaq_std::defs())
         .chain(jaq_json::defs());
-    // They live as long as anything; a program beside them does not.
+    // The definitions are `'static`; the program next to them is not.
     defs.collect::<Vec<Def<&'static str>>>()
 }
 
@@ -157,7 +157,7 @@ fn to_val(value: Value) -> Val {
     }
 }
 
-/// Values on their way to JSON, where a part that occurs twice is there twice.
+/// Converts values to JSON; shared parts are duplicated.
 struct Conversion {
     budget: ResultBudget,
 }
@@ -195,7 +195,7 @@ impl Conversion {
     }
 }
 
-/// A number as JSON has it: an integer beyond 64 bits keeps its digits as text, what is not finite is null.
+/// Converts a number to JSON: an integer beyond 64 bits becomes text, NaN and infinities become null.
 fn from_num(number: &Num) -> Value {
     match number {
         Num::Int(integer) => json!(integer),
@@ -218,12 +218,12 @@ fn from_num(number: &Num) -> Value {
 }
 
 fn spent() -> TaskError {
-    let message = "the jq program did not end in time";
+    let message = "the jq program timed out";
     TaskError::new(ErrorKind::Timeout, "TIMEOUT", message)
 }
 
 fn syntax(what: &str) -> TaskError {
-    let message = format!("the jq program cannot be read: {what}");
+    let message = format!("cannot parse the jq program: {what}");
     TaskError::new(ErrorKind::Parse, "JQ_SYNTAX", message)
 }
 

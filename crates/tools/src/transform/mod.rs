@@ -1,4 +1,4 @@
-//! `transform`: data to data, by a jq program or by paths, without an interpreter.
+//! The `transform` tool: transforms data with a jq program or with paths.
 
 mod context;
 #[cfg(test)]

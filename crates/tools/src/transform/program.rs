@@ -1,7 +1,8 @@
-//! From author text and values to a jq program: every value is one literal, or a part of one, and never runs.
+//! Builds a jq program from playbook text and values: every value is one literal, or a part of one, and is never
+//! executed.
 //!
-//! In a string a value is escaped. In code a text is a string, any other scalar stands in parentheses, and a list or map
-//! is a string with its JSON, which `fromjson` reads: the program has the same form for every value.
+//! In a string a value is escaped. In code, text becomes a string, any other scalar is put in parentheses, and a list
+//! or map becomes a string with its JSON, which `fromjson` parses: the program has the same form for every value.
 
 use model::outcome::TaskError;
 use model::template::CodePiece;
@@ -10,16 +11,16 @@ use serde_json::Value;
 use crate::placing::{ProgramPart, cannot_place, code_value, name, plain_text, program_parts};
 use crate::transform::context::{JqContext, JqReader};
 
-/// Words that cannot be names.
+/// Keywords, which cannot be names.
 const KEYWORDS: &[&str] = &[
     "and", "as", "catch", "def", "elif", "else", "end", "foreach", "if", "import", "include",
     "label", "module", "or", "reduce", "then", "try",
 ];
 
-/// The program of some pieces.
+/// Builds the program of some pieces.
 pub fn jq_program(pieces: &[CodePiece]) -> Result<String, TaskError> {
     let parts = program_parts(pieces, |value| {
-        let message = "`| ident` needs a name of jq: letters, digits and `_`, and no keyword";
+        let message = "`| ident` requires a valid jq name: letters, digits and `_`, not a keyword";
         let name = name(value, KEYWORDS).ok_or_else(|| refused(message))?;
         Ok(name.to_owned())
     })?;
@@ -49,12 +50,12 @@ fn place(
     match reader.context() {
         JqContext::Code if reader.is_in_word() => {
             return Err(refused(
-                "a value cannot continue a name: mark it with `| ident`, or pass it under `input`",
+                "a value cannot be part of a name; mark it with `| ident`, or pass it under `input`",
             ));
         }
         JqContext::Code => program.push_str(&literal(&code_value(value, is_json))),
         JqContext::String => {
-            // A backslash before a value means itself, because it has no character of the author to escape.
+            // A backslash before a value is literal, because the value has no character for it to escape.
             if reader.is_escaped() {
                 program.push('\\');
             }

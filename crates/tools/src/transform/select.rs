@@ -6,7 +6,7 @@ use serde_json_path::JsonPath;
 
 use crate::call::type_name;
 
-/// What a path, a list of paths or a map of names to paths select; what is not there is null.
+/// Selects values by a path, a list of paths or a map of names to paths; missing values are null.
 pub(crate) fn select(what: &Value, input: &Value) -> Result<Value, TaskError> {
     match what {
         Value::String(path) => at(path, input),
@@ -21,7 +21,10 @@ pub(crate) fn select(what: &Value, input: &Value) -> Result<Value, TaskError> {
             let mut selected = Map::new();
             for path in paths {
                 let Value::String(path) = path else {
-                    return Err(invalid(&format!("{} is not a path", type_name(path))));
+                    return Err(invalid(&format!(
+                        "a path must be text, not {}",
+                        type_name(path)
+                    )));
                 };
                 let name = path.rsplit(['.', ']']).find(|part| !part.is_empty());
                 let name = name.unwrap_or(path).to_owned();
@@ -29,14 +32,17 @@ pub(crate) fn select(what: &Value, input: &Value) -> Result<Value, TaskError> {
             }
             Ok(Value::Object(selected))
         }
-        other => Err(invalid(&format!("{} is not a path", type_name(other)))),
+        other => Err(invalid(&format!(
+            "a path must be text, not {}",
+            type_name(other)
+        ))),
     }
 }
 
 fn at(path: &str, input: &Value) -> Result<Value, TaskError> {
     if path.trim_start().starts_with('$') {
         let parsed = JsonPath::parse(path.trim())
-            .map_err(|error| invalid(&format!("`{path}` is not a JSONPath: {error}")))?;
+            .map_err(|error| invalid(&format!("`{path}` is not a valid JSONPath: {error}")))?;
         let found = parsed.query(input).all();
         return Ok(match found[..] {
             [] => Value::Null,
@@ -59,7 +65,7 @@ fn at(path: &str, input: &Value) -> Result<Value, TaskError> {
     Ok(value.clone())
 }
 
-/// The steps of a dotted path; an index may stand in brackets or between dots.
+/// Parts of a dotted path; an index can be in brackets or between dots.
 fn parts(path: &str) -> Result<Vec<&str>, TaskError> {
     let mut parts = Vec::new();
     for step in path.trim().trim_start_matches('.').split('.') {
@@ -67,13 +73,13 @@ fn parts(path: &str) -> Result<Vec<&str>, TaskError> {
         if !name.is_empty() {
             parts.push(name);
         } else if rest.is_empty() && !path.trim().trim_matches('.').is_empty() {
-            return Err(invalid(&format!("`{path}` has an empty step")));
+            return Err(invalid(&format!("`{path}` has an empty part")));
         }
         let mut rest = rest;
         while !rest.is_empty() {
             let inner = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-            let (inner, after) = inner
-                .ok_or_else(|| invalid(&format!("`{path}` has a bracket that is not closed")))?;
+            let (inner, after) =
+                inner.ok_or_else(|| invalid(&format!("`{path}` has an unclosed bracket")))?;
             parts.push(inner.trim_matches(['"', '\'']));
             rest = after;
         }
@@ -124,17 +130,14 @@ mod tests {
     #[test]
     fn a_broken_path_is_named() {
         for (path, problem) in [
-            (json!("$.["), "`$.[` is not a JSONPath"),
-            (json!("a..b"), "`a..b` has an empty step"),
-            (json!("a."), "`a.` has an empty step"),
-            (json!("a[0"), "`a[0` has a bracket that is not closed"),
-            (json!("a[0]b"), "`a[0]b` has a bracket that is not closed"),
-            (
-                json!("a[0].b["),
-                "`a[0].b[` has a bracket that is not closed",
-            ),
-            (json!(5), "a number is not a path"),
-            (json!([[]]), "a list is not a path"),
+            (json!("$.["), "`$.[` is not a valid JSONPath"),
+            (json!("a..b"), "`a..b` has an empty part"),
+            (json!("a."), "`a.` has an empty part"),
+            (json!("a[0"), "`a[0` has an unclosed bracket"),
+            (json!("a[0]b"), "`a[0]b` has an unclosed bracket"),
+            (json!("a[0].b["), "`a[0].b[` has an unclosed bracket"),
+            (json!(5), "a path must be text, not a number"),
+            (json!([[]]), "a path must be text, not a list"),
         ] {
             let error = select(&path, &json!({"a": [1]})).unwrap_err();
             assert_eq!(error.code, "TRANSFORM_PATH", "{path}");

@@ -1,4 +1,4 @@
-//! One call of `transform`: `jq` or `select` over the input.
+//! Runs one `transform` call: `jq` or `select` over the input.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::call::{Call, LogSink, Tool};
 use crate::evaluation::{Evaluation, EvaluationProcesses, Language};
 use crate::transform::select;
 
-/// How long a program may run where the task does not say.
+/// Default timeout of a program.
 const TOTAL: Duration = Duration::from_secs(30);
 
-/// The transform tool.
+/// The `transform` tool.
 pub(crate) struct Transform {
     processes: Arc<EvaluationProcesses>,
 }
@@ -44,11 +44,13 @@ impl Transform {
                 self.processes.run(evaluation, stop, log).await
             }
             (None, Some(what)) => select::select(what, &input),
-            (None, None) => Err(call.missing("jq", "write a jq program, or paths in `select`")),
+            (None, None) => {
+                Err(call.missing("jq", "set it to a jq program, or set `select` to paths"))
+            }
             (Some(_), Some(_)) => Err(TaskError::new(
                 ErrorKind::Schema,
                 "TOOL_INPUT",
-                "a `transform` task takes either `jq` or `select`, not both",
+                "`jq` and `select` are mutually exclusive in a `transform` task",
             )),
         }
     }

@@ -1,4 +1,4 @@
-//! Adding many rows to a table.
+//! Appends many rows to a table.
 
 use std::ffi::c_char;
 
@@ -12,7 +12,7 @@ use super::symbols::Handle;
 use super::types::Type;
 use crate::duckdb::failure::Fault;
 
-/// Adds rows to a table, in the transaction of its connection.
+/// Appends rows to a table in the transaction of its connection.
 pub(crate) struct Appender<'c> {
     connection: &'c Connection,
     handle: Handle,
@@ -20,7 +20,7 @@ pub(crate) struct Appender<'c> {
 }
 
 impl<'c> Appender<'c> {
-    /// For these columns of a table; the others take their defaults.
+    /// Creates an appender for these columns of a table; other columns get their defaults.
     pub(crate) fn new(
         connection: &'c Connection,
         schema: Option<&str>,
@@ -56,7 +56,7 @@ impl<'c> Appender<'c> {
             // SAFETY: the appender is alive, and the text outlives the call.
             appender.check(unsafe { (api.appender_add_column)(handle, name.as_ptr()) })?;
         }
-        // SAFETY: the appender is alive; each type is ours.
+        // SAFETY: the appender is alive; each type handle is owned here.
         appender.types = unsafe {
             let count = (api.appender_column_count)(handle);
             let types =
@@ -66,7 +66,7 @@ impl<'c> Appender<'c> {
         Ok(appender)
     }
 
-    /// Adds a row: a value for each column.
+    /// Appends a row: one value per column.
     pub(crate) fn row(&mut self, values: &[Value]) -> Result<(), Fault> {
         for (at, value) in values.iter().enumerate() {
             let state = self.value(value, self.types.get(at));
@@ -76,9 +76,9 @@ impl<'c> Appender<'c> {
         self.check(unsafe { (self.connection.api().appender_end_row)(self.handle) })
     }
 
-    /// Writes what is left; only then all rows are there.
+    /// Writes the remaining rows; only then all rows are in the table.
     pub(crate) fn finish(self) -> Result<(), Fault> {
-        // SAFETY: the appender is alive, and is given back when this value is dropped.
+        // SAFETY: the appender is alive, and `drop` destroys it.
         self.check(unsafe { (self.connection.api().appender_close)(self.handle) })
     }
 
@@ -90,7 +90,7 @@ impl<'c> Appender<'c> {
             unsafe { (api.append_varchar_length)(handle, pointer, length) }
         };
         match value {
-            // SAFETY: the appender is alive; the same for those below.
+            // SAFETY: the appender is alive; the same holds below.
             Value::Null => unsafe { (api.append_null)(handle) },
             // SAFETY: as above.
             Value::Bool(flag) => unsafe { (api.append_bool)(handle, *flag) },
@@ -116,10 +116,10 @@ impl<'c> Appender<'c> {
         }
     }
 
-    /// Adds a value that the library makes of a text; its own way with texts knows fewer types.
+    /// Appends a value that the library casts from text; its text append supports fewer types.
     fn cast(&self, text: &str) -> u32 {
         let api = self.connection.api();
-        // SAFETY: the text is copied before the first call returns, and the value is ours until we give it back.
+        // SAFETY: the text is copied before the first call returns, and the value is owned here until it is destroyed.
         unsafe {
             let pointer = text.as_ptr().cast::<c_char>();
             let mut value = (api.create_varchar_length)(pointer, text.len() as u64);
@@ -133,7 +133,7 @@ impl<'c> Appender<'c> {
         if state == 0 {
             return Ok(());
         }
-        // SAFETY: the appender is alive, also one that could not be made; its text belongs to it.
+        // SAFETY: the appender handle is valid, even if its creation failed; the text belongs to it.
         Err(Fault::new(unsafe {
             text((self.connection.api().appender_error)(self.handle))
         }))
@@ -142,7 +142,7 @@ impl<'c> Appender<'c> {
 
 impl Drop for Appender<'_> {
     fn drop(&mut self) {
-        // SAFETY: the handle is this value's own.
+        // SAFETY: this value owns the handle.
         unsafe { (self.connection.api().appender_destroy)(&raw mut self.handle) };
     }
 }

@@ -1,4 +1,4 @@
-//! An open database, and a connection to it.
+//! An open database and its connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::symbols::{Handle, Symbols};
 use crate::duckdb::failure::Fault;
 
-/// An open database; closed when it is dropped.
+/// An open database; closed on drop.
 pub(crate) struct Database {
     pub(super) api: Arc<Symbols>,
     pub(super) handle: Handle,
@@ -16,28 +16,28 @@ pub(crate) struct Database {
 pub(crate) struct Connection {
     pub(super) handle: Handle,
     pub(super) database: Arc<Database>,
-    /// Whether somebody has stopped what runs on it.
+    /// Whether its work was interrupted.
     interrupted: AtomicBool,
 }
 
-// SAFETY: DuckDB's database object has locks of its own and may be used from any thread.
+// SAFETY: DuckDB's database object has its own locks and may be used from any thread.
 unsafe impl Send for Database {}
 // SAFETY: as above.
 unsafe impl Sync for Database {}
-// SAFETY: a connection is bound to no thread; its context has a lock that serialises what it is asked to do.
+// SAFETY: a connection is not bound to a thread; its context has a lock that serializes its operations.
 unsafe impl Send for Connection {}
 // SAFETY: as above; interrupting sets an atomic flag.
 unsafe impl Sync for Connection {}
 
 impl Database {
-    /// A connection of its own.
+    /// Opens a connection.
     pub(crate) fn connect(self: &Arc<Self>) -> Result<Connection, Fault> {
         let mut handle: Handle = std::ptr::null_mut();
-        // SAFETY: the database is open as long as this value lives, and the pointer leads to a local value.
+        // SAFETY: the database is open as long as this value lives, and the pointer is to a local value.
         let state = unsafe { (self.api.connect)(self.handle, &raw mut handle) };
         if state != 0 {
             return Err(Fault::new(
-                "Connection Error: no connection could be made".to_owned(),
+                "Connection Error: cannot open a connection".to_owned(),
             ));
         }
         Ok(Connection {
@@ -50,7 +50,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // SAFETY: connections keep the database alive, so nobody uses the handle any more.
+        // SAFETY: connections keep the database alive, so the handle is no longer used.
         unsafe { (self.api.close)(&raw mut self.handle) };
     }
 }
@@ -60,14 +60,14 @@ impl Connection {
         &self.database.api
     }
 
-    /// Stops whatever runs on this connection.
+    /// Interrupts the work on this connection.
     pub(crate) fn interrupt(&self) {
         self.interrupted.store(true, Ordering::Relaxed);
         // SAFETY: the connection is open as long as this value lives.
         unsafe { (self.api().interrupt)(self.handle) };
     }
 
-    /// Whether somebody has stopped what runs on this connection.
+    /// Whether the work on this connection was interrupted.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
@@ -75,7 +75,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // SAFETY: results and statements borrow the connection, so nobody uses the handle any more.
+        // SAFETY: results and statements borrow the connection, so the handle is no longer used.
         unsafe { (self.database.api.disconnect)(&raw mut self.handle) };
     }
 }

@@ -1,4 +1,4 @@
-//! The library itself: loaded once, never given back while a database is open.
+//! The library: loaded once, never unloaded while a database is open.
 
 use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::connection::Database;
 use super::symbols::{Handle, Symbols};
 use crate::duckdb::failure::Fault;
 
-/// A library that was loaded.
+/// A loaded library.
 #[derive(Clone)]
 pub(crate) struct Engine {
     pub(super) api: Arc<Symbols>,
@@ -24,20 +24,20 @@ pub(crate) struct LoadError(#[from] libloading::Error);
 impl Engine {
     /// Loads the library with this path or name.
     pub(crate) fn load(library: &Path) -> Result<Self, LoadError> {
-        // SAFETY: whoever runs the worker says where its DuckDB is; loading it runs nothing but its own start.
+        // SAFETY: the operator of the worker configures the DuckDB library; loading it only runs its initializers.
         let library = unsafe { Library::new(library) }?;
-        // SAFETY: a library without every one of these names is refused, and DuckDB keeps their types stable.
+        // SAFETY: a library without all of these symbols is rejected, and DuckDB keeps their types stable.
         let api = unsafe { Symbols::find(library) }?;
         Ok(Self { api: Arc::new(api) })
     }
 
-    /// The library's version, such as `v1.4.1`.
+    /// Version of the library, such as `v1.4.1`.
     pub(crate) fn version(&self) -> String {
-        // SAFETY: the answer is a text of the library's own that is never freed.
+        // SAFETY: the library owns the returned text and never frees it.
         unsafe { text((self.api.library_version)()) }
     }
 
-    /// Opens a database: a file, or one in memory.
+    /// Opens a database: a file, or in memory.
     pub(crate) fn open(
         &self,
         file: Option<&Path>,
@@ -51,7 +51,7 @@ impl Engine {
         let config = Settings::new(&self.api, settings)?;
         let mut handle: Handle = std::ptr::null_mut();
         let mut error: *mut c_char = std::ptr::null_mut();
-        // SAFETY: every pointer leads to a value that outlives the call.
+        // SAFETY: every pointer is to a value that outlives the call.
         let state = unsafe {
             (self.api.open_ext)(
                 path.as_ptr(),
@@ -61,7 +61,7 @@ impl Engine {
             )
         };
         if state != 0 {
-            // SAFETY: the library gave a text that is ours to free, or none.
+            // SAFETY: the library returned null or a text that the caller must free.
             let message = unsafe { taken(&self.api, error) };
             return Err(Fault::new(message));
         }
@@ -72,7 +72,7 @@ impl Engine {
     }
 }
 
-/// Settings of a database that is to be opened.
+/// Settings of a database to open.
 struct Settings<'a> {
     api: &'a Symbols,
     handle: Handle,
@@ -81,18 +81,18 @@ struct Settings<'a> {
 impl<'a> Settings<'a> {
     fn new(api: &'a Symbols, settings: &[(&str, String)]) -> Result<Self, Fault> {
         let mut handle: Handle = std::ptr::null_mut();
-        // SAFETY: the pointer leads to a local value.
+        // SAFETY: the pointer is to a local value.
         let made = unsafe { (api.create_config)(&raw mut handle) };
         let settings_made = Self { api, handle };
         if made != 0 {
-            return Err(Fault::new("no settings could be made".to_owned()));
+            return Err(Fault::new("cannot create the database settings".to_owned()));
         }
         for (name, value) in settings {
             let (key, text) = (c_text(name.as_bytes())?, c_text(value.as_bytes())?);
-            // SAFETY: the handle was just made, and both texts outlive the call.
+            // SAFETY: the handle was just created, and both texts outlive the call.
             if unsafe { (api.set_config)(handle, key.as_ptr(), text.as_ptr()) } != 0 {
                 return Err(Fault::new(format!(
-                    "Invalid Configuration Error: `{name}` cannot be `{value}`"
+                    "Invalid Configuration Error: invalid value `{value}` for `{name}`"
                 )));
             }
         }
@@ -102,39 +102,39 @@ impl<'a> Settings<'a> {
 
 impl Drop for Settings<'_> {
     fn drop(&mut self) {
-        // SAFETY: the handle is this value's own and is not used afterwards.
+        // SAFETY: this value owns the handle, which is not used afterwards.
         unsafe { (self.api.destroy_config)(&raw mut self.handle) };
     }
 }
 
-/// A text as C takes it.
+/// Converts text to a C string.
 pub(super) fn c_text(text: &[u8]) -> Result<CString, Fault> {
     CString::new(text)
-        .map_err(|_| Fault::new("Parser Error: a text holds a NUL character".to_owned()))
+        .map_err(|_| Fault::new("Parser Error: a text contains a NUL character".to_owned()))
 }
 
-/// A copy of a text of the library's; empty for none.
+/// Copies a text that the library owns; empty if null.
 ///
 /// # Safety
-/// The pointer must be null or lead to a text that ends with NUL.
+/// The pointer must be null or point to a NUL-terminated text.
 pub(super) unsafe fn text(pointer: *const c_char) -> String {
     if pointer.is_null() {
         return String::new();
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let text = unsafe { CStr::from_ptr(pointer) };
     text.to_string_lossy().into_owned()
 }
 
-/// A text that the library gave away; it is freed.
+/// Copies and frees a text that the library allocated for its caller.
 ///
 /// # Safety
-/// The pointer must be null, or lead to a text that ends with NUL and that the library allocated for its caller.
+/// The pointer must be null, or point to a NUL-terminated text that the library allocated for its caller.
 pub(super) unsafe fn taken(api: &Symbols, pointer: *mut c_char) -> String {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let copy = unsafe { text(pointer) };
     if !pointer.is_null() {
-        // SAFETY: it was allocated for us, and nobody uses it any more.
+        // SAFETY: it was allocated for this caller and is no longer used.
         unsafe { (api.free)(pointer.cast()) };
     }
     copy

@@ -1,7 +1,7 @@
-//! `DuckDB`'s C interface, found when it is first needed: a room with unsafe code, behind types that are safe.
+//! Bindings to `DuckDB`'s C API, loaded on first use. This module contains unsafe code behind safe types.
 //!
-//! Enters: the path of a library, SQL text, values. Leaves: rows as JSON values, and what the library says went wrong.
-//! Every handle is owned by one value and given back when that value is dropped.
+//! Input: the path of a library, SQL text, values. Output: rows as JSON values, and errors of the library. Every handle
+//! is owned by one value, which releases it on drop.
 
 mod appender;
 mod connection;

@@ -1,4 +1,4 @@
-//! The answer of a statement: its columns, and its rows in chunks.
+//! Result of a statement: its columns, and its rows in chunks.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use super::types::Type;
 use super::view::View;
 use crate::duckdb::failure::Fault;
 
-/// What a statement answers with.
+/// Kind of a statement's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Nothing.
+    /// No result.
     Nothing,
-    /// How many rows it changed.
+    /// Number of changed rows.
     Changes,
     /// Rows.
     Rows,
 }
 
-/// The answer of a statement, read once from its beginning.
+/// Result of a statement, read once from its start.
 pub(crate) struct Rows<'c> {
     connection: &'c Connection,
     raw: RawResult,
@@ -30,7 +30,7 @@ pub(crate) struct Rows<'c> {
     types: Arc<[Type]>,
 }
 
-/// Some rows.
+/// A chunk of rows.
 pub(crate) struct Chunk<'r> {
     connection: &'r Connection,
     handle: Handle,
@@ -38,7 +38,7 @@ pub(crate) struct Chunk<'r> {
 }
 
 impl<'c> Rows<'c> {
-    /// Takes hold of a result.
+    /// Wraps a raw result.
     pub(super) fn new(connection: &'c Connection, raw: RawResult) -> Self {
         Self {
             connection,
@@ -48,16 +48,16 @@ impl<'c> Rows<'c> {
         }
     }
 
-    /// The same with its columns.
+    /// Reads the columns of the result.
     pub(super) fn described(mut self) -> Result<Self, Fault> {
         let api = self.connection.api();
-        // SAFETY: the result is alive, here and below; names belong to it, types are given away.
+        // SAFETY: the result is alive, here and below; it owns the names, and the caller owns the types.
         let count = unsafe { (api.column_count)(&raw mut self.raw) };
         let mut types = Vec::new();
         for at in 0..count {
-            // SAFETY: the number is below the count.
+            // SAFETY: the index is below the count.
             let name = unsafe { text((api.column_name)(&raw mut self.raw, at)) };
-            // SAFETY: as above; the handle is ours.
+            // SAFETY: as above; the handle is owned here.
             let made = unsafe { Type::take(api, (api.column_logical_type)(&raw mut self.raw, at)) };
             if let Some(what) = made.unreadable() {
                 return Err(Fault::unreadable(&name, what));
@@ -69,12 +69,12 @@ impl<'c> Rows<'c> {
         Ok(self)
     }
 
-    /// The names of the columns, as the statement gives them.
+    /// Column names, as the statement defines them.
     pub(crate) fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// What kind of answer it is.
+    /// Kind of the result.
     pub(crate) fn answer(&self) -> Answer {
         // SAFETY: the result is alive.
         match unsafe { (self.connection.api().result_return_type)(self.raw) } {
@@ -84,9 +84,9 @@ impl<'c> Rows<'c> {
         }
     }
 
-    /// The next rows; none at the end.
+    /// Returns the next chunk; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<Chunk<'c>>, Fault> {
-        // SAFETY: the result is alive; the chunk is ours.
+        // SAFETY: the result is alive; the chunk is owned here.
         let handle = unsafe { (self.connection.api().fetch_chunk)(self.raw) };
         if !handle.is_null() {
             return Ok(Some(Chunk {
@@ -104,27 +104,27 @@ impl<'c> Rows<'c> {
 
     pub(super) fn fault(&self) -> Fault {
         let mut raw = self.raw;
-        // SAFETY: the result is alive; its text belongs to it.
+        // SAFETY: the result is alive and owns its text.
         Fault::new(unsafe { text((self.connection.api().result_error)(&raw mut raw)) })
     }
 }
 
 impl Drop for Rows<'_> {
     fn drop(&mut self) {
-        // SAFETY: chunks own their data, so nobody uses the result any more.
+        // SAFETY: chunks own their data, so the result is no longer used.
         unsafe { (self.connection.api().destroy_result)(&raw mut self.raw) };
     }
 }
 
 impl Chunk<'_> {
-    /// How many rows there are.
+    /// Number of rows.
     pub(crate) fn len(&self) -> usize {
         // SAFETY: the chunk is alive.
         let count = unsafe { (self.connection.api().data_chunk_get_size)(self.handle) };
-        usize::try_from(count).expect("a chunk has as many rows as memory can hold")
+        usize::try_from(count).expect("the rows of a chunk fit into memory")
     }
 
-    /// The rows, one after the other.
+    /// Iterates over the rows.
     pub(crate) fn rows(&self) -> impl Iterator<Item = Vec<Value>> {
         let api = self.connection.api();
         let views = self.types.iter().zip(0_u64..).map(|(of, at)| {
@@ -142,7 +142,7 @@ impl Chunk<'_> {
 
 impl Drop for Chunk<'_> {
     fn drop(&mut self) {
-        // SAFETY: the handle is this value's own, and rows borrow it.
+        // SAFETY: this value owns the handle, and the rows borrow it.
         unsafe { (self.connection.api().destroy_data_chunk)(&raw mut self.handle) };
     }
 }

@@ -1,4 +1,4 @@
-//! Statements: taken out of a text, prepared, bound, run.
+//! Statements: extracted from a text, prepared, bound and run.
 
 use std::ffi::c_char;
 
@@ -10,43 +10,43 @@ use super::rows::Rows;
 use super::symbols::{Handle, RawResult};
 use crate::duckdb::failure::Fault;
 
-/// So often a short statement is tried that is interrupted.
+/// Maximum attempts of a short statement that is interrupted.
 const INSIST_MAX: usize = 100;
 
-/// The statements of a text. One of an author's may be several of the library's, as a `PIVOT` is.
+/// Statements of a text. One statement in a playbook can be several in the library, for example `PIVOT`.
 struct Extracted<'c> {
     connection: &'c Connection,
     handle: Handle,
     count: u64,
 }
 
-/// A statement that is ready to run.
+/// A prepared statement.
 struct Prepared<'c> {
     connection: &'c Connection,
     handle: Handle,
 }
 
 impl Connection {
-    /// Runs a text with its parameters; the answer is that of its last statement, whose rows come as they are asked for.
+    /// Runs a text with its parameters and returns the result of its last statement, whose rows are streamed.
     pub(crate) fn run(&self, sql: &str, params: &[Value]) -> Result<Rows<'_>, Fault> {
         let extracted = Extracted::new(self, sql)?;
         let mut last = None;
         for at in 0..extracted.count {
-            // The rows before must be given up: a connection streams one result at a time.
+            // Drop the previous rows: a connection streams one result at a time.
             drop(last.take());
             let prepared = extracted.prepare(at)?;
             prepared.bind(params)?;
             last = Some(prepared.run()?);
         }
-        last.ok_or_else(|| Fault::new("Parser Error: there is no statement".to_owned()))
+        last.ok_or_else(|| Fault::new("Parser Error: no statement found".to_owned()))
     }
 
-    /// Runs a text whose answer does not matter.
+    /// Runs a text and ignores its result.
     pub(crate) fn execute(&self, sql: &str) -> Result<(), Fault> {
         self.drain(sql, &[])
     }
 
-    /// The same with parameters.
+    /// Like [`execute`](Self::execute), with parameters.
     pub(crate) fn drain(&self, sql: &str, params: &[Value]) -> Result<(), Fault> {
         let mut rows = self.run(sql, params)?;
         while rows.next()?.is_some() {}
@@ -55,7 +55,7 @@ impl Connection {
 }
 
 impl Connection {
-    /// The same for what must be done although the call is told to stop, again and again.
+    /// Like [`execute`](Self::execute), but retries if the statement is interrupted, for cleanup in a cancelled call.
     pub(crate) fn insist(&self, sql: &str) -> Result<(), Fault> {
         let mut done = self.execute(sql);
         for _ in 1..INSIST_MAX {
@@ -73,7 +73,7 @@ impl<'c> Extracted<'c> {
         let sql = c_text(sql.as_bytes())?;
         let api = connection.api();
         let mut handle: Handle = std::ptr::null_mut();
-        // SAFETY: the connection is open, and both pointers lead to values that outlive the call.
+        // SAFETY: the connection is open, and both pointers are to values that outlive the call.
         let count =
             unsafe { (api.extract_statements)(connection.handle, sql.as_ptr(), &raw mut handle) };
         let extracted = Self {
@@ -82,7 +82,7 @@ impl<'c> Extracted<'c> {
             count,
         };
         if count == 0 {
-            // SAFETY: the handle was just made; its text belongs to it.
+            // SAFETY: the handle was just created and owns its text.
             let message = unsafe { text((api.extract_statements_error)(extracted.handle)) };
             if !message.is_empty() {
                 return Err(Fault::new(message));
@@ -94,7 +94,7 @@ impl<'c> Extracted<'c> {
     fn prepare(&self, at: u64) -> Result<Prepared<'c>, Fault> {
         let api = self.connection.api();
         let mut handle: Handle = std::ptr::null_mut();
-        // SAFETY: both handles are alive, and the number is below their count.
+        // SAFETY: both handles are alive, and the index is below their count.
         let state = unsafe {
             (api.prepare_extracted_statement)(
                 self.connection.handle,
@@ -116,13 +116,13 @@ impl<'c> Extracted<'c> {
 
 impl Drop for Extracted<'_> {
     fn drop(&mut self) {
-        // SAFETY: the handle is this value's own.
+        // SAFETY: this value owns the handle.
         unsafe { (self.connection.api().destroy_extracted)(&raw mut self.handle) };
     }
 }
 
 impl<'c> Prepared<'c> {
-    /// Binds the parameters that the statement has.
+    /// Binds the parameters of the statement.
     fn bind(&self, params: &[Value]) -> Result<(), Fault> {
         // SAFETY: the statement is alive.
         let wanted = unsafe { (self.connection.api().nparams)(self.handle) };
@@ -141,7 +141,7 @@ impl<'c> Prepared<'c> {
             unsafe { (api.bind_varchar_length)(handle, number, pointer, length) }
         };
         let state = match value {
-            // SAFETY: the statement is alive; the same for the three below.
+            // SAFETY: the statement is alive; the same holds for the three below.
             Value::Null => unsafe { (api.bind_null)(handle, number) },
             // SAFETY: as above.
             Value::Bool(flag) => unsafe { (api.bind_boolean)(handle, number, *flag) },
@@ -165,7 +165,7 @@ impl<'c> Prepared<'c> {
 
     fn run(&self) -> Result<Rows<'c>, Fault> {
         let mut raw = RawResult::EMPTY;
-        // SAFETY: the statement is alive; the result is owned by what is made of it here, also when it is an error.
+        // SAFETY: the statement is alive; `Rows` owns the result, even if it is an error.
         let state = unsafe {
             (self.connection.api().execute_prepared_streaming)(self.handle, &raw mut raw)
         };
@@ -177,14 +177,14 @@ impl<'c> Prepared<'c> {
     }
 
     fn fault(&self) -> Fault {
-        // SAFETY: the statement is alive, also one that could not be prepared; its text belongs to it.
+        // SAFETY: the statement handle is valid, even if preparing failed; it owns its text.
         Fault::new(unsafe { text((self.connection.api().prepare_error)(self.handle)) })
     }
 }
 
 impl Drop for Prepared<'_> {
     fn drop(&mut self) {
-        // SAFETY: the handle is this value's own; a result of it has what it needs itself.
+        // SAFETY: this value owns the handle; a result does not depend on it.
         unsafe { (self.connection.api().destroy_prepare)(&raw mut self.handle) };
     }
 }

@@ -1,15 +1,15 @@
-//! The functions of the library that are used, each under its own name without `duckdb_`.
+//! Functions of the library that are used, named without `duckdb_`.
 
 use std::ffi::{c_char, c_void};
 
 use libloading::Library;
 
-/// A handle of the library's: a pointer to something only it knows.
+/// Opaque handle of the library.
 pub(super) type Handle = *mut c_void;
-/// How a function that can fail ends: 0 is well.
+/// Return code of a function that can fail; 0 is success.
 pub(super) type State = u32;
 
-/// A result, of which only the library's own last field matters.
+/// A result; only the library uses its last field.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct RawResult {
@@ -34,20 +34,20 @@ impl RawResult {
 
 macro_rules! symbols {
     ($($name:ident($($argument:ty),*) $(-> $answer:ty)?;)*) => {
-        /// The library's functions; the library stays as long as this does.
+        /// Functions of the library, which stays loaded as long as this value exists.
         pub(super) struct Symbols {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $answer)?,)*
             _library: Library,
         }
 
         impl Symbols {
-            /// Looks every function up.
+            /// Looks up every function.
             ///
             /// # Safety
-            /// The library must be a `DuckDB`, whose functions have these types.
+            /// The library must be `DuckDB`, whose functions have these types.
             pub(super) unsafe fn find(library: Library) -> Result<Self, libloading::Error> {
                 $(
-                    // SAFETY: the caller says that the function has this type.
+                    // SAFETY: the caller guarantees that the function has this type.
                     let $name = unsafe {
                         *library.get::<unsafe extern "C" fn($($argument),*) $(-> $answer)?>(
                             concat!("duckdb_", stringify!($name), "\0").as_bytes(),

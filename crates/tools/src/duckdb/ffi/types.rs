@@ -1,9 +1,9 @@
-//! The types of columns, as far as values are read by them.
+//! Types of columns, as far as reading values needs them.
 
 use super::engine::taken;
 use super::symbols::{Handle, Symbols};
 
-/// A type.
+/// Type of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Type {
     Bool,
@@ -21,12 +21,12 @@ pub(super) enum Type {
     F64,
     /// Days.
     Date,
-    /// Units of a second since 1970: so many in one; with a zone or without.
+    /// Time since 1970 in units of `per_second` per second, with or without a time zone.
     Timestamp {
         per_second: i64,
         has_zone: bool,
     },
-    /// Units of a second since midnight.
+    /// Time since midnight in units of `per_second` per second.
     Time {
         per_second: i64,
     },
@@ -52,17 +52,17 @@ pub(super) enum Type {
     Struct(Vec<(String, Self)>),
     Map(Box<Self>, Box<Self>),
     Union(Vec<Self>),
-    /// One that cannot be read, by its number.
+    /// An unsupported type, by its number.
     Other(u32),
 }
 
 impl Type {
-    /// Reads a type and gives its handle back.
+    /// Reads a type and destroys its handle.
     ///
     /// # Safety
-    /// The handle must be a logical type that is the caller's own.
+    /// The handle must be a logical type that the caller owns.
     pub(super) unsafe fn take(api: &Symbols, mut handle: Handle) -> Self {
-        // SAFETY: the caller says so; the handle is not used after it is given back.
+        // SAFETY: guaranteed by the caller; the handle is not used after it is destroyed.
         unsafe {
             let read = Self::read(api, handle);
             (api.destroy_logical_type)(&raw mut handle);
@@ -71,12 +71,12 @@ impl Type {
     }
 
     /// # Safety
-    /// As above; the handle stays the caller's.
+    /// As above; the caller keeps the handle.
     unsafe fn read(api: &Symbols, of: Handle) -> Self {
-        // SAFETY: the caller says so; each function is asked only of a type that it is for.
+        // SAFETY: guaranteed by the caller; each function is only called for a type that it supports.
         let id = unsafe { (api.get_type_id)(of) };
         if let Some(plain) = Self::plain(id) {
-            // SAFETY: as above; the alias is given away.
+            // SAFETY: as above; the alias is owned here.
             let alias = unsafe { taken(api, (api.logical_type_get_alias)(of)) };
             let is_json = plain == Self::Text && alias == "JSON";
             return if is_json { Self::Json } else { plain };
@@ -121,7 +121,7 @@ impl Type {
         }
     }
 
-    /// Types that are nothing but their number.
+    /// Types that are fully described by their number.
     fn plain(id: u32) -> Option<Self> {
         let timestamp = |per_second, has_zone| Self::Timestamp {
             per_second,
@@ -168,7 +168,7 @@ impl Type {
         Self::plain(id).unwrap_or(Self::Other(id))
     }
 
-    /// The first part of this type that cannot be read, if there is one.
+    /// The first unsupported part of this type, if there is one.
     pub(super) fn unreadable(&self) -> Option<u32> {
         match self {
             Self::Other(id) => Some(*id),

@@ -1,4 +1,4 @@
-//! Values inside a vector, as JSON.
+//! Reads the values of a vector as JSON.
 
 use serde_json::{Map, Value};
 
@@ -6,16 +6,16 @@ use super::symbols::{Handle, Symbols};
 use super::types::Type;
 use crate::duckdb::text;
 
-/// A vector, ready to be read.
+/// A vector to read.
 pub(super) struct View<'t> {
     of: &'t Type,
     data: *const u8,
-    /// A bit for each row; null where every row has a value.
+    /// One bit per row; null if every row has a value.
     validity: *const u64,
     children: Vec<View<'t>>,
 }
 
-/// A text or a blob in a vector: short ones lie inside, long ones elsewhere.
+/// A text or blob in a vector: short ones are stored inline, long ones elsewhere.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Words {
@@ -24,7 +24,7 @@ struct Words {
     rest: [u8; 8],
 }
 
-/// The length up to which a text lies inside.
+/// Maximum length of an inline text.
 const INSIDE_MAX: u32 = 12;
 
 #[repr(C)]
@@ -53,7 +53,7 @@ impl<'t> View<'t> {
     /// # Safety
     /// The vector must be of this type, and must outlive the view.
     pub(super) unsafe fn new(api: &Symbols, vector: Handle, of: &'t Type) -> Self {
-        // SAFETY: the caller says so; each child is asked for only of a vector that has it.
+        // SAFETY: guaranteed by the caller; each child is only read from a vector that has it.
         unsafe {
             let fields = |types: &[&'t Type], from: u64| -> Vec<Self> {
                 let numbered = types.iter().zip(from..);
@@ -99,7 +99,7 @@ impl<'t> View<'t> {
     /// # Safety
     /// The vector must be alive and have this row.
     pub(super) unsafe fn value(&self, row: usize) -> Value {
-        // SAFETY: the caller says so; every read is of the type that the vector has.
+        // SAFETY: guaranteed by the caller; every read uses the type of the vector.
         unsafe {
             if !self.is_valid(row) {
                 return Value::Null;
@@ -148,7 +148,7 @@ impl<'t> View<'t> {
     /// # Safety
     /// As above.
     unsafe fn nested(&self, row: usize) -> Value {
-        // SAFETY: the caller says so; offsets and lengths of entries lie inside the child.
+        // SAFETY: guaranteed by the caller; offsets and lengths of entries are inside the child.
         unsafe {
             match self.of {
                 Type::List(_) => {
@@ -204,16 +204,16 @@ impl<'t> View<'t> {
     /// # Safety
     /// As above, and the vector must hold values of this type.
     unsafe fn at<T: Copy>(&self, row: usize) -> T {
-        // SAFETY: the caller says so; the library aligns vectors for their type.
+        // SAFETY: guaranteed by the caller; the library aligns vectors for their type.
         unsafe { self.data.cast::<T>().add(row).read_unaligned() }
     }
 
-    /// A whole number of any width.
+    /// Reads an integer of any width.
     ///
     /// # Safety
     /// As above.
     unsafe fn integer(&self, row: usize, stored: &Type) -> i128 {
-        // SAFETY: the caller says that the vector holds values of this type.
+        // SAFETY: the caller guarantees that the vector holds values of this type.
         unsafe {
             match stored {
                 Type::I8 => self.at::<i8>(row).into(),
@@ -237,7 +237,7 @@ impl<'t> View<'t> {
         i128::from(upper) << 64 | i128::from(lower)
     }
 
-    /// A single-precision number as the double that is written with the same digits.
+    /// Reads a single-precision number as the double with the same shortest digits.
     ///
     /// # Safety
     /// As above.
@@ -252,14 +252,14 @@ impl<'t> View<'t> {
     unsafe fn entry(&self, row: usize) -> std::ops::Range<usize> {
         // SAFETY: as above.
         let Entry { offset, length } = unsafe { self.at(row) };
-        let place = |at: u64| usize::try_from(at).expect("an offset lies in memory");
+        let place = |at: u64| usize::try_from(at).expect("an offset fits usize");
         place(offset)..place(offset + length)
     }
 
     /// # Safety
     /// As above.
     unsafe fn words(&self, row: usize) -> &[u8] {
-        // SAFETY: a short text lies in the vector itself, which lives as long as this view; a long one is kept by it.
+        // SAFETY: a short text is inside the vector, which outlives this view; the vector also owns long texts.
         unsafe {
             #[expect(clippy::cast_ptr_alignment, reason = "it is read unaligned")]
             let place = self.data.cast::<Words>().add(row);

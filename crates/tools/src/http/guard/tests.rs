@@ -1,4 +1,4 @@
-//! Which addresses are reached, by the configuration.
+//! Tests of the network access rules.
 
 use super::*;
 
@@ -117,7 +117,10 @@ fn a_hole_opens_what_it_names_and_nothing_beside() {
     assert!(!check("x", "10.2.2.3", 80));
     assert!(check("db.corp", "10.2.2.3", 5432));
     assert!(!check("db.corp", "10.2.2.3", 80));
-    assert!(!check("x", "169.254.169.254", 80), "metadata has no hole");
+    assert!(
+        !check("x", "169.254.169.254", 80),
+        "metadata addresses cannot be allowed"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Saying who asks, of every type, to a server that checks.
+//! Tests of every authentication type against a server that checks the credentials.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,17 +10,17 @@ use axum::routing::{any, post};
 
 use super::*;
 
-/// What the server of tokens remembers.
+/// State of the token server.
 #[derive(Default)]
 struct Issuer {
-    /// The number of the token that is good.
+    /// Number of the valid token.
     good: AtomicU32,
     issued: AtomicU32,
     asked: AtomicU32,
     forms: Mutex<Vec<String>>,
-    /// Seconds a token lives; 0 says nothing about it.
+    /// Lifetime of a token in seconds; 0 omits `expires_in`.
     life: AtomicU32,
-    /// Requests for a token that are still to fail.
+    /// Number of token requests that will still fail.
     failures: AtomicU32,
 }
 
@@ -44,7 +44,7 @@ async fn issue(State(issuer): State<Arc<Issuer>>, headers: HeaderMap, body: Stri
         issuer.failures.fetch_sub(1, Ordering::SeqCst);
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
-    // Others come while the first is still waiting.
+    // Other calls arrive while the first one is still waiting.
     tokio::task::yield_now().await;
     let number = issuer.issued.fetch_add(1, Ordering::SeqCst) + 1;
     issuer.good.store(number, Ordering::SeqCst);
@@ -73,7 +73,8 @@ async fn never(State(issuer): State<Arc<Issuer>>) -> StatusCode {
     StatusCode::UNAUTHORIZED
 }
 
-/// A server that asks for a digest and shows what it is told; RFC 7616's own example in the challenge.
+/// A server that requires digest authentication and returns the header that it received; its challenge is the example
+/// of RFC 7616.
 async fn digest(request: Request) -> Response {
     if let Some(value) = request.headers().get(header::AUTHORIZATION) {
         return format!("{} {}", request.method(), value.to_str().unwrap()).into_response();
@@ -159,7 +160,7 @@ async fn a_token_is_replaced_before_it_expires() {
     issuer.life.store(1, Ordering::SeqCst);
     let tool = tool();
     let mut seen = Vec::new();
-    // A token of one second is good for eight tenths of it.
+    // A token with a lifetime of one second is used for 0.8 seconds.
     let begun = std::time::Instant::now();
     while begun.elapsed() < Duration::from_millis(900) {
         seen.push(result(run(&tool, oauth(&base, json!({}))).await)["data"].clone());
@@ -180,14 +181,14 @@ async fn a_token_that_is_refused_is_replaced_once() {
         "Bearer token-2"
     );
     assert_eq!(issuer.asked.load(Ordering::SeqCst), 3);
-    // A peer that refuses every token is asked twice, not for ever.
+    // A server that rejects every token gets two requests, not endless ones.
     let mut never = oauth(&base, json!({}));
     never
         .fields
         .insert("url".to_owned(), json!(format!("{base}/never")));
     assert_eq!(error(&run(&tool, never).await).code, "HTTP_401");
     assert_eq!(issuer.asked.load(Ordering::SeqCst), 5);
-    // A header of the author's own stays.
+    // A header that the playbook sets takes precedence.
     let mut own = oauth(&base, json!({}));
     own.fields
         .insert("url".to_owned(), json!(format!("{base}/digest")));
@@ -255,7 +256,7 @@ async fn a_client_may_say_who_it_is_in_a_header() {
         form.ends_with(" Basic bWU6czMlMjZjcmV0") && !form.contains("client_secret"),
         "{form}"
     );
-    // Where nothing is said, a peer that does not take it in the body is asked again with the header.
+    // Without `client_auth`, a server that rejects credentials in the body gets them in the header.
     let outcome = run(&tool(), oauth(&base, json!({"client_id": "strict"}))).await;
     assert_eq!(result(outcome)["data"], "Bearer token-2");
     assert_eq!(issuer.forms.lock().unwrap().len(), 3);

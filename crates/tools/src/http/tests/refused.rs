@@ -1,4 +1,4 @@
-//! Forbidden places: however they are spelled, redirected to or resolved, not one request reaches the canary.
+//! Blocked addresses: no request reaches the canary server, however the address is spelled, redirected to or resolved.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -8,10 +8,10 @@ use async_trait::async_trait;
 use super::*;
 use crate::http::guard::Lookup;
 
-/// Every line is a spelling of a forbidden place; `{port}` is where the canary listens.
+/// Every line is a spelling of a blocked address; `{port}` is the port of the canary server.
 const CORPUS: &str = include_str!("corpus.txt");
 
-/// Answers each question with the next list of addresses, and the last one again and again.
+/// Returns the next list of addresses for each lookup, and repeats the last one.
 struct Scripted(Mutex<VecDeque<Vec<SocketAddr>>>);
 
 impl Scripted {
@@ -60,7 +60,7 @@ fn http(network: &Network) -> Http {
     )
 }
 
-/// A server on every loopback address that counts whoever connects.
+/// A server on every loopback address that counts connections.
 async fn canary() -> (u16, Arc<Mutex<usize>>) {
     let v4 = TcpListener::bind("0.0.0.0:0").await.unwrap();
     let port = v4.local_addr().unwrap().port();
@@ -97,7 +97,7 @@ async fn no_spelling_of_a_forbidden_place_reaches_it() {
     }
     assert!(count >= 150, "{count} forms");
     assert_eq!(*connections.lock().unwrap(), 0);
-    // The canary sings when it may be reached.
+    // Check that the canary server is reachable when it is allowed.
     let open = http(&Network::default());
     let outcome = run(
         &open,
@@ -208,7 +208,7 @@ async fn the_engines_own_server_is_refused_where_private_addresses_are_not() {
     assert_eq!(result(outcome)["data"], "got");
 }
 
-/// A server that redirects as its query says.
+/// A server that redirects to the target in its query.
 struct Redirector {
     port: u16,
     asked: Arc<Mutex<usize>>,

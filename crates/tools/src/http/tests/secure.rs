@@ -1,4 +1,4 @@
-//! TLS, HTTP/2, private authorities and turns at a host, against real servers.
+//! Tests of TLS, HTTP/2, private certificate authorities and the limit per host, against real servers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,7 +13,7 @@ use tokio_rustls::server::TlsStream;
 use super::*;
 use crate::network::Authorities;
 
-/// A listener that speaks TLS.
+/// A TLS listener.
 struct Secure {
     plain: TcpListener,
     tls: TlsAcceptor,
@@ -26,7 +26,7 @@ impl Listener for Secure {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
             let (stream, address) = self.plain.accept().await.unwrap();
-            // A client that does not trust us hangs up.
+            // A client that does not trust the certificate closes the connection.
             if let Ok(stream) = self.tls.accept(stream).await {
                 return (stream, address);
             }
@@ -38,7 +38,7 @@ impl Listener for Secure {
     }
 }
 
-/// A server under a certificate that signs itself; it says which protocol it was asked in.
+/// A server with a self-signed certificate that returns the protocol version of the request.
 async fn start(protocols: &[&str]) -> (String, String) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
@@ -111,7 +111,7 @@ async fn an_unknown_certificate_is_refused_unless_it_is_not_to_be_checked() {
     );
     let outcome = ask(&tool(), &url, json!({"verify_ssl": false})).await;
     assert_eq!(result(outcome)["data"], "HTTP/2.0");
-    // What was not checked is not trusted afterwards.
+    // A connection without verification does not make the certificate trusted.
     assert_eq!(
         error(&ask(&tool(), &url, json!({})).await).code,
         "HTTP_CONNECT"
@@ -173,11 +173,11 @@ async fn a_host_is_asked_by_so_many_at_once_and_the_others_wait_their_turn() {
         })
         .collect();
     counted.wait_for(|count| *count == 3).await.unwrap();
-    // Whoever waits for a turn still has a deadline.
+    // A request that waits for a permit still times out.
     let mut hasty = call("http", json!({"url": url}), json!({}));
     hasty.timeout.total = Some(Duration::from_millis(50));
     assert_eq!(error(&run(&*tool, hasty).await).code, "TIMEOUT");
-    // Another host is another queue.
+    // Another host has its own limit.
     let server = Server::start().await;
     result(run(&*tool, server.call("/json", json!({}))).await);
     gate.add_permits(12);

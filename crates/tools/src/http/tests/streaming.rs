@@ -1,4 +1,4 @@
-//! A body that streams becomes the same result as one that is held.
+//! Tests that a streamed body gives the same result as one that is read into memory.
 
 use model::playbook::{ResultControl, Select};
 use model::result_ref::ResultRef;
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A server that gives every request the same answer.
+/// A server that sends the same response to every request.
 async fn serving(status: &'static str, content_type: &'static str, body: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}/", listener.local_addr().unwrap());
@@ -20,7 +20,7 @@ async fn serving(status: &'static str, content_type: &'static str, body: Vec<u8>
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             read_request(&mut stream).await;
-            // A client that has read enough hangs up.
+            // The client closes the connection once it has read enough.
             let _ = stream.write_all(&answer).await;
         }
     });
@@ -65,7 +65,7 @@ impl Store {
         serde_json::from_slice(&body).unwrap()
     }
 
-    /// What was written and neither finished nor removed.
+    /// Number of drafts that were neither finished nor removed.
     fn drafts(&self) -> usize {
         let drafts = std::fs::read_dir(self.dir.path().join("bodies/new"));
         drafts.unwrap().count()
@@ -74,7 +74,9 @@ impl Store {
 
 fn reference(outcome: Outcome) -> ResultRef {
     match outcome {
-        Outcome::Ok(success) => *success.reference.expect("it is too large to be held"),
+        Outcome::Ok(success) => *success
+            .reference
+            .expect("the body exceeds the inline limit"),
         Outcome::Error(failure) => panic!("{:?}", failure.error),
     }
 }
@@ -85,7 +87,7 @@ fn without_time(mut result: Value) -> Value {
     result
 }
 
-/// Larger than what is held, with characters of several bytes at the edges of every piece.
+/// Text larger than the memory limit, with multi-byte characters at the edges of every chunk.
 fn long(text: &str) -> Vec<u8> {
     text.repeat(700_000 / text.len()).into_bytes()
 }
@@ -208,7 +210,7 @@ async fn of_a_failure_only_the_beginning_is_read() {
 async fn a_disk_that_takes_nothing_fails_the_call() {
     let store = Store::open();
     let url = serving("200 OK", "", vec![b'x'; 100_000]).await;
-    // A folder cannot be made below a file.
+    // A directory cannot be created below a file.
     let file = store.dir.path().join("file");
     std::fs::write(&file, "").unwrap();
     let nowhere = file.join("nowhere");

@@ -1,4 +1,4 @@
-//! Values as the server sends them, in binary, become JSON; what JSON has no form for is text as the server writes it.
+//! Decodes binary values of the server to JSON; types that JSON lacks become text in the server's format.
 
 mod nested;
 mod number;

@@ -1,4 +1,4 @@
-//! Types made of others: arrays, rows and ranges.
+//! Arrays, rows and ranges.
 
 use tokio_postgres::types::{Kind, Type};
 
@@ -11,7 +11,7 @@ const UPPER_INCLUSIVE: u8 = 0x04;
 const LOWER_INFINITE: u8 = 0x08;
 const UPPER_INFINITE: u8 = 0x10;
 
-/// The sizes of an array's dimensions; its elements follow in the reader.
+/// Reads the sizes of an array's dimensions; its elements follow in the reader.
 fn dimensions(raw: &mut Reader<'_>) -> Result<Vec<usize>, Broken> {
     let count = raw.count()?;
     let _has_nulls = raw.i32()?;
@@ -24,7 +24,7 @@ fn dimensions(raw: &mut Reader<'_>) -> Result<Vec<usize>, Broken> {
     Ok(sizes)
 }
 
-/// An array as a JSON list, one in another for each dimension.
+/// An array as a JSON list, nested once per dimension.
 pub(super) fn array_json(inner: &Type, raw: &[u8], out: &mut Vec<u8>) -> Result<(), Broken> {
     let mut raw = Reader(raw);
     let sizes = dimensions(&mut raw)?;
@@ -57,7 +57,7 @@ fn list(
     Ok(())
 }
 
-/// An array as the server writes it.
+/// An array in the server's text format.
 pub(super) fn array_text(inner: &Type, raw: &[u8]) -> Result<String, Broken> {
     let mut raw = Reader(raw);
     let sizes = dimensions(&mut raw)?;
@@ -94,7 +94,7 @@ fn escaped(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// A row as the server writes it. A row without a type of its own says of each field which of the simple types it is.
+/// A row in the server's text format. A row of an anonymous type names the built-in type of each field.
 pub(super) fn row_text(type_: &Type, raw: &[u8]) -> Result<String, Broken> {
     let mut raw = Reader(raw);
     let count = raw.count()?;
@@ -114,7 +114,7 @@ pub(super) fn row_text(type_: &Type, raw: &[u8]) -> Result<String, Broken> {
     Ok(format!("({})", fields.join(",")))
 }
 
-/// A part of a row or a range, in quotes if it must be.
+/// An element of a row or a range, quoted if necessary.
 fn quoted(text: &str) -> String {
     let is_plain = !text.is_empty()
         && !text.contains(['(', ')', '[', ']', ',', '"', '\\'])
@@ -125,7 +125,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\"\""))
 }
 
-/// A range as the server writes it.
+/// A range in the server's text format.
 pub(super) fn range_text(inner: &Type, raw: &[u8]) -> Result<String, Broken> {
     let mut raw = Reader(raw);
     let flags = raw.u8()?;
@@ -153,7 +153,7 @@ pub(super) fn range_text(inner: &Type, raw: &[u8]) -> Result<String, Broken> {
     Ok(format!("{open}{lower},{upper}{close}"))
 }
 
-/// Several ranges as the server writes them.
+/// A multirange in the server's text format.
 pub(super) fn ranges_text(inner: &Type, raw: &[u8]) -> Result<String, Broken> {
     let mut raw = Reader(raw);
     let count = raw.count()?;

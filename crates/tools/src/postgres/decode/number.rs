@@ -1,4 +1,4 @@
-//! Numbers: `numeric` with all its digits, and reals as the server writes them.
+//! Numbers: `numeric` with all its digits, and floats in the server's text format.
 
 use super::reader::{Broken, Reader};
 
@@ -7,7 +7,7 @@ const NAN: u16 = 0xC000;
 const INFINITY: u16 = 0xD000;
 const NEGATIVE_INFINITY: u16 = 0xF000;
 
-/// So many significant digits every double keeps.
+/// Number of significant decimal digits that every double preserves.
 const DIGITS_MAX: usize = 15;
 
 /// A `numeric` with all its digits.
@@ -48,7 +48,7 @@ pub(super) fn numeric(raw: &[u8]) -> Result<String, Broken> {
     Ok(text)
 }
 
-/// A decimal as a JSON number, if no digit is lost by that.
+/// A decimal as a JSON number, if that loses no digit.
 pub(super) fn lossless(text: &str) -> Option<String> {
     if !text.contains('.') {
         let is_exact = text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok();
@@ -60,18 +60,18 @@ pub(super) fn lossless(text: &str) -> Option<String> {
     (significant.len() <= DIGITS_MAX).then(|| serde_json::Value::from(real).to_string())
 }
 
-/// A real as the server writes it.
+/// A double in the server's text format.
 pub(super) fn real(value: f64) -> String {
     special(value).map_or_else(|| digits(value, &format!("{value:e}")), str::to_owned)
 }
 
-/// A real of four bytes, by its own digits.
+/// A four-byte float with its own shortest digits.
 pub(super) fn small_real(value: f32) -> String {
     let wide = f64::from(value);
     special(wide).map_or_else(|| digits(wide, &format!("{value:e}")), str::to_owned)
 }
 
-/// What JSON has no number for.
+/// Text of values that JSON numbers cannot represent.
 pub(super) fn special(value: f64) -> Option<&'static str> {
     match value {
         value if value.is_nan() => Some("NaN"),
@@ -81,7 +81,7 @@ pub(super) fn special(value: f64) -> Option<&'static str> {
     }
 }
 
-/// The shortest digits, with an exponent where the server uses one.
+/// Shortest digits, with an exponent where the server uses one.
 fn digits(value: f64, shortest: &str) -> String {
     let size = value.abs();
     let (mantissa, exponent) = shortest.split_once('e').unwrap_or((shortest, "0"));

@@ -1,15 +1,15 @@
-//! Bytes of a value, read in order.
+//! Reads the bytes of a value in order.
 
 use std::error::Error;
 
 use tokio_postgres::types::{FromSql, Type};
 
-/// A value whose bytes are not what its type promises.
+/// Bytes that do not match the type of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the server sent a value that cannot be read")]
+#[error("the server sent a malformed value")]
 pub(crate) struct Broken;
 
-/// The bytes of a value of any type.
+/// Bytes of a value of any type.
 pub(crate) struct Raw<'a>(pub(crate) &'a [u8]);
 
 impl<'a> FromSql<'a> for Raw<'a> {
@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
         self.array().map(f64::from_be_bytes)
     }
 
-    /// A length and so many bytes; a negative length is NULL.
+    /// Reads a length and that many bytes; a negative length is NULL.
     pub(super) fn sized(&mut self) -> Result<Option<&'a [u8]>, Broken> {
         let length = self.i32()?;
         match usize::try_from(length) {
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// How many things follow.
+    /// Reads a number of elements.
     pub(super) fn count(&mut self) -> Result<usize, Broken> {
         usize::try_from(self.i32()?).map_err(|_| Broken)
     }
@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Bytes that are text.
+/// Bytes as text.
 pub(super) fn utf8(raw: &[u8]) -> String {
     String::from_utf8_lossy(raw).into_owned()
 }

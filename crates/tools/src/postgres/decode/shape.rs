@@ -1,4 +1,4 @@
-//! Addresses, shapes, bits and other small types, as the server writes them.
+//! Network addresses, geometric types, bits and other small types, in the server's text format.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -56,7 +56,7 @@ pub(super) fn uuid(raw: &[u8]) -> Result<String, Broken> {
     Ok(parts.join("-"))
 }
 
-/// Money in hundredths, without the sign of a currency.
+/// Money in hundredths, without a currency symbol.
 pub(super) fn money(raw: &[u8]) -> Result<String, Broken> {
     let cents = Reader(raw).i64()?;
     let sign = if cents < 0 { "-" } else { "" };
@@ -74,7 +74,7 @@ pub(super) fn tid(raw: &[u8]) -> Result<String, Broken> {
     Ok(format!("({},{})", raw.u32()?, raw.u16()?))
 }
 
-/// A shape by the name of its type.
+/// A geometric value, by the name of its type.
 pub(super) fn geometry(name: &str, raw: &[u8]) -> Result<String, Broken> {
     let mut raw = Reader(raw);
     match name {
@@ -113,7 +113,7 @@ fn points(raw: &mut Reader<'_>) -> Result<String, Broken> {
     Ok(points.join(","))
 }
 
-/// Words of a text with their places, as `'cat':3 'dog':1,7A`.
+/// A `tsvector`, as `'cat':3 'dog':1,7A`.
 pub(super) fn words(raw: &[u8]) -> Result<String, Broken> {
     let mut raw = Reader(raw);
     let count = raw.count()?;
@@ -136,7 +136,7 @@ pub(super) fn words(raw: &[u8]) -> Result<String, Broken> {
     Ok(words.join(" "))
 }
 
-/// Pairs of texts, as `"a"=>"1", "b"=>NULL`.
+/// An `hstore`, as `"a"=>"1", "b"=>NULL`.
 pub(super) fn pairs(raw: &[u8]) -> Result<String, Broken> {
     let mut raw = Reader(raw);
     let count = raw.count()?;

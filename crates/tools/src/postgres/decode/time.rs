@@ -4,10 +4,10 @@ use super::reader::{Broken, Reader};
 
 const SECOND: i64 = 1_000_000;
 const DAY: i64 = 86_400 * SECOND;
-/// Days from March of the year 0 to the first of the year 2000, which the server counts from.
+/// Days from March of year 0 to 2000-01-01, the server's epoch.
 const EPOCH: i64 = 730_425;
 
-/// Between the date and the time: ISO says `T`, the server a blank.
+/// Separator between date and time: `T` in ISO format, a space in the server's format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
     Iso,
@@ -25,7 +25,7 @@ pub(super) fn date(raw: &[u8]) -> Result<String, Broken> {
     }
 }
 
-/// A timestamp; `zone` is what follows the time.
+/// A timestamp; `zone` is appended to the time.
 pub(super) fn timestamp(raw: &[u8], zone: &str, style: Style) -> Result<String, Broken> {
     match Reader(raw).i64()? {
         i64::MAX => Ok("infinity".to_owned()),
@@ -46,7 +46,7 @@ pub(super) fn time(raw: &[u8]) -> Result<String, Broken> {
 pub(super) fn time_with_zone(raw: &[u8]) -> Result<String, Broken> {
     let mut raw = Reader(raw);
     let time = clock(raw.i64()?);
-    // Seconds west of Greenwich.
+    // Seconds west of UTC.
     let west = raw.i32()?;
     let sign = if west > 0 { '-' } else { '+' };
     let (hours, minutes, seconds) = sixty(i64::from(west.unsigned_abs()));
@@ -60,7 +60,7 @@ pub(super) fn time_with_zone(raw: &[u8]) -> Result<String, Broken> {
     Ok(time + zone.as_str())
 }
 
-/// An interval as the server writes it: `1 year 2 mons 3 days 04:05:06`.
+/// An interval in the server's text format: `1 year 2 mons 3 days 04:05:06`.
 pub(super) fn interval(raw: &[u8]) -> Result<String, Broken> {
     let mut raw = Reader(raw);
     let (micros, days, months) = (raw.i64()?, raw.i32()?, raw.i32()?);
@@ -91,7 +91,7 @@ pub(super) fn interval(raw: &[u8]) -> Result<String, Broken> {
     Ok(parts.join(" "))
 }
 
-/// Microseconds since midnight.
+/// Formats microseconds since midnight.
 fn clock(micros: i64) -> String {
     let (hours, minutes, seconds) = sixty(micros / SECOND);
     let mut text = format!("{hours:02}:{minutes:02}:{seconds:02}");
@@ -107,9 +107,9 @@ fn sixty(seconds: i64) -> (i64, i64, i64) {
     (seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// A day counted from the first of the year 2000, and ` BC` if it is before the first year.
+/// Formats days since 2000-01-01; the suffix is ` BC` before year 1.
 fn day(days: i64) -> (String, &'static str) {
-    // Years begin in March here, so that a leap day is a year's last.
+    // Years begin in March here, so that the leap day is the last day of a year.
     let days = days + EPOCH;
     let era = days.div_euclid(146_097);
     let of_era = days.rem_euclid(146_097);

@@ -1,4 +1,4 @@
-//! One value: as JSON for a row, as text where it is part of another value.
+//! Writes one value, as JSON in a row and as text inside another value.
 
 use serde_json::Value;
 use tokio_postgres::types::{Kind, Type};
@@ -27,7 +27,7 @@ pub(crate) fn write(type_: &Type, raw: Option<&[u8]>, out: &mut Vec<u8>) -> Resu
             put(out, Reader(raw).u32()?);
         }
         Type::FLOAT4 => {
-            // By its own digits: 0.1 of four bytes is 0.1 and not 0.10000000149011612.
+            // Use the shortest four-byte digits: 0.1, not 0.10000000149011612.
             let real = Reader(raw).f32()?;
             put_real(out, real.to_string().parse().unwrap_or(f64::from(real)));
         }
@@ -40,7 +40,7 @@ pub(crate) fn write(type_: &Type, raw: Option<&[u8]>, out: &mut Vec<u8>) -> Resu
             }
         }
         Type::JSON => out.extend_from_slice(raw),
-        // A byte before the text says which form of it this is.
+        // The first byte is the format version.
         Type::JSONB => out.extend_from_slice(raw.get(1..).ok_or(Broken)?),
         Type::TIMESTAMP => put(out, time::timestamp(raw, "", Style::Iso)?),
         Type::TIMESTAMPTZ => put(out, time::timestamp(raw, "+00:00", Style::Iso)?),
@@ -53,7 +53,7 @@ pub(crate) fn write(type_: &Type, raw: Option<&[u8]>, out: &mut Vec<u8>) -> Resu
     Ok(())
 }
 
-/// A value as the server writes it.
+/// A value in the server's text format.
 pub(super) fn text(type_: &Type, raw: &[u8]) -> Result<String, Broken> {
     match type_.kind() {
         Kind::Domain(inner) => return text(inner, raw),
@@ -61,7 +61,7 @@ pub(super) fn text(type_: &Type, raw: &[u8]) -> Result<String, Broken> {
         Kind::Composite(_) => return nested::row_text(type_, raw),
         Kind::Range(inner) => return nested::range_text(inner, raw),
         Kind::Multirange(inner) => {
-            // What is known of several ranges is the type of one of them, or of its bounds.
+            // The inner type of a multirange is its range type or the type of the bounds.
             return match inner.kind() {
                 Kind::Range(bound) => nested::ranges_text(bound, raw),
                 _ => nested::ranges_text(inner, raw),
@@ -117,7 +117,7 @@ fn simple(type_: &Type, raw: &[u8]) -> Result<String, Broken> {
     }
 }
 
-/// Types whose numbers differ from database to database; what nobody knows is text if it can be, else hexadecimal.
+/// Types whose OIDs differ between databases. Unknown types become text if they are printable, else hexadecimal.
 fn by_name(name: &str, raw: &[u8]) -> Result<String, Broken> {
     match name {
         "point" | "lseg" | "box" | "line" | "circle" | "path" | "polygon" => {
@@ -136,7 +136,7 @@ fn by_name(name: &str, raw: &[u8]) -> Result<String, Broken> {
     }
 }
 
-/// The numbers of an embedding, as JSON and the server both write them.
+/// A pgvector value, in the format that JSON and the server share.
 fn vector(raw: &[u8]) -> Result<String, Broken> {
     let mut raw = Reader(raw);
     let count = raw.u16()?;
@@ -153,7 +153,7 @@ fn bool_of(raw: &[u8]) -> bool {
     raw.first().is_some_and(|byte| *byte != 0)
 }
 
-/// A real; JSON has no number for some of them.
+/// A double; NaN and infinities become strings.
 fn put_real(out: &mut Vec<u8>, real: f64) {
     match number::special(real) {
         Some(text) => put(out, text),

@@ -1,4 +1,4 @@
-//! Making an environment aside, and putting it in its place when it is whole.
+//! Builds a virtual environment in a temporary directory and renames it when it is complete.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,16 +17,16 @@ use crate::python::environments::clean::size;
 use crate::python::environments::shelf::not_kept;
 use crate::python::tool::not_started;
 
-/// Making an environment takes no longer than this, whatever the task's own timeout is.
+/// Time limit for building an environment, independent of the task's timeout.
 const BUILD_WITHIN: Duration = Duration::from_secs(15 * 60);
 
-/// So many of pip's last lines are shown.
+/// Maximum number of pip's last output lines in an error.
 const LINES_MAX: usize = 12;
 
-/// The file in an environment that says how large it is.
+/// File in an environment that holds its size.
 pub(super) const SIZE: &str = "noetl.size";
 
-/// Words of pip's that tell of a network rather than of a requirement.
+/// Phrases in pip's output that indicate a network error.
 const PASSING: [&str; 6] = [
     "NewConnectionError",
     "ConnectTimeoutError",
@@ -36,18 +36,18 @@ const PASSING: [&str; 6] = [
     "Connection aborted",
 ];
 
-/// What to make.
+/// Environment to build.
 pub(super) struct Order<'a> {
     pub(super) python: &'a Path,
     pub(super) requirements: &'a [String],
-    /// Where it is made aside.
+    /// Parent of the temporary directory.
     pub(super) dir: &'a Path,
-    /// Where it goes when it is whole.
+    /// Final path.
     pub(super) home: &'a Path,
     pub(super) env: &'a BTreeMap<String, String>,
 }
 
-/// Makes an environment.
+/// Builds an environment.
 pub(super) async fn build(
     order: &Order<'_>,
     stop: &CancellationToken,
@@ -75,7 +75,7 @@ pub(super) async fn build(
     ];
     args.extend(order.requirements.iter().map(String::as_str));
     let python = made.join("bin/python");
-    let told = format!("pip could not install {}", order.requirements.join(", "));
+    let told = format!("pip failed to install {}", order.requirements.join(", "));
     run(order, &python, &args, stop, log)
         .await
         .map_err(|fault| fault.told(&told))?;
@@ -84,9 +84,9 @@ pub(super) async fn build(
     std::fs::rename(&made, order.home).map_err(kept)
 }
 
-/// Why a step of making did not succeed.
+/// Why a build step failed.
 enum Fault {
-    /// What the program said last.
+    /// Last output of the program.
     Said(String),
     Other(TaskError),
 }
@@ -130,7 +130,7 @@ async fn run(
     match end {
         End::Exited(Ok(status)) if status.success() => Ok(()),
         End::Stopped => Err(Fault::Other(cancelled())),
-        End::TimedOut(limit) => Err(Fault::Said(format!("it took longer than {limit:?}"))),
+        End::TimedOut(limit) => Err(Fault::Said(format!("timed out after {limit:?}"))),
         End::Exited(_) => {
             let said = if printed.stderr.trim().is_empty() {
                 &printed.stdout
@@ -144,7 +144,7 @@ async fn run(
     }
 }
 
-/// A text without the `user:password@` of its addresses.
+/// Removes `user:password@` from the URLs in a text.
 pub(super) fn without_users(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;
@@ -164,7 +164,7 @@ pub(super) fn without_users(text: &str) -> String {
     shown + rest
 }
 
-/// Programs in `bin` name the directory that they were made in; they are told the one they go to.
+/// Scripts in `bin` contain the path of the temporary directory; replaces it by the final one.
 fn readdress(made: &Path, home: &Path) -> io::Result<()> {
     let (from, to) = (made.display().to_string(), home.display().to_string());
     for entry in std::fs::read_dir(made.join("bin"))? {
@@ -172,7 +172,7 @@ fn readdress(made: &Path, home: &Path) -> io::Result<()> {
         if path.is_symlink() || !path.is_file() {
             continue;
         }
-        // What is not text names nothing.
+        // Binary files contain no such path.
         let Ok(text) = std::fs::read_to_string(&path) else {
             continue;
         };

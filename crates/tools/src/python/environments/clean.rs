@@ -1,4 +1,4 @@
-//! Removing environments that nobody uses: the ones not used for long, and the oldest of too many bytes.
+//! Deletes unused environments: those that were not used for long, and the oldest ones if the total size is too large.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -6,12 +6,12 @@ use std::time::{Duration, SystemTime};
 
 use crate::python::environments::build::SIZE;
 
-/// What may stay.
+/// Retention limits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// One that was not used for this long goes.
+    /// Environments that were unused for longer are deleted.
     pub(super) unused_max: Duration,
-    /// Beyond so many bytes together, the ones used longest ago go.
+    /// Maximum total size; beyond it, the least recently used ones are deleted.
     pub(super) bytes_max: u64,
 }
 
@@ -31,7 +31,7 @@ struct Found {
     bytes: u64,
 }
 
-/// Removes what goes beyond the bounds and is not in use. What cannot be removed now is for the next time.
+/// Deletes environments beyond the limits that are not in use. Failed deletions are retried next time.
 pub(super) fn clean(dir: &Path, now: SystemTime, bounds: Bounds) {
     let mut found = found(dir);
     found.sort_by_key(|one| one.used);
@@ -65,7 +65,7 @@ fn found(dir: &Path) -> Vec<Found> {
     homes.collect()
 }
 
-/// Removes an environment if nobody uses it. It leaves its place at once, so that nobody finds a part of it.
+/// Deletes an environment that is not in use. The rename removes it at once, so no process sees part of it.
 fn remove(dir: &Path, one: &Found) -> bool {
     let Ok(lock) = File::options().read(true).write(true).open(&one.lock) else {
         return false;
@@ -79,7 +79,7 @@ fn remove(dir: &Path, one: &Found) -> bool {
     std::fs::rename(&one.home, aside.path().join("environment")).is_ok()
 }
 
-/// How many bytes the files under a directory have.
+/// Total size of the files in a directory.
 pub(super) fn size(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let sizes = entries.map(|entry| match entry.metadata() {

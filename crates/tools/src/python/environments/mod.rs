@@ -1,4 +1,4 @@
-//! Virtual environments: one per set of requirements and interpreter, made once, shared by everyone on this machine.
+//! Virtual environments: one per set of requirements and interpreter, built once and shared on this machine.
 
 mod build;
 mod clean;

@@ -1,7 +1,7 @@
-//! Where environments are kept: found by the hash of what is in them, locked while they are made and while in use.
+//! Stores environments by the hash of their contents and locks them while they are built or used.
 //!
-//! A directory `<hash>` is whole, because it was made aside and renamed. Beside it, `<hash>.lock` is held alone by who
-//! makes or removes it, and together by everyone who has used it in this life.
+//! A directory `<hash>` is complete, because it is built elsewhere and renamed. The file `<hash>.lock` next to it is
+//! locked exclusively to build or delete the environment, and shared by every process that has used it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, TryLockError};
@@ -17,40 +17,40 @@ use crate::call::{LogSink, cancelled};
 use crate::python::environments::{build, clean};
 use crate::python::facts::Facts;
 
-/// How often another process's lock is asked for again.
+/// Interval between attempts to get a lock that another process holds.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// The environments of this worker.
+/// Environments of this worker.
 pub(crate) struct Environments {
     dir: PathBuf,
     env: BTreeMap<String, String>,
     used: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Option<Used>>>>>,
 }
 
-/// An environment that this process uses: nobody removes it.
+/// An environment that this process uses; its lock prevents deletion.
 struct Used {
     python: PathBuf,
     _lock: File,
 }
 
-/// An environment that is asked for.
+/// A requested environment.
 pub(crate) struct Wanted<'a> {
     pub(crate) facts: &'a Facts,
     pub(crate) requirements: &'a [String],
     pub(crate) absent: Absent,
 }
 
-/// What becomes of a call whose environment is not there.
+/// What to do if the environment does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Absent {
-    /// It is made.
+    /// Build it.
     Made,
-    /// The call fails: making it runs code outside the sandbox that the call asks for.
+    /// Fail the call, because building runs code outside the sandbox that the call requests.
     Refused,
 }
 
 impl Environments {
-    /// Environments in this directory; pip sees these variables.
+    /// Environments in this directory; pip runs with these variables.
     pub(crate) fn new(dir: PathBuf, env: BTreeMap<String, String>) -> Self {
         Self {
             dir,
@@ -59,7 +59,7 @@ impl Environments {
         }
     }
 
-    /// The interpreter of the environment with these requirements.
+    /// Returns the interpreter of the environment with these requirements.
     pub(crate) async fn python(
         &self,
         wanted: &Wanted<'_>,
@@ -100,7 +100,7 @@ impl Environments {
             let shared = lock.unlock().and_then(|()| lock.lock_shared());
             let shared = shared.and_then(|()| touch(&lock));
             shared.map_err(|error| not_kept(&self.dir, &error))?;
-            // Between the two locks somebody may have removed it.
+            // Another process may have deleted it between the two locks.
             if python.exists() {
                 break lock;
             }
@@ -121,7 +121,7 @@ impl Environments {
         used.entry(name.to_owned()).or_default().clone()
     }
 
-    /// Waits until nobody else makes or removes this one.
+    /// Waits until no other process builds or deletes this environment.
     async fn lock(&self, name: &str, stop: &CancellationToken) -> Result<File, TaskError> {
         let failed = |error: &std::io::Error| not_kept(&self.dir, error);
         std::fs::create_dir_all(&self.dir).map_err(|error| failed(&error))?;
@@ -131,7 +131,7 @@ impl Environments {
         let file = options.open(path).map_err(|error| failed(&error))?;
         let home = self.dir.join(name);
         loop {
-            // One that is there already is used together; it takes nobody's turn.
+            // An existing environment only needs a shared lock.
             let is_there = home.exists();
             let tried = if is_there {
                 file.try_lock_shared()
@@ -140,7 +140,7 @@ impl Environments {
             };
             match tried {
                 Ok(()) if is_there == home.exists() => return Ok(file),
-                // It came or went while the lock was asked for.
+                // It appeared or disappeared while the lock was requested.
                 Ok(()) => file.unlock().map_err(|error| failed(&error))?,
                 Err(TryLockError::Error(error)) => return Err(failed(&error)),
                 Err(TryLockError::WouldBlock) => {}
@@ -153,7 +153,7 @@ impl Environments {
     }
 }
 
-/// The name of an environment: what is in it, and for which interpreter.
+/// Name of an environment: hash of its requirements and interpreter.
 fn name(facts: &Facts, requirements: &[String]) -> String {
     let mut hash = Sha256::new();
     let executable = facts.executable.display().to_string();
@@ -165,25 +165,25 @@ fn name(facts: &Facts, requirements: &[String]) -> String {
     hex::encode(&hash.finalize()[..16])
 }
 
-/// Takes note that an environment is used.
+/// Records that an environment is used.
 fn touch(lock: &File) -> std::io::Result<()> {
     lock.set_modified(SystemTime::now())
 }
 
-/// The error of a strict task whose libraries are not there yet.
+/// Error of a strict task whose libraries are not installed yet.
 fn not_installed(requirements: &[String]) -> TaskError {
     let listed = requirements.join(", ");
     let message = format!(
-        "{listed} would be installed outside the sandbox `strict`: run a task with the same `libs` once on this worker \
-         with `sandbox: basic` or `none`, or give the deployment's own interpreter the libraries and name none"
+        "{listed} would be installed outside the sandbox `strict`; run a task with the same `libs` once on this worker \
+         with `sandbox: basic` or `none`, or install the libraries in the worker's interpreter and remove `libs`"
     );
     TaskError::new(ErrorKind::ClientError, "PYTHON_LIBS_SANDBOX", message).with("key", "libs")
 }
 
-/// The error of a directory that cannot be used.
+/// Error of a directory that cannot be used.
 pub(super) fn not_kept(dir: &Path, error: &std::io::Error) -> TaskError {
     let message = format!(
-        "environments cannot be kept in `{}`: {error}",
+        "cannot store Python environments in `{}`: {error}",
         dir.display()
     );
     TaskError::new(ErrorKind::Storage, "PYTHON_LIBS", message)

@@ -1,4 +1,4 @@
-//! Environments made by the real `venv` and `pip`, from packages that are made on the spot.
+//! Tests of environments with the real `venv` and `pip`, and packages that the tests build.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::python::Python;
 use crate::registry::{HttpLimits, PythonConfig};
 use crate::testing::{call, error, result, run};
 
-/// A worker's python, with a directory of packages in place of an index.
+/// A worker's Python, with a directory of packages instead of an index.
 struct House {
     dir: TempDir,
 }
@@ -32,7 +32,7 @@ impl House {
         house
     }
 
-    /// Puts a package into the directory that pip looks in. A wheel is an archive with a few files about itself.
+    /// Adds a package to the directory that pip searches. A wheel is an archive with some metadata files.
     fn package(&self, name: &str, version: &str, code: &str) {
         let script = "import sys, zipfile\n\
             name, version, code, to = sys.argv[1:]\n\
@@ -106,19 +106,18 @@ async fn each_set_of_requirements_has_an_environment_made_once() {
     );
     assert_eq!(
         second[0], "two",
-        "a bare name is the newest, and is imported"
+        "a bare name installs the newest version and is imported"
     );
     let again = result(with(&tool, json!(["parcel==1.0"]), code).await);
-    assert_eq!(again, first, "the interpreter of the environment is warm");
+    assert_eq!(
+        again, first,
+        "the warm interpreter of the environment is reused"
+    );
     let inline = format!("# /// script\n# dependencies = ['parcel==1.0']\n# ///\n{code}");
     assert_eq!(result(with(&tool, json!(null), &inline).await)[0], "one");
     assert_eq!(house.environments().len(), 2);
     let without = with(&tool, json!(["json"]), "return json.dumps(1)").await;
-    assert_eq!(
-        result(without),
-        "1",
-        "what python brings along is only imported"
-    );
+    assert_eq!(result(without), "1", "a standard module is only imported");
     assert_eq!(house.environments().len(), 2);
 }
 
@@ -224,10 +223,10 @@ async fn old_environments_go_unless_they_are_in_use() {
     let tool = house.tool();
     result(with(&tool, json!(["parcel==1.0"]), "return 1").await);
     clean(&dir, later, bounds);
-    assert_eq!(house.environments().len(), 1, "it is in use");
+    assert_eq!(house.environments().len(), 1, "it is in use and stays");
     drop(tool);
     clean(&dir, SystemTime::now(), bounds);
-    assert_eq!(house.environments().len(), 1, "it is young");
+    assert_eq!(house.environments().len(), 1, "it is recent and stays");
     clean(
         &dir,
         SystemTime::now(),
@@ -236,10 +235,18 @@ async fn old_environments_go_unless_they_are_in_use() {
             ..bounds
         },
     );
-    assert_eq!(house.environments().len(), 0, "it is too large");
+    assert_eq!(
+        house.environments().len(),
+        0,
+        "it is too large and is deleted"
+    );
     result(with(&house.tool(), json!(["parcel==1.0"]), "return 1").await);
     clean(&dir, later, bounds);
-    assert_eq!(house.environments().len(), 0, "it was not used for long");
+    assert_eq!(
+        house.environments().len(),
+        0,
+        "it was unused for too long and is deleted"
+    );
     let _: &dyn Tool = &house.tool();
 }
 
