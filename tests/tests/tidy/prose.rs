@@ -6,6 +6,7 @@ use crate::house::{File, Finding, assert_catches, assert_clean, assert_passes};
 const PAGES: &[&str] = &[
     "README.md",
     "ARCHITECTURE.md",
+    "CHANGELOG.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
     "deploy/README.md",
@@ -15,6 +16,7 @@ const PAGES: &[&str] = &[
     "docs/concepts/",
     "docs/contributing/",
     "docs/guide/",
+    "docs/reference/",
     "docs/start/",
 ];
 
@@ -109,6 +111,7 @@ fn a_phrase_of_the_list_is_caught() {
             ("README.md", "It takes 16 at once unless said otherwise.\n"),
             ("docs/start/a.md", "Check it By head.\n"),
             ("docs/concepts/a.md", "Whoever has `token` may enter.\n"),
+            ("docs/reference/a.md", "It goes on.\n"),
         ],
     );
     assert_passes(
@@ -118,7 +121,7 @@ fn a_phrase_of_the_list_is_caught() {
                 "docs/start/a.md",
                 "The field `whoever` is text.\n```\nunless said\n```\n",
             ),
-            ("docs/reference/a.md", "16 unless said.\n"),
+            ("docs/decisions/a.md", "16 unless said.\n"),
             ("docs/start/b.md", "The warehouse has income to report.\n"),
         ],
     );

@@ -162,7 +162,7 @@ codes! {
         => "Write `true` or `false`, or quote it."
     "W302" "A number has a leading zero, which is lost."
         => "Quote it to keep it as text, or write `0o755` for octal."
-    "W303" "A number ends in a zero that is lost, as in the version `1.10`."
+    "W303" "A number ends in a zero that is lost, as in `version: 1.10`; checked under keys with `version` in their name."
         => "Quote it to keep it as text."
     "W304" "The name of this key contains a unit."
         => "Use the plain key with a unit in its value: `timeout: 500ms`."
