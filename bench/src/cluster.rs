@@ -210,7 +210,7 @@ impl Cluster {
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kilobytes = line.and_then(|line| line.split_whitespace().next());
         let kilobytes: f64 = kilobytes
-            .context("the kernel reports the size of a process")?
+            .context("cannot read the memory of the server")?
             .parse()?;
         Ok(kilobytes / 1024.0)
     }

@@ -77,7 +77,7 @@ pub(crate) async fn attend(client: &Client, begun: Begun) {
                 client,
                 id,
                 "cancel",
-                &json!({"reason": "the recipe has another control request"}),
+                &json!({"reason": "the recipe cancels this run"}),
             )
             .await;
         }
