@@ -1,4 +1,4 @@
-//! A cluster on this machine: a private Postgres, real server and worker processes, and a client that loads them.
+//! A cluster on this machine: a private Postgres, real server and worker processes, and a client for the load.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -12,25 +12,25 @@ use wire::Client;
 
 use crate::raw::now;
 
-/// How long a process may take to come up.
+/// Maximum time until a process is ready.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Who works for a server.
+/// Where tasks run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Workers {
-    /// Two processes of their own.
+    /// In two worker processes.
     Apart,
-    /// The server itself.
+    /// In the slots of the server.
     Within,
 }
 
-/// Processes that end with this.
+/// Processes that stop with this value.
 pub(crate) struct Cluster {
-    /// What speaks to the first server.
+    /// Client of the first server.
     pub(crate) client: Client,
-    /// How long the first server took from its start to being ready.
+    /// Time from the start of the first server until it was ready.
     pub(crate) ready: Duration,
-    /// The database, where there is one.
+    /// The database, if the cluster has one.
     database: Option<(Postgres, Database)>,
     server: u32,
     processes: Vec<Child>,
@@ -40,7 +40,7 @@ pub(crate) struct Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         for process in &mut self.processes {
-            // One that has ended already needs no end.
+            // The process may have exited already.
             let _ = process.kill();
             let _ = process.wait();
         }
@@ -48,7 +48,7 @@ impl Drop for Cluster {
 }
 
 impl Cluster {
-    /// One server on Postgres, and who works for it.
+    /// Starts one server on Postgres, and its workers.
     pub(crate) async fn start(workers: Workers) -> anyhow::Result<Self> {
         let postgres = Postgres::private();
         let database = postgres.fresh_database();
@@ -67,7 +67,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// One server on an embedded store.
+    /// Starts one server on an embedded store.
     pub(crate) async fn embedded() -> anyhow::Result<Self> {
         Self::serve(&[], None).await
     }
@@ -85,7 +85,10 @@ impl Cluster {
         )?;
         let client = Client::new(&[url], None)?;
         while client.get::<Value>("/readyz").await.is_err() {
-            anyhow::ensure!(begun.elapsed() < PATIENCE, "the server does not come up");
+            anyhow::ensure!(
+                begun.elapsed() < PATIENCE,
+                "the server did not become ready"
+            );
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         Ok(Self {
@@ -113,7 +116,10 @@ impl Cluster {
             if pools.len() >= count {
                 return Ok(());
             }
-            anyhow::ensure!(begun.elapsed() < PATIENCE, "the workers do not come up");
+            anyhow::ensure!(
+                begun.elapsed() < PATIENCE,
+                "the workers did not become ready"
+            );
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -134,7 +140,7 @@ impl Cluster {
         Ok(id.context("a run has an id")?.to_owned())
     }
 
-    /// Waits for a run's end by its stream.
+    /// Waits for the end of a run on its event stream.
     pub(crate) async fn follow(&self, id: &str, after: u64) -> anyhow::Result<()> {
         let path = format!("/api/executions/{id}/stream?after_seq={after}");
         let mut stream = self.client.stream(&path, None).await?;
@@ -143,11 +149,14 @@ impl Cluster {
             .client
             .get(&format!("/api/executions/{id}/status"))
             .await?;
-        anyhow::ensure!(status["status"] == "COMPLETED", "a run ended as {status}");
+        anyhow::ensure!(
+            status["status"] == "COMPLETED",
+            "a run ended with status {status}"
+        );
         Ok(())
     }
 
-    /// Waits until a run has ended, looking now and then.
+    /// Polls until a run has ended.
     pub(crate) async fn wait(&self, id: &str) -> anyhow::Result<()> {
         loop {
             let status: Value = self
@@ -157,12 +166,12 @@ impl Cluster {
             match status["status"].as_str() {
                 Some("RUNNING") => tokio::time::sleep(Duration::from_millis(10)).await,
                 Some("COMPLETED") => return Ok(()),
-                _ => anyhow::bail!("a run ended as {status}"),
+                _ => anyhow::bail!("a run ended with status {status}"),
             }
         }
     }
 
-    /// Waits until every run has ended, and sees that all ended well. The list is asked, not each of them.
+    /// Waits until all runs have ended and checks that all succeeded. Polls the list of runs, not each run.
     pub(crate) async fn wait_for_all(&self, ids: &[String]) -> anyhow::Result<()> {
         loop {
             let running: Value = self
@@ -189,18 +198,20 @@ impl Cluster {
         Ok(())
     }
 
-    /// Its database.
+    /// The database of the cluster.
     pub(crate) fn database(&self) -> &Database {
         let database = self.database.as_ref();
         &database.expect("a server on Postgres has a database").1
     }
 
-    /// What the server holds in memory.
+    /// Resident memory of the server.
     pub(crate) fn server_megabytes(&self) -> anyhow::Result<f64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.server))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kilobytes = line.and_then(|line| line.split_whitespace().next());
-        let kilobytes: f64 = kilobytes.context("a process has a size")?.parse()?;
+        let kilobytes: f64 = kilobytes
+            .context("cannot read the memory of the server")?
+            .parse()?;
         Ok(kilobytes / 1024.0)
     }
 }
@@ -223,7 +234,7 @@ fn spawn(dir: &TempDir, name: &str, args: &[&str]) -> anyhow::Result<Child> {
     Ok(child)
 }
 
-/// The `noetl` that was built beside this program.
+/// The `noetl` binary in the directory of this program.
 fn noetl() -> anyhow::Result<PathBuf> {
     let mut path = std::env::current_exe()?;
     path.set_file_name("noetl");

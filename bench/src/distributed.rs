@@ -1,4 +1,4 @@
-//! The work that is measured on a cluster, beside raw Postgres in the same run.
+//! Workloads that are measured on a cluster, next to raw Postgres in the same run.
 
 use futures_util::future::try_join_all;
 use serde_json::{Value, json};
@@ -10,13 +10,13 @@ use crate::figure::{Figure, Scale, median};
 use crate::raw::now;
 use crate::workloads::{ROW_BYTES, chain_of, loop_over};
 
-/// How often the chain runs, after a few rounds that warm everything up.
+/// Number of chains, after some to warm up.
 const ROUNDS: u32 = 50;
 const WARM_UP: u32 = 10;
-/// Raw commits before each chain.
+/// Number of raw commits before each chain.
 const COMMITS: usize = 7;
 
-/// Everything that is measured, or what is wanted of it.
+/// Measures all workloads, or the selected ones.
 pub(crate) async fn measure(wanted: &[&str], scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word));
     let mut figures = Vec::new();
@@ -25,7 +25,7 @@ pub(crate) async fn measure(wanted: &[&str], scale: Scale) -> anyhow::Result<Vec
     }
     if is_wanted("chain") {
         let cluster = Cluster::start(Workers::Within).await?;
-        figures.push(chain(&cluster, "cluster, the server's own slots", scale).await?);
+        figures.push(chain(&cluster, "cluster, slots of the server", scale).await?);
     }
     if !["chain", "burst", "loop", "latency", "append"]
         .into_iter()
@@ -83,7 +83,7 @@ async fn connect(database: &Database) -> anyhow::Result<tokio_postgres::Client> 
     Ok(client)
 }
 
-/// Raw commits of one row, by turns with the chain: both see the same disk.
+/// Alternates raw commits of one row with the chain, so that both use the disk in the same state.
 struct Raw {
     client: tokio_postgres::Client,
     insert: tokio_postgres::Statement,
@@ -182,7 +182,7 @@ async fn loops(cluster: &Cluster, scale: Scale) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// From a command's issue to the begin of its step, by the log, while nothing else runs.
+/// Time from `command.issued` to the start of its step, according to the log, on an idle cluster.
 async fn latency(cluster: &Cluster, scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let path = cluster
         .register(&chain_of(1).replace("chain", "single"))
@@ -207,11 +207,11 @@ async fn latency(cluster: &Cluster, scale: Scale) -> anyhow::Result<Vec<Figure>>
     }
     anyhow::ensure!(
         times.len() > count as usize / 2,
-        "the log tells when commands were issued and begun"
+        "the log lacks the times of commands or of step starts"
     );
     times.sort_by(f64::total_cmp);
     let figure = |work: &str, value, reach| Figure {
-        work: format!("cluster: command issued to step begun, {work}"),
+        work: format!("cluster: command issued to step started, {work}"),
         value,
         unit: "ms",
         reach,
@@ -223,7 +223,7 @@ async fn latency(cluster: &Cluster, scale: Scale) -> anyhow::Result<Vec<Figure>>
     ])
 }
 
-/// Events a second through the whole engine, beside raw inserts of the very same rows.
+/// Events per second through the whole engine, next to raw inserts of the same rows.
 async fn append(cluster: &Cluster, scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let path = cluster.register(&loop_over("{kind: noop}")).await?;
     let begin = now();
@@ -274,14 +274,14 @@ async fn append(cluster: &Cluster, scale: Scale) -> anyhow::Result<Vec<Figure>> 
     }
     let single = count as f64 / begin.elapsed().as_secs_f64();
     let figure = |work: &str, raw| Figure {
-        work: format!("cluster: events appended, beside {work}"),
+        work: format!("cluster: events appended, next to {work}"),
         value: events / took,
         unit: "/s",
         reach: "at least 0.4 of raw",
         raw: Some(raw),
     };
     Ok(vec![
-        figure("raw multi-row inserts, a row an event", single),
+        figure("raw multi-row inserts, one row per event", single),
         figure("raw inserts of the same packed rows", packed),
     ])
 }

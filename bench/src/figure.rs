@@ -1,21 +1,21 @@
-//! A figure: what was measured, the raw limit beside it, and the ratio.
+//! A figure: a measured value, the raw limit next to it, and their ratio.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use serde_json::{Value, json};
 
-/// How much work is measured.
+/// Amount of work to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scale {
-    /// As much as the figures need.
+    /// The full amount.
     Full,
-    /// A hundredth: enough to see that everything runs.
+    /// A hundredth: enough to check that everything runs.
     Trial,
 }
 
 impl Scale {
-    /// So much of it, and never nothing.
+    /// Scales an amount; the result is at least 1.
     pub(crate) fn of(self, full: u32) -> u32 {
         match self {
             Self::Full => full,
@@ -24,29 +24,29 @@ impl Scale {
     }
 }
 
-/// The middle one of what was measured.
+/// The median of the measured values.
 pub(crate) fn median<T: PartialOrd + Copy>(mut measured: Vec<T>) -> T {
     measured.sort_by(|a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal));
     measured[measured.len() / 2]
 }
 
-/// One measured figure.
+/// One measured value.
 #[derive(Debug, Clone)]
 pub(crate) struct Figure {
-    /// What was done.
+    /// What was measured.
     pub(crate) work: String,
-    /// The figure.
+    /// The value.
     pub(crate) value: f64,
     /// Its unit.
     pub(crate) unit: &'static str,
-    /// What should be reached, as a sentence.
+    /// The target, as a phrase.
     pub(crate) reach: &'static str,
     /// The raw limit in the same unit, if there is one.
     pub(crate) raw: Option<f64>,
 }
 
 impl Figure {
-    /// The figure as a multiple of the raw limit.
+    /// The value as a multiple of the raw limit.
     pub(crate) fn ratio(&self) -> Option<f64> {
         self.raw
             .filter(|raw| *raw > 0.0)
@@ -81,7 +81,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// All figures as one object.
+/// All figures as one JSON object.
 pub(crate) fn report(figures: &[Figure]) -> Value {
     let rows = figures.iter().map(|figure| {
         json!({

@@ -1,13 +1,10 @@
-//! What we measure, each figure beside the raw limit taken in the same run.
+//! Benchmarks: each figure is measured together with the raw limit of the same operation, in the same run.
 //!
-//! `cargo xtask bench` prints a table; `-o json` prints one object. Nothing here is asserted: a figure is a figure.
-//! `--trial` does a hundredth of everything, which the test command runs so that no measurement breaks unseen.
+//! `cargo xtask bench` prints a table; `-o json` prints one object. The program asserts no figure. `--trial` does
+//! a hundredth of the work; `cargo xtask test` runs it to check that every benchmark works.
 
 #![expect(clippy::cast_precision_loss, reason = "figures are rounded anyway")]
-#![expect(
-    clippy::print_stdout,
-    reason = "the figures are what this program is for"
-)]
+#![expect(clippy::print_stdout, reason = "the program prints its figures")]
 
 mod cluster;
 mod distributed;
@@ -39,7 +36,9 @@ fn main() -> anyhow::Result<()> {
     let is_trial = asked("--trial");
     let scale = if is_trial { Scale::Trial } else { Scale::Full };
     if is_trial && !json {
-        println!("a trial: a hundredth of the work, to see that it runs; the figures mean nothing");
+        println!(
+            "trial: a hundredth of the work, to check that every benchmark runs; the figures mean nothing"
+        );
     }
     let apart = ["--distributed", "--results", "--transfer"];
     let is_embedded = is_trial || !apart.map(asked).contains(&true);

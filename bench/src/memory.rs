@@ -1,6 +1,6 @@
-//! What this process holds in memory.
+//! Memory use of this process.
 
-/// The most that was resident so far, in MiB; 0 where the system does not say.
+/// Peak resident memory in MiB; 0 if the system does not report it.
 pub(crate) fn peak_mib() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));

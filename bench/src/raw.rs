@@ -1,4 +1,4 @@
-//! The raw limits: what SQLite does with nothing on top, on the same disk, in the same run.
+//! Raw limits: SQLite without the engine, on the same disk, in the same run.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use crate::figure::median;
 
-/// How many commits a latency is taken over.
+/// Number of commits for a latency.
 const COMMITS: u32 = 400;
 
 fn open(dir: &Path) -> anyhow::Result<Connection> {
@@ -20,7 +20,7 @@ fn open(dir: &Path) -> anyhow::Result<Connection> {
     Ok(db)
 }
 
-/// The median time of a commit of one row of `bytes` bytes.
+/// Median time of a commit of one row of `bytes` bytes.
 pub(crate) fn one_row_commit(bytes: usize) -> anyhow::Result<Duration> {
     let dir = tempfile::tempdir()?;
     let db = open(dir.path())?;
@@ -35,7 +35,7 @@ pub(crate) fn one_row_commit(bytes: usize) -> anyhow::Result<Duration> {
     Ok(median(times))
 }
 
-/// How many of these rows a second go in when `batch` of them share a commit.
+/// Inserted rows per second if `batch` rows share a commit.
 pub(crate) fn batched_rows(rows: &[String], batch: usize) -> anyhow::Result<f64> {
     let dir = tempfile::tempdir()?;
     let mut db = open(dir.path())?;
@@ -53,7 +53,7 @@ pub(crate) fn batched_rows(rows: &[String], batch: usize) -> anyhow::Result<f64>
     Ok(rows.len() as f64 / begin.elapsed().as_secs_f64())
 }
 
-#[expect(clippy::disallowed_methods, reason = "measuring is reading the clock")]
+#[expect(clippy::disallowed_methods, reason = "benchmarks read the clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }

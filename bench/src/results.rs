@@ -1,4 +1,4 @@
-//! What stores of bodies take and give, beside the disk and the bare client in the same run.
+//! Throughput of the result stores, next to the disk and the bare client in the same run.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -19,15 +19,15 @@ use crate::figure::{Figure, Scale};
 use crate::raw::now;
 
 const MIB: usize = 1024 * 1024;
-/// A gibibyte, in so many parts of 8 MiB.
+/// Number of 8 MiB parts in one GiB.
 const PARTS: u32 = 128;
 const SMALL_BYTES: usize = 64 * 1024;
 const SMALL_BODIES: u32 = 6_000;
-/// So many small bodies are on their way at once, as the slots of a worker make it.
+/// Number of small bodies in flight, like the slots of a worker.
 const AT_ONCE: usize = 32;
 const OBJECTS: u32 = 96;
 
-/// Everything that is measured.
+/// Measures everything.
 pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let mut figures = large(scale.of(PARTS)).await?;
     figures.push(small(scale.of(SMALL_BODIES)).await?);
@@ -35,7 +35,7 @@ pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Bytes that do not shrink, other ones for each number.
+/// Incompressible bytes, different for each number.
 fn noise(count: usize, number: u32) -> Bytes {
     let mut state =
         0x9e37_79b9_7f4a_7c15_u64 ^ (u64::from(number) + 1).wrapping_mul(0x2545_f491_4f6c_dd1d);
@@ -71,12 +71,12 @@ fn wish(kind: Kind) -> Wish {
     }
 }
 
-/// Megabytes a second.
+/// Megabytes per second.
 fn speed(bytes: u64, took: Duration) -> f64 {
     bytes as f64 / 1e6 / took.as_secs_f64()
 }
 
-/// A part as a careful program copies it: hashed, written, flushed.
+/// Writes a part like a careful program: hashes, writes and flushes it.
 fn copy(part: &Bytes, file: &Path) -> anyhow::Result<String> {
     let hash = results::sha256(part);
     let mut file = File::create(file)?;
@@ -93,7 +93,7 @@ async fn large(parts: u32) -> anyhow::Result<Vec<Figure>> {
     let mut stored = Vec::new();
     for number in 0..parts {
         let part = noise(8 * MIB, number);
-        // In turns, so that both meet the same disk.
+        // Alternates, so that both use the disk in the same state.
         let begin = now();
         copy(&part, &dir.path().join(format!("raw-{number}")))?;
         raw += begin.elapsed();
@@ -160,7 +160,7 @@ async fn small(count: u32) -> anyhow::Result<Figure> {
         work: "results: 64 KiB bodies into the local store, 32 at once".to_owned(),
         value: f64::from(count) / begin.elapsed().as_secs_f64(),
         unit: "/s",
-        reach: "at least 3 000; beside it, one at a time hashed, written and flushed",
+        reach: "at least 3 000; raw: one at a time, hashed, written and flushed",
         raw: Some(raw),
     })
 }

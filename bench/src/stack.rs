@@ -1,4 +1,4 @@
-//! The whole embedded stack in a temporary directory: store, server, worker.
+//! The embedded stack in a temporary directory: store, server, worker.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    /// Starts one.
+    /// Starts a stack.
     pub(crate) fn start() -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let store = Arc::new(store::Sqlite::open(dir.path())?);
@@ -66,13 +66,13 @@ impl Stack {
             Ok(id) => Ok(id),
             Err(server::SubmitError::Invalid(diagnostics)) => {
                 let first = diagnostics.first().map(|first| first.message.clone());
-                anyhow::bail!("the bench's own playbook is invalid: {first:?}")
+                anyhow::bail!("the playbook of the benchmark is invalid: {first:?}")
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Runs a playbook to its end.
+    /// Runs a playbook and waits for its end.
     pub(crate) async fn run(
         &self,
         text: &str,
@@ -83,21 +83,24 @@ impl Stack {
         Ok(id)
     }
 
-    /// Waits for a run's end.
+    /// Waits for the end of a run.
     pub(crate) async fn finish(&self, id: ExecutionId) -> anyhow::Result<()> {
         let status = self.server.settled(id).await?;
-        anyhow::ensure!(status == RunStatus::Completed, "run {id} ended as {status}");
+        anyhow::ensure!(
+            status == RunStatus::Completed,
+            "run {id} ended with status {status}"
+        );
         Ok(())
     }
 
-    /// The size of the database with its log folded in.
+    /// Size of the database after a checkpoint of its write-ahead log.
     pub(crate) fn bytes(&self) -> anyhow::Result<u64> {
         let db = rusqlite::Connection::open(self.dir.path().join("noetl.db"))?;
         db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         Ok(std::fs::metadata(self.dir.path().join("noetl.db"))?.len())
     }
 
-    /// Stops it.
+    /// Stops the stack.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         self.stop.cancel();
         tokio::time::timeout(Duration::from_secs(20), self.worker).await??;

@@ -1,4 +1,4 @@
-//! A million rows between Postgres, DuckDB and Parquet, beside raw `COPY` of the same rows in the same run.
+//! Transfers a million rows between Postgres, DuckDB and Parquet, next to raw `COPY` of the same rows in the same run.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::raw::now;
 
 const ROWS: u32 = 1_000_000;
 
-/// Everything that is measured.
+/// Measures everything.
 pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let rows = scale.of(ROWS);
     let server = Postgres::private();
@@ -37,25 +37,25 @@ pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for (work, source, target, raw) in [
         (
-            "Postgres to DuckDB, beside raw COPY TO",
+            "Postgres to DuckDB, next to raw COPY TO",
             postgres("big"),
             duckdb.clone(),
             raw_out,
         ),
         (
-            "Postgres to Parquet, beside raw COPY TO",
+            "Postgres to Parquet, next to raw COPY TO",
             postgres("big"),
             parquet.clone(),
             raw_out,
         ),
         (
-            "DuckDB to Postgres, beside raw COPY FROM",
+            "DuckDB to Postgres, next to raw COPY FROM",
             duckdb,
             postgres("back"),
             raw_in,
         ),
         (
-            "Parquet to Postgres, beside raw COPY FROM",
+            "Parquet to Postgres, next to raw COPY FROM",
             parquet,
             postgres("again"),
             raw_in,
@@ -63,7 +63,10 @@ pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
     ] {
         let begin = now();
         let moved = transfer(&tools, dir.path(), source, target).await?;
-        anyhow::ensure!(moved == u64::from(rows), "{moved} rows came, not {rows}");
+        anyhow::ensure!(
+            moved == u64::from(rows),
+            "transferred {moved} rows, expected {rows}"
+        );
         figures.push(Figure {
             work: format!("transfer of {rows} rows: {work}"),
             value: f64::from(rows) / begin.elapsed().as_secs_f64(),
@@ -82,7 +85,7 @@ pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// The tools, and a table of `DuckDB` for them to fill.
+/// Creates the tools, and a table in `DuckDB` for them to fill.
 async fn tools_with_table(dir: &Path) -> anyhow::Result<Registry> {
     let tools = Registry::builtin(tools::Config {
         scratch_dir: dir.to_owned(),
@@ -108,7 +111,7 @@ async fn connect(database: &Database) -> anyhow::Result<Client> {
     Ok(client)
 }
 
-/// Rows a second of bare `COPY` out of the server, and back into it.
+/// Rows per second of raw `COPY` from and to the server.
 async fn raw(from: &Client, to: &Client, rows: u32) -> anyhow::Result<(f64, f64)> {
     let begin = now();
     let pieces: Vec<bytes::Bytes> = from

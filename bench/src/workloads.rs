@@ -1,4 +1,4 @@
-//! The work that is measured.
+//! The workloads of the embedded stack.
 
 use std::collections::HashSet;
 
@@ -17,18 +17,18 @@ use crate::raw::now;
 use crate::stack::Stack;
 use crate::{memory, raw, replay};
 
-/// The size of a raw row: about what one plain step adds to the log.
+/// Size of a raw row: about what one plain step adds to the log.
 pub(crate) const ROW_BYTES: usize = 1_100;
 
-/// One piece of work.
+/// One workload.
 pub(crate) struct Workload {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub(crate) name: &'static str,
     /// Measures it.
     pub(crate) measure: fn(&Runtime, Scale) -> anyhow::Result<Vec<Figure>>,
 }
 
-/// Everything that is measured.
+/// All workloads.
 pub(crate) const ALL: &[Workload] = &[
     Workload {
         name: "chain",
@@ -104,7 +104,7 @@ fn chain(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
             raw: Some(commit),
         },
         Figure {
-            work: "bytes kept per step".to_owned(),
+            work: "bytes stored per step".to_owned(),
             value: bytes,
             unit: "bytes",
             reach: "at most 1 500",
@@ -126,7 +126,7 @@ fn burst(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
         while !left.is_empty() {
             let ended = match watch.recv().await {
                 Ok(published) => vec![(published.execution, published.status)],
-                // Whoever looks away for long is told less, and asks the store.
+                // A slow subscriber misses events and reads them from the store.
                 Err(RecvError::Lagged(_)) => {
                     let all = store::Filter {
                         limit: 1_000,
@@ -186,7 +186,7 @@ fn loops(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
         });
         if n == sizes[2] {
             figures.push(Figure {
-                work: "bytes kept per iteration".to_owned(),
+                work: "bytes stored per iteration".to_owned(),
                 value: bytes,
                 unit: "bytes",
                 reach: "at most 500",
@@ -203,7 +203,7 @@ fn loops(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
     }
     figures.push(Figure {
         work: format!(
-            "loop of {} against one of {}: wall time",
+            "loop of {} relative to one of {}: wall time",
             sizes[2], sizes[1]
         ),
         value: walls[2] / walls[1],
@@ -246,8 +246,8 @@ fn python_loop(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// What a warm python call costs beyond a no-op: chains of steps, by turns, per step. Each step is one durable write,
-/// whatever its tool.
+/// Cost of a warm python call compared to a no-op: alternating chains of steps, per step. Each step is one durable
+/// write, whatever its tool.
 fn beyond_noop(runtime: &Runtime, scale: Scale) -> anyhow::Result<Figure> {
     const STEPS: usize = 20;
     let rounds = scale.of(40);
@@ -271,7 +271,7 @@ fn beyond_noop(runtime: &Runtime, scale: Scale) -> anyhow::Result<Figure> {
         anyhow::Ok(times.map(median))
     })?;
     Ok(Figure {
-        work: "python call beyond no-op, p50".to_owned(),
+        work: "python call compared to no-op, p50".to_owned(),
         value: medians[1] - medians[0],
         unit: "ms",
         reach: "at most 0.3",
@@ -309,8 +309,8 @@ fn submit(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
     }])
 }
 
-/// Events appended a second by the whole engine, beside raw batched inserts of the same events: one row each, as a
-/// plain event table would hold them, and packed, as our log holds them.
+/// Events per second that the whole engine appends, next to raw batched inserts of the same events: one row per event,
+/// like in a plain event table, and packed, like in our log.
 fn append(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let n = scale.of(50_000);
     let (rate, packed, single) = runtime.block_on(async {
@@ -346,13 +346,13 @@ fn append(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
     };
     Ok(vec![
         figure(
-            "events appended, whole engine; raw: one row an event",
+            "events appended, whole engine; raw: one row per event",
             "at least 0.4 x raw",
             raw_single,
         ),
         figure(
             "events appended, whole engine; raw: packed rows",
-            "as near as may be",
+            "as close as possible",
             raw_packed,
         ),
     ])

@@ -1,4 +1,4 @@
-//! The real binary in a folder of its own: commands that end, processes that go on, and what they print.
+//! Runs the real `noetl` binary in a directory of its own: commands, long-running processes, and their output.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines};
@@ -9,49 +9,49 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A folder with its own store, and the binary to use it with.
+/// A directory with its own store, and the binary.
 pub struct Desk {
     dir: TempDir,
 }
 
-/// What a command came to.
+/// Exit code and output of a command.
 #[derive(Debug, Clone)]
 pub struct Said {
-    /// The exit code; none if it was killed.
+    /// Exit code; `None` if the process was killed.
     pub code: Option<i32>,
-    /// What it printed as data.
+    /// Standard output.
     pub out: String,
-    /// What it printed for people.
+    /// Standard error.
     pub err: String,
 }
 
-/// A process that goes on, in a group of its own; its output is read line by line.
+/// A running process in its own process group; its output is read line by line.
 pub struct Going {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
-/// The binary under test, beside the running program, or beside the folder of a test.
+/// Path of the binary under test: in the directory of the running program, or its parent for a test.
 pub fn noetl() -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows its own executable");
+    let test = std::env::current_exe().expect("the path of the test executable is known");
     let beside = test.ancestors().skip(1).take(2);
     let binary = beside
         .map(|folder| folder.join("noetl"))
         .find(|file| file.is_file());
     binary.unwrap_or_else(|| {
         panic!(
-            "`noetl` is not beside `{}`: build it with `cargo build -p noetl`",
+            "`noetl` not found in the directory of `{}`: build it with `cargo build -p noetl`",
             test.display()
         )
     })
 }
 
-/// The folder of the playbooks that the guides show.
+/// Directory of the example playbooks.
 pub fn examples() -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     tests
         .parent()
-        .expect("tests lie in the house")
+        .expect("the tests package is in the root directory")
         .join("examples")
 }
 
@@ -62,28 +62,28 @@ impl Default for Desk {
 }
 
 impl Desk {
-    /// An empty folder.
+    /// Creates an empty directory.
     pub fn new() -> Self {
-        let dir = tempfile::tempdir().expect("there is room for a folder");
+        let dir = tempfile::tempdir().expect("a temporary directory can be created");
         Self { dir }
     }
 
-    /// A place in the folder.
+    /// Path of a file in the directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// Writes a file into the folder.
+    /// Writes a file into the directory.
     pub fn write(&self, name: &str, text: &str) {
-        fs::write(self.path(name), text).expect("the folder is writable");
+        fs::write(self.path(name), text).expect("the directory is writable");
     }
 
-    /// What a file of the folder says.
+    /// Reads a file of the directory.
     pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// A command, ready to be changed or run; nothing of the tester's own settings reaches it.
+    /// Prepares a command; it does not inherit the settings of the user who runs the tests.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(noetl());
         command
@@ -93,25 +93,25 @@ impl Desk {
             .env("PATH", path())
             .env("HOME", self.dir.path())
             .env("LANG", "C.UTF-8")
-            // The servers that tasks of the tests ask are on this machine.
+            // The HTTP servers of the tests are on this machine.
             .env("NOETL_HTTP_ALLOW", "127.0.0.0/8,::1")
             .stdin(Stdio::null());
         command
     }
 
-    /// Runs a command to its end.
+    /// Runs a command and waits until it exits.
     pub fn run(&self, args: &[&str]) -> Said {
         said(self.command(args).output().expect("the binary starts"))
     }
 
-    /// Runs a command that must end with 0, and reads the JSON it prints.
+    /// Runs a command that must exit with 0, and parses the JSON it prints.
     pub fn json(&self, args: &[&str]) -> Value {
         let said = self.run(args);
         assert_eq!(said.code, Some(0), "{args:?}: {said:?}");
         said.json()
     }
 
-    /// The log of a run, as `events` prints it.
+    /// The event log of a run, as `noetl events` prints it.
     pub fn events(&self, id: &str) -> Vec<Value> {
         let said = self.run(&["events", id, "-o", "ndjson"]);
         assert_eq!(said.code, Some(0), "{said:?}");
@@ -119,7 +119,7 @@ impl Desk {
         lines.collect::<Result<_, _>>().expect("every line is JSON")
     }
 
-    /// Waits until no process of this folder lives, not even a tool's; false if one lives on. All have it as their home.
+    /// Waits until no process of this directory is alive, tools included; false if one stays. `HOME` identifies them.
     pub fn is_deserted(&self) -> bool {
         let home = format!("HOME={}\0", self.dir.path().display());
         let lives = || {
@@ -128,28 +128,28 @@ impl Desk {
                 .filter_map(|entry| fs::read(entry.path().join("environ")).ok())
                 .any(|environ| String::from_utf8_lossy(&environ).contains(&home))
         };
-        // Each look takes a good part of a millisecond; what lives on after so many lives on for good.
+        // Each scan takes most of a millisecond; a process that is alive after all of them does not exit by itself.
         (0..20_000).any(|_| {
             std::thread::yield_now();
             !lives()
         })
     }
 
-    /// Starts a process that goes on.
+    /// Starts a process and does not wait for it.
     pub fn start(&self, args: &[&str]) -> Going {
         Going::spawn(self.command(args))
     }
 }
 
 impl Said {
-    /// What was printed, as JSON.
+    /// Parses standard output as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
 impl Going {
-    /// Starts a command that goes on.
+    /// Starts a command and does not wait for it.
     pub fn spawn(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.process_group(0).spawn().expect("the binary starts");
@@ -160,12 +160,12 @@ impl Going {
         }
     }
 
-    /// The process id, which is its group's too.
+    /// The process ID, which is also the group ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Reads lines until one fits; none if the output ends first.
+    /// Reads lines until one matches; `None` if the output ends first.
     pub fn line(&mut self, fits: impl Fn(&str) -> bool) -> Option<String> {
         self.lines
             .by_ref()
@@ -173,7 +173,7 @@ impl Going {
             .find(|line| fits(line))
     }
 
-    /// Reads events until one is of this type and has this step.
+    /// Reads events until one has this type and step.
     pub fn event(&mut self, kind: &str, step: Option<&str>) -> Option<Value> {
         let fits = |event: &Value| {
             event["event_type"] == kind && step.is_none_or(|step| event["step"] == step)
@@ -184,24 +184,27 @@ impl Going {
         })
     }
 
-    /// Kills the whole group at once.
+    /// Kills the whole process group.
     pub fn kill(mut self) {
         let group = format!("-{}", self.child.id());
         let killed = Command::new("kill").args(["-9", "--", &group]).output();
-        killed.expect("there is a `kill`");
-        self.child.wait().expect("a killed process ends");
+        killed.expect("the `kill` command exists");
+        self.child.wait().expect("a killed process exits");
     }
 
-    /// Waits for the end; answers the exit code and the rest of the output.
+    /// Waits until the process exits; returns the exit code and the remaining output.
     pub fn finish(mut self) -> (Option<i32>, Vec<String>) {
         let rest = self.lines.by_ref().map_while(Result::ok).collect();
-        let status = self.child.wait().expect("the process ends");
+        let status = self.child.wait().expect("the process exits");
         (status.code(), rest)
     }
 
-    /// The exit code, if it has ended.
+    /// The exit code, if the process has exited.
     pub fn ended(&mut self) -> Option<Option<i32>> {
-        let status = self.child.try_wait().expect("the process can be asked");
+        let status = self
+            .child
+            .try_wait()
+            .expect("the status of a child process can be read");
         status.map(|status| status.code())
     }
 }
@@ -209,14 +212,14 @@ impl Going {
 fn said(output: Output) -> Said {
     Said {
         code: output.status.code(),
-        out: String::from_utf8(output.stdout).expect("output is text"),
+        out: String::from_utf8(output.stdout).expect("output is UTF-8"),
         err: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
 }
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "programs that playbooks use are found where the tester's are"
+    reason = "`PATH` is set, so that playbooks find the programs they use"
 )]
 pub(crate) fn path() -> std::ffi::OsString {
     std::env::var_os("PATH").unwrap_or_default()

@@ -1,4 +1,4 @@
-//! A small HTTP server on a free local port: answers by a function, and can fail on purpose.
+//! A small HTTP server on a free local port: a function returns its responses, and it can fail on purpose.
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,23 +7,23 @@ use std::thread;
 
 use serde_json::Value;
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Such as `GET`.
+    /// Method, such as `GET`.
     pub method: String,
     /// The path without its query.
     pub path: String,
-    /// The query's pairs, in order.
+    /// The pairs of the query, in order.
     pub query: Vec<(String, String)>,
     /// The headers, names in lower case.
     pub headers: Vec<(String, String)>,
 }
 
-/// The answer: a status and a JSON body.
+/// The response: a status and a JSON body.
 pub type Answer = (u16, Value);
 
-/// A server that lives as long as the process.
+/// A server that runs until the process exits.
 pub struct Http {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Request>>>,
@@ -44,7 +44,7 @@ impl Request {
 }
 
 impl Http {
-    /// Starts a server; `answer` sees every request and how many came before it.
+    /// Starts a server; `answer` gets each request and the number of requests before it.
     pub fn start(answer: impl Fn(&Request, usize) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a local port is free");
         let address = listener
@@ -61,7 +61,7 @@ impl Http {
         Self { address, requests }
     }
 
-    /// Its address as the beginning of a URL.
+    /// Base URL of the server.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -73,7 +73,7 @@ impl Http {
     }
 }
 
-/// Answers the requests of one connection until it ends.
+/// Serves the requests of one connection until it closes.
 fn serve(
     stream: TcpStream,
     seen: &Mutex<Vec<Request>>,

@@ -1,36 +1,39 @@
-//! The real binary as a server, in a desk's folder.
+//! Runs the real binary as a server, in the directory of a desk.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStderr, Stdio};
 
 use crate::binary::Desk;
 
-/// A server that lives as long as the test needs it.
+/// A running server; it stops with this value.
 pub struct Served {
     child: Child,
-    /// Its address.
+    /// URL of the server.
     pub url: String,
-    // What it says is read no further; a pipe that nobody holds would break.
+    // Keeps the pipe of its output open; the server would fail to write to a closed one.
     _said: BufReader<ChildStderr>,
 }
 
 impl Served {
-    /// A server with its store in the folder, on a free port.
+    /// Starts a server with its store in the directory, on a free port.
     pub fn start(desk: &Desk, args: &[&str]) -> Self {
         Self::listen(desk, "127.0.0.1:0", args)
     }
 
-    /// The same on this address.
+    /// Starts it on this address.
     pub fn listen(desk: &Desk, address: &str, args: &[&str]) -> Self {
         Self::on_store(desk, "kept", &[&["--listen", address], args].concat())
     }
 
-    /// A server on this store.
+    /// Starts a server on this store.
     pub fn on_store(desk: &Desk, store: &str, args: &[&str]) -> Self {
         let serve = ["serve", "--store", store];
         let (child, mut said) = begin(desk, &[&serve[..], args].concat());
         let ready = line(&mut said, "listening on");
-        let url = ready.split_whitespace().nth(2).expect("the line has a URL");
+        let url = ready
+            .split_whitespace()
+            .nth(2)
+            .expect("the line contains a URL");
         Self {
             url: url.to_owned(),
             child,
@@ -46,7 +49,7 @@ impl Served {
         served
     }
 
-    /// Dies at once, and comes back on the same port and store.
+    /// Kills the server and restarts it on the same port and store.
     #[must_use]
     pub fn reborn(mut self, desk: &Desk) -> Self {
         self.die();
@@ -54,7 +57,7 @@ impl Served {
         Self::listen(desk, &address, &[])
     }
 
-    /// Its process.
+    /// The server process.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -71,16 +74,16 @@ impl Drop for Served {
     }
 }
 
-/// Starts a process of which only what it says to people is read.
+/// Starts a process and reads its standard error.
 pub fn begin(desk: &Desk, args: &[&str]) -> (Child, BufReader<ChildStderr>) {
     let mut command = desk.command(args);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary starts");
-    let said = child.stderr.take().expect("what it says is piped");
+    let said = child.stderr.take().expect("its output is piped");
     (child, BufReader::new(said))
 }
 
-/// Reads until a line begins so.
+/// Reads until a line has this prefix.
 pub fn line(said: &mut BufReader<ChildStderr>, begins: &str) -> String {
     let mut before = String::new();
     for line in said.lines().map_while(Result::ok) {
@@ -89,5 +92,5 @@ pub fn line(said: &mut BufReader<ChildStderr>, begins: &str) -> String {
         }
         before.push_str(&line);
     }
-    panic!("it ended without `{begins}`: {before}");
+    panic!("the process exited without printing `{begins}`: {before}");
 }

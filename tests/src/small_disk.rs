@@ -10,15 +10,15 @@ use crate::binary::Desk;
 /// Mounts a small disk as `kept`, reports it, and keeps it until its standard input is closed.
 const KEEP_SMALL: &str =
     "mkdir -p kept && mount -t tmpfs -o size=16m tmpfs kept && echo mounted && read line";
-/// Makes `kept` read-only, then becomes the program.
+/// Makes `kept` read-only, then runs a program.
 const READ_ONLY: &str = r#"mount --bind kept kept && mount -o remount,bind,ro kept && exec "$@""#;
-/// Becomes a program that works in a folder.
+/// Runs a program in a directory.
 const THERE: &str = r#"cd "$0" && exec "$@""#;
 
-/// Fails where the processes of a test may not have mounts of their own: there is no small disk without them.
+/// Checks that processes of a test can create mounts, which a small disk needs.
 ///
 /// # Panics
-/// Where this machine refuses them.
+/// Panics if this machine does not allow mounts.
 pub fn require_mounts() {
     let mut try_it = Command::new("unshare");
     try_it.args(["-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]);
@@ -27,18 +27,18 @@ pub fn require_mounts() {
     let said = String::from_utf8_lossy(&tried.stderr);
     assert!(
         tried.status.success(),
-        "a full disk is tested on a tmpfs in a namespace of its own, and this machine refuses it: {said}"
+        "tests of a full disk need a tmpfs in a mount namespace, which this machine does not allow: {said}"
     );
 }
 
-/// A command of the desk that can read `kept` and not write it.
+/// A command of the desk that can read `kept`, but not write to it.
 pub fn on_read_only_disk(desk: &Desk, args: &[&str]) -> Command {
     let mut command = Command::new("unshare");
     command.args(["-rm", "sh", "-c", READ_ONLY, "sh"]);
     add(command, desk, args)
 }
 
-/// The desk's program with these arguments, as what another program starts.
+/// The desk's program with these arguments, as arguments of another program.
 fn add(mut command: Command, desk: &Desk, args: &[&str]) -> Command {
     let plain = desk.command(args);
     command.arg(plain.get_program()).args(plain.get_args());
@@ -50,18 +50,18 @@ fn add(mut command: Command, desk: &Desk, args: &[&str]) -> Command {
     command
 }
 
-/// A folder's `kept` as a small disk, for the commands that are started on it.
+/// A small disk, mounted as `kept` for the commands that are started on it.
 pub struct SmallDisk {
-    /// Holds the mount.
+    /// The process that holds the mount.
     keeper: Child,
     folder: PathBuf,
 }
 
 impl SmallDisk {
-    /// An empty disk.
+    /// Creates an empty disk.
     ///
     /// # Panics
-    /// Where this machine refuses mounts.
+    /// Panics if this machine does not allow mounts.
     pub fn mount(folder: &Path) -> Self {
         require_mounts();
         let mut command = Command::new("unshare");
@@ -69,11 +69,11 @@ impl SmallDisk {
         command.current_dir(folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut keeper = command.spawn().expect("`unshare` starts");
-        let said = keeper.stdout.take().expect("what it says is piped");
+        let said = keeper.stdout.take().expect("its output is piped");
         let mut line = String::new();
         let read = BufReader::new(said).read_line(&mut line);
-        read.expect("what it says can be read");
-        assert_eq!(line, "mounted\n", "the disk cannot be mounted");
+        read.expect("its output can be read");
+        assert_eq!(line, "mounted\n", "cannot mount the disk");
         let folder = folder.to_owned();
         Self { keeper, folder }
     }
@@ -87,7 +87,7 @@ impl SmallDisk {
         add(command, desk, args)
     }
 
-    /// Where the process of the test sees a file of the disk.
+    /// Path of a file of the disk for the test process.
     pub fn path(&self, name: &str) -> PathBuf {
         let kept = self.folder.join("kept");
         let inside = kept.strip_prefix("/").unwrap_or(&kept);
@@ -95,20 +95,20 @@ impl SmallDisk {
         root.join(inside).join(name)
     }
 
-    /// Takes up all the space that is left, until the answer is dropped.
+    /// Fills the disk until the returned value is dropped.
     pub fn fill(&self) -> Filler {
         self.fill_but(0)
     }
 
-    /// The same, but for so many bytes.
+    /// Fills the disk except for this number of bytes.
     pub fn fill_but(&self, bytes: usize) -> Filler {
         let (spare, file) = (self.path("spare"), self.path("filler"));
-        fs::write(&spare, vec![0; bytes]).expect("there is so much space");
-        let mut filler = File::create(&file).expect("the disk takes a file");
+        fs::write(&spare, vec![0; bytes]).expect("the disk has this much space");
+        let mut filler = File::create(&file).expect("the disk accepts a file");
         for piece in [64 * 1024, 1024, 1] {
             while filler.write_all(&vec![0; piece]).is_ok() {}
         }
-        fs::remove_file(spare).expect("the disk lets go of a file");
+        fs::remove_file(spare).expect("a file of the disk can be removed");
         Filler(file)
     }
 }
@@ -120,12 +120,12 @@ impl Drop for SmallDisk {
     }
 }
 
-/// What takes up the space of a small disk, until it is dropped.
+/// A file that fills a small disk, until it is dropped.
 pub struct Filler(PathBuf);
 
 impl Drop for Filler {
     fn drop(&mut self) {
-        // With its disk it is gone.
+        // The disk may be unmounted already, and the file with it.
         let _ = fs::remove_file(&self.0);
     }
 }

@@ -1,5 +1,5 @@
-//! Results by reference, with the real binary: reached by address, looped over, read as files, lost and made again, and
-//! collected when their time is over.
+//! Results by reference, with the real binary: read by address, used in loops, read as files, recomputed after a
+//! loss, and garbage collected when they expire.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -66,7 +66,7 @@ fn results_are_reached_by_reference_and_by_address() {
     assert_eq!(desk.json(&["run", "artifacts.yaml"]), expected());
 }
 
-/// A server without slots and a worker of its own.
+/// A server without slots, and a separate worker.
 struct Cluster(Vec<Child>, String);
 
 impl Cluster {
@@ -84,8 +84,8 @@ impl Cluster {
             .command(&serve)
             .stderr(Stdio::piped())
             .spawn()
-            .expect("it starts");
-        let said = BufReader::new(child.stderr.take().expect("it is piped"));
+            .expect("the server starts");
+        let said = BufReader::new(child.stderr.take().expect("its output is piped"));
         let mut lines = said.lines().map_while(Result::ok);
         let ready = lines
             .find(|line| line.contains("listening on"))
@@ -93,14 +93,14 @@ impl Cluster {
         let url = ready
             .split_whitespace()
             .nth(2)
-            .expect("the line has a URL")
+            .expect("the line contains a URL")
             .to_owned();
         std::thread::spawn(move || lines.for_each(drop));
         let worker = desk
             .command(&["worker", "--server", &url])
             .stderr(Stdio::null())
             .spawn();
-        Self(vec![child, worker.expect("it starts")], url)
+        Self(vec![child, worker.expect("the worker starts")], url)
     }
 }
 
@@ -169,7 +169,7 @@ fn a_loop_runs_over_the_result_of_another_run() {
     assert_eq!(result, json!({"sum": 499_500, "count": 1000}));
 }
 
-/// Four pages of 3 000 rows, more than a template may load in a guard; then a task for each row.
+/// Four pages of 3,000 rows, more than a template may load in a guard; then a task for each row.
 const PAGES: &str = r#"
 apiVersion: noetl.io/v2
 kind: Playbook
@@ -214,7 +214,7 @@ workflow:
 fn a_loop_runs_over_pages_that_were_collected() {
     let desk = Desk::new();
     desk.write("pages.yaml", PAGES);
-    // 3 000 times (10 000 + 20 000 + 30 000 + 40 000), and four times 0 + 1 + … + 2 999.
+    // 3,000 times (10,000 + 20,000 + 30,000 + 40,000), and four times 0 + 1 + … + 2,999.
     let expected = json!({"sum": 300_000_000 + 4 * 4_498_500, "some": [12_999, 20_000]});
     assert_eq!(desk.json(&["run", "pages.yaml"]), expected);
     let cluster = Cluster::start(&desk);
@@ -276,7 +276,7 @@ fn programs_read_results_as_files_that_go_with_their_step() {
         (&result["mode"], &result["small"]),
         (&json!("0o444"), &json!(r#"{"a":1}"#))
     );
-    let path = result["path"].as_str().expect("it is a path");
+    let path = result["path"].as_str().expect("the value is a path");
     assert!(!desk.path(path).exists(), "{path} was left");
 }
 
@@ -464,23 +464,27 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Puts the bodies back by two days, so that they are old enough to be looked at.
+/// Sets the file times of the bodies back by two days, so that garbage collection considers them.
 fn age(desk: &Desk) {
     for file in files(&desk.path(".noetl/bodies")) {
         let file = std::fs::File::options()
             .append(true)
             .open(file)
-            .expect("it is there");
-        let now = SystemTime::UNIX_EPOCH.elapsed().expect("it is past");
+            .expect("the file exists");
+        let now = SystemTime::UNIX_EPOCH
+            .elapsed()
+            .expect("the clock is after 1970");
         let before =
             SystemTime::UNIX_EPOCH + now.saturating_sub(Duration::from_secs(2 * 24 * 3600));
-        file.set_modified(before).expect("times can be set");
+        file.set_modified(before).expect("file times can be set");
     }
 }
 
 fn collected(said: &Said) -> u64 {
     assert_eq!(said.code, Some(0), "{said:?}");
-    said.json()["bodies"].as_u64().expect("it is a count")
+    said.json()["bodies"]
+        .as_u64()
+        .expect("the value is a count")
 }
 
 #[test]
@@ -491,7 +495,7 @@ fn what_has_expired_is_collected_and_says_so_when_it_is_asked_for() {
     assert_eq!(
         collected(&desk.run(&["gc", "-o", "json", "--retention", "0s"])),
         0,
-        "all are young"
+        "all results are too new"
     );
     age(&desk);
     assert_eq!(collected(&desk.run(&["gc", "-o", "json", "--dry-run"])), 2);
@@ -499,17 +503,17 @@ fn what_has_expired_is_collected_and_says_so_when_it_is_asked_for() {
     assert_eq!(
         collected(&desk.run(&["gc", "-o", "json"])),
         2,
-        "its step is over, its ttl too"
+        "the step has ended and the `ttl` has expired"
     );
     assert_eq!(
         collected(&desk.run(&["gc", "-o", "json", "--retention", "0s"])),
         1,
-        "its run is over"
+        "the run has ended"
     );
     assert_eq!(
         files(&desk.path(".noetl/bodies")).len(),
         1,
-        "one is kept for good"
+        "a permanent result is kept"
     );
     let id = desk.json(&["runs", "-o", "json"])[0]["execution_id"].clone();
     let address = format!(
@@ -554,11 +558,15 @@ const ROW_BYTES: usize = 100_000;
 /// Serves a list of 200 MB.
 fn serve_large() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a local port is free");
-    let url = format!("http://{}/", listener.local_addr().expect("it is bound"));
+    let url = format!(
+        "http://{}/",
+        listener.local_addr().expect("the socket is bound")
+    );
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let mut stream = stream;
-            let mut lines = BufReader::new(stream.try_clone().expect("it can be shared")).lines();
+            let mut lines =
+                BufReader::new(stream.try_clone().expect("the socket can be cloned")).lines();
             while lines
                 .next()
                 .is_some_and(|line| line.is_ok_and(|line| !line.is_empty()))
@@ -591,7 +599,7 @@ fn a_loop_over_two_hundred_megabytes_does_not_hold_them() {
     let url = format!("url={}", serve_large());
     let mut command: Command = desk.command(&["run", "large.yaml", "--set-string", &url]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-    let mut child = child.expect("it starts");
+    let mut child = child.expect("the process starts");
     let id = child.id();
     let watch = std::thread::spawn(move || {
         let mut peak = 0;
@@ -601,10 +609,10 @@ fn a_loop_over_two_hundred_megabytes_does_not_hold_them() {
         }
         peak
     });
-    let out = child.stdout.take().expect("it is piped");
-    let result: Value = serde_json::from_reader(out).expect("it prints its result");
-    child.wait().expect("it ends");
-    let peak = watch.join().expect("watching does not panic");
+    let out = child.stdout.take().expect("its output is piped");
+    let result: Value = serde_json::from_reader(out).expect("the process prints its result");
+    child.wait().expect("the process exits");
+    let peak = watch.join().expect("the memory watcher does not panic");
     assert_eq!(result, json!({"count": ROWS, "sum": ROWS * (ROWS - 1) / 2}));
     assert!(
         peak < 120 * 1024,

@@ -1,4 +1,4 @@
-//! Results by their address: step, iteration, task, page and attempt, through the command line, here and on a server.
+//! Results by address: step, iteration, task, page and attempt, with the command line, locally and on a server.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use serde_json::{Value, json};
 use tests::binary::Desk;
 
-/// Two cities; the first has two pages, the second of which is read at the second try. A page is a list of 3 numbers.
+/// Two cities. The first has two pages; the second page needs two attempts. A page is a list of 3 numbers.
 const PLAYBOOK: &str = r#"
 apiVersion: noetl.io/v2
 kind: Playbook
@@ -114,7 +114,7 @@ fn every_result_outside_the_log_is_found_by_its_address() {
     );
 }
 
-/// A server that lives as long as the test needs it.
+/// A server that runs until the end of the test.
 struct Served(Child);
 
 impl Drop for Served {
@@ -124,19 +124,22 @@ impl Drop for Served {
     }
 }
 
-/// Starts a server on a free port, and says where it is.
+/// Starts a server on a free port; returns its URL.
 fn serve(desk: &Desk) -> (Served, String) {
     let args = ["serve", "--store", "kept", "--listen", "127.0.0.1:0"];
     let mut command = desk.command(&args);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary starts");
-    let said = child.stderr.take().expect("what it says is piped");
+    let said = child.stderr.take().expect("its output is piped");
     let mut lines = BufReader::new(said).lines().map_while(Result::ok);
     let ready = lines.find(|line| line.starts_with("listening on"));
     let ready = ready.expect("the server starts");
-    let url = ready.split_whitespace().nth(2).expect("the line has a URL");
+    let url = ready
+        .split_whitespace()
+        .nth(2)
+        .expect("the line contains a URL");
     let url = url.to_owned();
-    // A pipe that nobody reads would break.
+    // Keeps reading the pipe; the server would fail to write to a closed one.
     std::thread::spawn(move || lines.for_each(drop));
     (Served(child), url)
 }
@@ -144,9 +147,9 @@ fn serve(desk: &Desk) -> (Served, String) {
 async fn get(url: &str, params: &[(&str, &str)]) -> Value {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let request = reqwest::Client::new().get(url).query(params);
-    let answer = request.send().await.expect("the server answers");
+    let answer = request.send().await.expect("the server responds");
     assert!(answer.status().is_success(), "{url} {params:?}: {answer:?}");
-    let bytes = answer.bytes().await.expect("a whole answer");
+    let bytes = answer.bytes().await.expect("a complete response");
     serde_json::from_slice(&bytes).expect("JSON")
 }
 

@@ -1,5 +1,5 @@
-//! The appendix of the language's specification, run by the real binary against a server that pages and is busy at
-//! times, with SQLite in place of Postgres. Its log is the one that a reader of the specification expects.
+//! Runs the appendix of the language specification with the real binary, against an HTTP server with pages that is
+//! sometimes busy, and with SQLite instead of Postgres. The log is the one that the specification implies.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tests::binary::Desk;
 use tests::http::{Answer, Http, Request};
 
-/// What of a payload is the same in every run.
+/// Payload fields that are the same in every run.
 const COMPARED: [&str; 17] = [
     "accepted",
     "action",
@@ -29,7 +29,7 @@ const COMPARED: [&str; 17] = [
     "workload",
 ];
 
-/// Three patients and two visits; the second request for patients finds the server busy twice.
+/// Three patients and two visits; the second request for patients gets a busy response twice.
 fn clinic(request: &Request, before: usize) -> Answer {
     if before == 1 || before == 2 {
         return (503, json!({"error": "busy"}));
@@ -37,7 +37,7 @@ fn clinic(request: &Request, before: usize) -> Answer {
     let items: &[u64] = match request.path.as_str() {
         "/patients" => &[11, 12, 13],
         "/visits" => &[21, 22],
-        _ => return (404, json!({"error": "no such thing"})),
+        _ => return (404, json!({"error": "not found"})),
     };
     let number = |name| {
         request
@@ -58,27 +58,28 @@ fn desk() -> Desk {
     let desk = Desk::new();
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
     let playbook = fs::read_to_string(golden.join("appendix.yaml"));
-    desk.write("appendix.yaml", &playbook.expect("the playbook is there"));
-    let db = rusqlite::Connection::open(desk.path("clinic.sqlite")).expect("a database is made");
+    desk.write("appendix.yaml", &playbook.expect("the playbook exists"));
+    let db =
+        rusqlite::Connection::open(desk.path("clinic.sqlite")).expect("a database can be created");
     db.execute(
         "CREATE TABLE item (path TEXT NOT NULL, id INTEGER NOT NULL)",
         [],
     )
-    .expect("a table is made");
+    .expect("a table can be created");
     desk
 }
 
 fn rows(desk: &Desk) -> Vec<(String, i64)> {
-    let db = rusqlite::Connection::open(desk.path("clinic.sqlite")).expect("the database is there");
+    let db = rusqlite::Connection::open(desk.path("clinic.sqlite")).expect("the database exists");
     let mut query = db
         .prepare("SELECT path, id FROM item ORDER BY id")
-        .expect("the table is there");
+        .expect("the table exists");
     let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
-    let rows = rows.expect("rows are read").collect::<Result<_, _>>();
-    rows.expect("rows are well")
+    let rows = rows.expect("rows can be read").collect::<Result<_, _>>();
+    rows.expect("rows are valid")
 }
 
-/// One event in one line, ids and times aside; none for how work was handed out.
+/// Formats an event as one line, without IDs and times; `None` for events about the assignment of work.
 fn line(event: &Value) -> Option<String> {
     let kind = event["event_type"]
         .as_str()
@@ -126,13 +127,13 @@ fn the_appendix_pages_retries_stores_and_leaves_the_expected_log() {
     assert_eq!(
         http.requests().len(),
         5,
-        "three pages, two of the tries were refused"
+        "three pages, and two attempts with a busy response"
     );
     let lines: Vec<String> = desk.events("last").iter().filter_map(line).collect();
     let found = lines.join("\n") + "\n";
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/appendix.txt");
     if accepts() {
-        fs::write(&golden, &found).expect("the golden log is writable");
+        fs::write(&golden, &found).expect("the expected log can be written");
     }
     let expected = fs::read_to_string(golden).unwrap_or_default();
     assert_eq!(found, expected);
@@ -162,12 +163,12 @@ fn an_endpoint_that_does_not_exist_takes_the_arc_of_failure() {
         Some(&json!("failed"))
     );
     assert!(of("cleanup").is_some() && of("validate_results").is_none());
-    assert_eq!(rows(&desk), [], "what was stored is cleaned up");
+    assert_eq!(rows(&desk), [], "stored rows are cleaned up");
 }
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "accepting is asked for through the environment, as test runners pass no flags"
+    reason = "accepting is requested through the environment, because test runners pass no flags"
 )]
 fn accepts() -> bool {
     std::env::var_os("NOETL_ACCEPT").is_some()

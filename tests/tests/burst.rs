@@ -1,4 +1,4 @@
-//! A server gives the memory of a burst of runs back to the system.
+//! A server returns the memory of a burst of runs to the system.
 
 use std::fs;
 use std::time::Duration;
@@ -20,35 +20,36 @@ workflow:
     tool: {kind: noop, result: "{{ workload.n }}"}
 "#;
 
-/// Runs of the burst.
+/// Number of runs in the burst.
 const RUNS: usize = 10_000;
 
-/// Runs before it, after which caches, connections and threads are there.
+/// Number of runs before it, which fill caches and open connections and threads.
 const WARM_UP: usize = 500;
 
-/// Requests at a time.
+/// Number of concurrent requests.
 const AT_ONCE: usize = 64;
 
-/// A server returns unused memory every ten seconds: after two rounds everything that can be returned has been.
+/// A server returns unused memory every ten seconds, so after two rounds it has returned all it can.
 const RETURNED_AFTER: Duration = Duration::from_secs(25);
 
-/// What may stay: the page caches of the embedded store are 16 MiB, which the burst fills, and a connection to Postgres keeps
-/// its buffers. At the end of the burst, before memory is returned, there are 40 MB more than before it.
+/// Memory that may remain: the burst fills the 16 MiB page caches of the embedded store, and a Postgres connection
+/// keeps its buffers. At the end of the burst, before memory is returned, the process has 40 MB more than before it.
 const STAYS_MAX: u64 = 24 << 20;
 
-/// How long a test waits between two looks.
+/// Interval between two checks.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Memory of a process that is not backed by files, in bytes.
+/// Anonymous memory of a process in bytes.
 fn anonymous_bytes(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it lives");
+    let status =
+        fs::read_to_string(format!("/proc/{process}/status")).expect("the process is running");
     let line = status.lines().find(|line| line.starts_with("RssAnon:"));
     let text = line.and_then(|line| line.split_whitespace().nth(1));
     let kib: u64 = text.and_then(|text| text.parse().ok()).expect("a size");
     kib * 1024
 }
 
-/// A server and a client of it.
+/// A server and its client.
 struct Burst {
     served: Served,
     client: reqwest::Client,
@@ -56,7 +57,7 @@ struct Burst {
 
 impl Burst {
     async fn new(served: Served) -> Self {
-        // Another test of this process may have done it before.
+        // Another test of this process may have installed it before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let burst = Self {
             served,
@@ -69,7 +70,11 @@ impl Burst {
 
     async fn post(&self, path: &str, body: &Value) {
         let request = self.client.post(format!("{}{path}", self.served.url));
-        let response = request.json(body).send().await.expect("an answer");
+        let response = request
+            .json(body)
+            .send()
+            .await
+            .expect("the server responds");
         assert!(response.status().is_success(), "{response:?}");
     }
 
@@ -87,7 +92,12 @@ impl Burst {
 
     async fn is_running(&self) -> bool {
         let url = format!("{}/api/executions?status=RUNNING&limit=1", self.served.url);
-        let response = self.client.get(url).send().await.expect("an answer");
+        let response = self
+            .client
+            .get(url)
+            .send()
+            .await
+            .expect("the server responds");
         let page: Value = response.json().await.expect("JSON");
         let runs = page["executions"].as_array().expect("a list");
         !runs.is_empty()

@@ -1,4 +1,4 @@
-//! The command line as scripts and people use it: exit codes, data on standard output, words between processes.
+//! The command line for scripts and users: exit codes, data on standard output, control of running processes.
 
 use std::fs;
 
@@ -59,7 +59,7 @@ fn last(lines: &[String]) -> Value {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
-/// Starts the waiting playbook and waits until it waits; answers the process and the run's id.
+/// Starts the waiting playbook and waits until it waits for its signal; returns the process and the run ID.
 fn waiting(desk: &Desk) -> (tests::binary::Going, String) {
     let mut run = desk.start(&["run", "waiting.yaml", "-o", "ndjson"]);
     let event = run.event("task.started", Some("hold"));
@@ -81,7 +81,7 @@ fn a_finished_run_is_one_object_on_standard_output() {
         assert_eq!(shown[key], run[key], "{key}");
     }
     let plain = desk.run(&["run", "failing.yaml"]);
-    assert_eq!(plain.out, "42\n", "progress goes to standard error");
+    assert_eq!(plain.out, "42\n", "progress is printed to standard error");
     assert!(plain.err.contains("succeeded"), "{plain:?}");
     let quiet = desk.run(&["run", "failing.yaml", "-q"]);
     assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("42\n", ""));
@@ -167,8 +167,11 @@ fn a_store_that_cannot_be_used_exits_with_5_and_is_named() {
     let none = desk.run(&["runs"]);
     assert_eq!(none.code, Some(5), "{none:?}");
     assert!(none.err.contains("STORE_NOT_FOUND"), "{none:?}");
-    assert!(!desk.path(".noetl").exists(), "reading makes no store");
-    fs::create_dir(desk.path(".noetl")).expect("the folder is writable");
+    assert!(
+        !desk.path(".noetl").exists(),
+        "reading does not create a store"
+    );
+    fs::create_dir(desk.path(".noetl")).expect("the directory is writable");
     desk.write(".noetl/noetl.db", "garbage that is no database at all");
     for args in [&["runs"][..], &["run", "failing.yaml"], &["show"]] {
         let said = desk.run(args);
@@ -244,7 +247,7 @@ fn a_paused_run_exits_with_10_and_goes_on_when_resumed() {
     assert_eq!(
         desk.run(&["pause", &id]).code,
         Some(6),
-        "it is paused already"
+        "the run is already paused"
     );
     let mut resumed = desk.start(&["resume", &id, "-o", "ndjson"]);
     assert!(resumed.event("playbook.resumed", None).is_some());
@@ -255,7 +258,11 @@ fn a_paused_run_exits_with_10_and_goes_on_when_resumed() {
     let (code, lines) = resumed.finish();
     assert_eq!(code, Some(0));
     assert_eq!(last(&lines)["result"], json!({"x": 1}));
-    assert_eq!(desk.run(&["resume", &id]).code, Some(6), "it has ended");
+    assert_eq!(
+        desk.run(&["resume", &id]).code,
+        Some(6),
+        "the run has ended"
+    );
 }
 
 #[test]
@@ -274,7 +281,7 @@ fn a_cancelled_run_exits_with_8_and_its_tools_are_gone() {
     assert_eq!(code, Some(8));
     assert_eq!(last(&lines)["status"], "CANCELLED");
     assert_eq!(logs.finish().0, Some(0), "following ends with the run");
-    assert!(desk.is_deserted(), "the interpreter is gone");
+    assert!(desk.is_deserted(), "the interpreter was killed");
 }
 
 #[test]
@@ -321,7 +328,7 @@ fn a_killed_run_is_shown_as_such_and_resumed() {
     assert_eq!(shown.code, Some(0), "{shown:?}");
     assert!(
         shown.out.contains("noetl resume"),
-        "it says what to do: {}",
+        "the output recommends a command: {}",
         shown.out
     );
     let mut resumed = desk.start(&["resume", "last", "-o", "ndjson"]);
@@ -365,7 +372,10 @@ fn a_registered_playbook_runs_by_its_path_in_the_store() {
     desk.write("answer.txt", "by path\n");
     let none = desk.run(&["run", "failing"]);
     assert_eq!(none.code, Some(4), "{none:?}");
-    assert!(!desk.path(".noetl").exists(), "looking makes no store");
+    assert!(
+        !desk.path(".noetl").exists(),
+        "a failed lookup does not create a store"
+    );
     let said = desk.run(&["register", "failing.yaml", "waiting.yaml"]);
     assert_eq!(said.out, "failing@1   new\nwaiting@1   new\n", "{said:?}");
     let again = desk.run(&["register", "failing.yaml"]);
@@ -409,7 +419,7 @@ fn completions_explanations_and_versions_are_printed() {
     assert!(desk.run(&["--version"]).out.starts_with("noetl "));
 }
 
-/// Runs a playbook and gives the object it prints.
+/// Runs a playbook and returns the object it prints.
 fn outcome(desk: &Desk, playbook: &str, more: &[&str]) -> Value {
     desk.write("tried.yaml", playbook);
     let args = [&["run", "tried.yaml", "-o", "json"], more].concat();

@@ -1,5 +1,5 @@
-//! Collecting bodies: whatever runs, scopes, lifetimes and reruns there are, nothing that lives loses its body, and nothing
-//! that is over keeps one.
+//! Garbage collection of bodies: for any combination of runs, scopes, lifetimes and reruns, bodies in use are kept, and
+//! expired ones are deleted.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -25,7 +25,7 @@ const DAY: i64 = 24 * 3600 * 1_000_000;
 const NOW: Time = Time(1_000 * DAY);
 const RETENTION_DAYS: i64 = 30;
 
-/// A sequence that a seed fixes.
+/// Random numbers from a seed.
 struct Random(u64);
 
 impl Random {
@@ -50,7 +50,7 @@ struct Held {
     expires_at: Option<Time>,
     is_routed: bool,
     is_released: bool,
-    /// As data that a step wrote, rather than as a task's result.
+    /// A reference in data that a step wrote, instead of a task's result.
     in_ctx: bool,
 }
 
@@ -115,7 +115,7 @@ fn hold(random: &mut Random) -> Held {
     }
 }
 
-/// What must be kept, by the rules as they are written down.
+/// Bodies that must be kept, computed directly from the documented rules.
 fn needed(runs: &[Run]) -> BTreeSet<usize> {
     let is_kept = |run: &Run| {
         run.ended
@@ -162,11 +162,11 @@ fn reference(run: &Run, n: usize, held: &Held) -> Value {
         run.id
     );
     let short = json!({"store": "file", "key": uri, "size": 8, "checksum": results::sha256(&text(held.body))});
-    let mut found =
-        ResultRef::of(short.as_object().expect("it is a map")).expect("it names a body");
+    let mut found = ResultRef::of(short.as_object().expect("the value is a map"))
+        .expect("the value refers to a body");
     found.scope = held.scope;
     found.expires_at = held.expires_at;
-    serde_json::to_value(found).expect("it is plain data")
+    serde_json::to_value(found).expect("the value can be serialized")
 }
 
 fn log(run: &Run, runs: &[Run]) -> Vec<(At, Body)> {
@@ -276,7 +276,7 @@ fn routed() -> NextEvaluated {
 
 async fn write(store: &dyn Store, run: &Run, runs: &[Run]) {
     let bodies = log(run, runs);
-    let count = u32::try_from(bodies.len()).expect("logs here are short");
+    let count = u32::try_from(bodies.len()).expect("the logs of this test are short");
     let mut ids = IdBlock::starting_at(store.ids(count));
     let recorded_at = run.ended.unwrap_or(NOW);
     let events = (1..).zip(bodies).map(|(seq, (at, body))| Event {
@@ -301,14 +301,14 @@ async fn write(store: &dyn Store, run: &Run, runs: &[Run]) {
         .expect("a new run can be written");
 }
 
-/// Stores every body as if two days ago.
+/// Stores every body with a time two days ago.
 async fn fill(dir: &Path) -> Local {
-    let bodies = Local::open(dir).expect("there is room");
+    let bodies = Local::open(dir).expect("the body can be written");
     for body in 0..BODIES {
         let stored = bodies
             .put(Source::Bytes(text(body)))
             .await
-            .expect("there is room");
+            .expect("the body can be written");
         age(dir, &stored.sha256, NOW.0 - 2 * DAY);
     }
     bodies
@@ -319,23 +319,23 @@ fn age(dir: &Path, sha256: &str, micros: i64) {
     let file = std::fs::File::options()
         .append(true)
         .open(file)
-        .expect("the body is there");
+        .expect("the body exists");
     let time = SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or(0));
-    file.set_modified(time).expect("times can be set");
+    file.set_modified(time).expect("file times can be set");
 }
 
 async fn left(bodies: &Local) -> BTreeSet<usize> {
     let all = bodies
         .stored_before(Time(i64::MAX / 4), None, 1_000)
         .await
-        .expect("they can be listed");
+        .expect("bodies can be listed");
     let hashes: BTreeSet<String> = all.into_iter().map(|old| old.sha256).collect();
     (0..BODIES)
         .filter(|body| hashes.contains(&results::sha256(&text(*body))))
         .collect()
 }
 
-/// Plans runs, writes them as `told` sees them, collects; answers what should be left and what is.
+/// Generates runs, writes them as `told` changes them, and collects; returns the expected and the remaining bodies.
 async fn after(seed: u64, told: impl Fn(&mut Vec<Run>)) -> (BTreeSet<usize>, BTreeSet<usize>) {
     let store = Memory::new(Arc::new(|| NOW));
     let runs = plan(seed, &store);
@@ -344,7 +344,7 @@ async fn after(seed: u64, told: impl Fn(&mut Vec<Run>)) -> (BTreeSet<usize>, BTr
     for run in &written {
         write(&store, run, &written).await;
     }
-    let dir = tempfile::tempdir().expect("there is room");
+    let dir = tempfile::tempdir().expect("a temporary directory can be created");
     let bodies = fill(dir.path()).await;
     let retention = Duration::from_secs(30 * 24 * 3600);
     let dry = Collection {
@@ -353,11 +353,11 @@ async fn after(seed: u64, told: impl Fn(&mut Vec<Run>)) -> (BTreeSet<usize>, BTr
     };
     let dry = collect(&store, &bodies, dry)
         .await
-        .expect("all of it can be read");
+        .expect("all logs can be read");
     assert_eq!(
         left(&bodies).await.len(),
         BODIES,
-        "a dry round removes nothing"
+        "a dry run deletes nothing"
     );
     let how = Collection {
         retention,
@@ -365,8 +365,8 @@ async fn after(seed: u64, told: impl Fn(&mut Vec<Run>)) -> (BTreeSet<usize>, BTr
     };
     let collected = collect(&store, &bodies, how)
         .await
-        .expect("all of it can be read");
-    assert_eq!(collected, dry, "a dry round counts what a real one removes");
+        .expect("all logs can be read");
+    assert_eq!(collected, dry, "a dry run counts what a real run deletes");
     (needed(&runs), left(&bodies).await)
 }
 
@@ -378,7 +378,7 @@ async fn exactly_what_lives_keeps_its_bodies() {
     }
 }
 
-/// Whether some seed shows a loss when the collector is told less than there is.
+/// Whether some seed loses a body when the collector gets incomplete data.
 async fn is_noticed(told: impl Fn(&mut Vec<Run>) + Copy) -> bool {
     for seed in 0..80 {
         let (needed, left) = after(seed, told).await;
@@ -392,11 +392,14 @@ async fn is_noticed(told: impl Fn(&mut Vec<Run>) + Copy) -> bool {
 #[tokio::test]
 async fn a_collector_that_overlooks_something_is_caught() {
     let without_pins = |runs: &mut Vec<Run>| runs.iter_mut().for_each(|run| run.pins.clear());
-    assert!(is_noticed(without_pins).await, "reruns are not tested");
+    assert!(
+        is_noticed(without_pins).await,
+        "the seeds do not test reruns"
+    );
     let without_parents = |runs: &mut Vec<Run>| runs.iter_mut().for_each(|run| run.parent = None);
     assert!(
         is_noticed(without_parents).await,
-        "workflows are not tested"
+        "the seeds do not test workflows"
     );
     let without_ctx = |runs: &mut Vec<Run>| {
         for run in runs {
@@ -405,21 +408,24 @@ async fn a_collector_that_overlooks_something_is_caught() {
     };
     assert!(
         is_noticed(without_ctx).await,
-        "references in ctx are not tested"
+        "the seeds do not test references in ctx"
     );
     let all_over = |runs: &mut Vec<Run>| runs.iter_mut().for_each(|run| run.ended = Some(Time(0)));
-    assert!(is_noticed(all_over).await, "runs that go on are not tested");
+    assert!(
+        is_noticed(all_over).await,
+        "the seeds do not test unfinished runs"
+    );
 }
 
 #[tokio::test]
 async fn a_young_body_stays_although_no_log_names_it_yet() {
     let store = Memory::new(Arc::new(|| NOW));
-    let dir = tempfile::tempdir().expect("there is room");
-    let bodies = Local::open(dir.path()).expect("there is room");
+    let dir = tempfile::tempdir().expect("a temporary directory can be created");
+    let bodies = Local::open(dir.path()).expect("the store can be opened");
     let stored = bodies
         .put(Source::Bytes(text(1)))
         .await
-        .expect("there is room");
+        .expect("the body can be written");
     age(dir.path(), &stored.sha256, NOW.0 - DAY / 2);
     let how = Collection {
         retention: Duration::ZERO,
@@ -427,6 +433,6 @@ async fn a_young_body_stays_although_no_log_names_it_yet() {
     };
     collect(&store, &bodies, how)
         .await
-        .expect("all of it can be read");
+        .expect("all logs can be read");
     assert_eq!(left(&bodies).await.len(), 1);
 }

@@ -1,5 +1,5 @@
-//! One test per conformance case, run by the engine alone: the log is the expected one, and the execution ends. With
-//! `NOETL_ACCEPT` set, expectations are rewritten for review.
+//! One test for each conformance case, run by the engine alone: the log is the expected one, and the execution ends.
+//! With `NOETL_ACCEPT` set, the expected logs are rewritten for review.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! Killed at any moment, a run goes on where its log ends: it finishes with the right result, nothing that was recorded
-//! as done runs again, and the log is whole.
+//! A killed run continues where its log ends: it finishes with the right result, no recorded task runs again, and the
+//! log is complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,7 +81,7 @@ workflow:
           result: {sums: "{{ sum.data }}", doubled: "{{ ctx.doubled }}", squares: "{{ ctx.squares }}"}
 "#;
 
-/// Numbers that look random and are the same in every run of the tests.
+/// Pseudorandom numbers, the same in every test run.
 struct Dice(u64);
 
 impl Dice {
@@ -93,7 +93,7 @@ impl Dice {
     }
 }
 
-/// Starts or resumes the run and kills it once so many more events are recorded. False: it ended before.
+/// Starts or resumes the run and kills it after this number of new events. Returns false if it ended before.
 fn kill_after_events(desk: &Desk, verb: &[&str], seq: u64) -> bool {
     let mut going = desk.start(&[verb, &["-o", "ndjson"]].concat());
     let reached = going.line(|line| {
@@ -104,7 +104,7 @@ fn kill_after_events(desk: &Desk, verb: &[&str], seq: u64) -> bool {
     reached.is_some()
 }
 
-/// The same once so many more tasks have begun, which is before they are recorded.
+/// Kills it after this number of started tasks instead, before their ends are recorded.
 fn kill_after_tasks(desk: &Desk, verb: &[&str], tasks: usize) -> bool {
     let mut going = desk.start(&[verb, &["-q"]].concat());
     while witness(desk).len() < tasks && going.ended().is_none() {
@@ -115,20 +115,20 @@ fn kill_after_tasks(desk: &Desk, verb: &[&str], tasks: usize) -> bool {
     is_going_on
 }
 
-/// The log as it is in the store.
+/// Reads the log from the store.
 fn log(desk: &Desk) -> Vec<Event> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let runtime = runtime.expect("a runtime starts");
     runtime.block_on(async {
-        let store = store::Sqlite::open(&desk.path(".noetl")).expect("the store opens");
+        let store = store::Sqlite::open(&desk.path(".noetl")).expect("the store can be opened");
         let filter = store::Filter {
             limit: 2,
             ..store::Filter::default()
         };
         let rows = store.executions(&filter).await.expect("runs can be listed");
-        assert!(rows.len() <= 1, "there is one run");
+        assert!(rows.len() <= 1, "the store has one run");
         let id = rows.first().map_or(ExecutionId(0), |row| row.id);
         let events = store.events(id, Seq(0), usize::MAX >> 1).await;
         events.expect("the log can be read")
@@ -139,14 +139,14 @@ fn witness(desk: &Desk) -> Vec<String> {
     desk.read("witness").lines().map(str::to_owned).collect()
 }
 
-/// The keys of the tasks that the log records as done.
+/// Keys of the tasks that the log records as done.
 fn done(log: &[Event]) -> BTreeSet<String> {
     let done = log.iter().filter(|event| event.kind() == Kind::TaskDone);
     done.map(|event| pipeline::idempotency_key(event.execution_id, &event.at))
         .collect()
 }
 
-/// Runs the playbook, kills it again and again, and lets it finish; answers how often it was killed on its way.
+/// Runs the playbook, kills it repeatedly, and lets it finish; returns the number of kills.
 fn survive(seed: u64) -> u64 {
     let desk = Desk::new();
     desk.write("crash.yaml", PLAYBOOK);
@@ -188,20 +188,23 @@ fn survive(seed: u64) -> u64 {
     let expected = serde_json::json!({"sums": [42, 91], "doubled": 42, "squares": 91});
     assert_eq!(shown["result"], expected, "seed {seed}");
     whole(&log(&desk), seed);
-    assert!(desk.is_deserted(), "seed {seed}: a process lives on");
+    assert!(
+        desk.is_deserted(),
+        "seed {seed}: a process is still running"
+    );
     kills
 }
 
-/// Waits until the killed run's tools are gone too, and sees that they did nothing that was done.
+/// Waits until the tools of the killed run have exited too, and checks that they repeated no recorded task.
 fn rests_in_peace(desk: &Desk, seed: u64, kill: u64, finished: &BTreeSet<String>, at: usize) {
     assert!(
         desk.is_deserted(),
-        "seed {seed}, kill {kill}: a process lives on"
+        "seed {seed}, kill {kill}: a process is still running"
     );
     let later = witness(desk);
     assert!(
         later.len() >= at,
-        "seed {seed}, kill {kill}: the witness only grows"
+        "seed {seed}, kill {kill}: entries of the witness disappeared"
     );
     runs_nothing_again(finished, &later[at..], seed);
 }
@@ -210,23 +213,27 @@ fn runs_nothing_again(done: &BTreeSet<String>, later: &[String], seed: u64) {
     for key in later {
         assert!(
             !done.contains(key),
-            "seed {seed}: {key} was done and ran again"
+            "seed {seed}: {key} was recorded as done and ran again"
         );
     }
 }
 
-/// The oracle: what must hold of every log that has ended.
+/// Checks the invariants of a log that has ended.
 fn whole(log: &[Event], seed: u64) {
     let mut boundaries: BTreeMap<_, u32> = BTreeMap::new();
     let mut routed: BTreeMap<_, u32> = BTreeMap::new();
     let mut ends: BTreeMap<_, u32> = BTreeMap::new();
     let (mut scheduled, mut total, mut terminals) = (Vec::new(), 0, 0);
     for (index, event) in log.iter().enumerate() {
-        assert_eq!(event.seq.0, index as u64 + 1, "seed {seed}: a gap");
+        assert_eq!(
+            event.seq.0,
+            index as u64 + 1,
+            "seed {seed}: a gap in the sequence numbers"
+        );
         let cause = event.cause_seq.unwrap_or_default();
         assert!(
             cause < event.seq,
-            "seed {seed}: {} causes itself",
+            "seed {seed}: {} is its own cause",
             event.seq.0
         );
         let run = event.at.step_run_id().map(|run| run.to_string());
@@ -256,7 +263,7 @@ fn whole(log: &[Event], seed: u64) {
         "seed {seed}: {ends:?}"
     );
     let state: Option<State> = log.iter().fold(None, engine::fold);
-    let state = state.expect("a log folds to a state");
+    let state = state.expect("a log can be replayed");
     assert!(
         state.is_ended() && state.status() == RunStatus::Completed,
         "seed {seed}"
@@ -274,6 +281,9 @@ fn a_run_killed_at_any_moment_finishes_right() {
         let kills = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
         kills.map(|kills| kills.expect("a run survives")).sum()
     });
-    // A kill that comes after the last event hits nothing; the seeds are chosen so that few do.
-    assert!(kills >= RUNS * KILLS * 9 / 10, "only {kills} kills hit");
+    // A kill after the last event has no effect; the seeds are chosen so that few kills come that late.
+    assert!(
+        kills >= RUNS * KILLS * 9 / 10,
+        "only {kills} kills had an effect"
+    );
 }

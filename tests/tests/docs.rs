@@ -1,4 +1,4 @@
-//! Generated parts of pages: the tables of events, errors and decisions must equal what the code and the records say today.
+//! Generated parts of pages: the tables of events, errors and decisions must match the code and the decision records.
 //!
 //! With `NOETL_ACCEPT` set, a stale page is rewritten instead; `cargo xtask docs` does that.
 
@@ -12,10 +12,10 @@ use model::event::{Emitter, Kind};
 const BEGIN: &str = "<!-- generated: begin -->\n";
 const END: &str = "<!-- generated: end -->\n";
 
-/// Compares the generated part of a page with what it should be, or rewrites it.
+/// Compares the generated part of a page with the expected text, or rewrites it.
 #[expect(
     clippy::disallowed_methods,
-    reason = "accepting is asked for through the environment, as test runners pass no flags"
+    reason = "accepting is requested through the environment, because test runners pass no flags"
 )]
 fn assert_current(page: &str, expected: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page);
@@ -28,7 +28,7 @@ fn assert_current(page: &str, expected: &str) {
     }
 }
 
-/// The page with its generated part replaced; none if the marks are missing.
+/// The page with a new generated part; `None` if the markers are missing.
 fn with_generated(text: &str, expected: &str) -> Option<String> {
     let (before, rest) = text.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
@@ -78,7 +78,7 @@ fn the_page_of_errors_lists_every_code() {
 /// One row for each record: its number as a link, and its title.
 fn decisions_table() -> String {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/decisions");
-    let entries = fs::read_dir(directory).expect("there are records");
+    let entries = fs::read_dir(directory).expect("the directory of records exists");
     let mut records: Vec<_> = entries
         .map(|entry| entry.expect("the directory is readable").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
@@ -95,7 +95,7 @@ fn decisions_table() -> String {
     table
 }
 
-/// The number of a record, from its file's name, and its title, from its first line.
+/// Number of a record, from its file name, and title, from its first line.
 fn decision_title<'a>(name: &'a str, text: &'a str) -> (&'a str, &'a str) {
     let number = name.split('-').next().unwrap_or_default();
     let title = text.lines().next().and_then(|line| line.strip_prefix("# "));
@@ -121,7 +121,7 @@ fn the_title_of_a_decision_is_shown_without_its_number() {
 #[test]
 fn a_stale_page_is_noticed() {
     let stale = format!("# Page\n\n{BEGIN}| old |\n{END}\nProse.\n");
-    let fresh = with_generated(&stale, "| new |\n").expect("the marks are there");
+    let fresh = with_generated(&stale, "| new |\n").expect("the markers exist");
     assert_ne!(stale, fresh);
     assert_eq!(fresh, format!("# Page\n\n{BEGIN}| new |\n{END}\nProse.\n"));
     assert_eq!(with_generated("# Page\n", "| new |\n"), None);

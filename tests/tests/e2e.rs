@@ -1,5 +1,5 @@
-//! Promises of a cluster that need real processes: work of the dead is offered again, work of the living is not, and
-//! a burst survives the death of a server.
+//! Invariants of a cluster that need real processes: commands of dead workers are reassigned, those of healthy workers
+//! are not, and a burst of runs survives the crash of a server.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use tokio::task::JoinSet;
 use wire::api::{Execution, ExecutionPage, Started};
 use wire::{CallError, Client};
 
-/// Between two looks at something that takes a while.
+/// Interval between two checks.
 const LOOK: Duration = Duration::from_millis(100);
-/// A claim lasts so long without a sign of life, and is noticed within two more seconds.
+/// A claim lasts this long without a heartbeat; the server notices its loss within two more seconds.
 const OFFERED_AGAIN: Duration = Duration::from_secs(17);
 
-/// Sleeps longer than a claim lasts without a sign of life.
+/// Sleeps longer than a claim lasts without a heartbeat.
 const LONG: &str = r#"
 apiVersion: noetl.io/v2
 kind: Playbook
@@ -47,7 +47,7 @@ async fn open(cluster: &Cluster) -> store::Postgres {
     let options = PostgresOptions::new(PostgresUrl::new(cluster.database_url()));
     store::Postgres::open(options)
         .await
-        .expect("the store opens")
+        .expect("the store can be opened")
 }
 
 async fn execute(client: &Client, body: &Value) -> ExecutionId {
@@ -61,7 +61,7 @@ async fn execute(client: &Client, body: &Value) -> ExecutionId {
     }
 }
 
-/// Waits until a run has ended; answers how.
+/// Waits until a run has ended; returns its status.
 async fn ended(client: &Client, id: ExecutionId) -> RunStatus {
     loop {
         let run: Result<Execution, CallError> =
@@ -93,7 +93,7 @@ async fn work_of_a_killed_worker_is_offered_again_and_work_of_a_living_one_is_no
     let (client, store) = (cluster.client(), open(&cluster).await);
     let body = json!({"playbook": LONG});
     let (first, second) = (execute(&client, &body).await, execute(&client, &body).await);
-    // Each worker has one of them when both claims are in the store.
+    // When both claims are in the store, each worker has one command.
     let holder = loop {
         let mut holders = Vec::new();
         for id in [first, second] {
@@ -125,14 +125,14 @@ async fn work_of_a_killed_worker_is_offered_again_and_work_of_a_living_one_is_no
     let expired = lost
         .iter()
         .find(|event| matches!(event.body, Body::CommandExpired(_)));
-    let expired = expired.expect("the lost claim is in the log");
+    let expired = expired.expect("the log has the lost claim");
     let again = expired.recorded_at.since(killed);
-    assert!(again <= OFFERED_AGAIN, "offered again after {again:?}");
-    assert_eq!(claims(&lost).len(), 2, "claimed again once");
+    assert!(again <= OFFERED_AGAIN, "reassigned after {again:?}");
+    assert_eq!(claims(&lost).len(), 2, "the command was claimed again once");
     assert_eq!(
         claims(&kept).len(),
         1,
-        "a healthy worker keeps what takes longer than a claim lasts"
+        "a healthy worker keeps a task that takes longer than a claim without heartbeats lasts"
     );
 }
 
@@ -149,7 +149,7 @@ async fn a_burst_of_a_thousand_runs_survives_the_death_of_a_server() {
     let register = json!({"content": BURST});
     let registered: Result<Value, CallError> =
         client.post("/api/catalog/register", &register).await;
-    registered.expect("the playbook is fine");
+    registered.expect("the playbook is valid");
     let mut starts = JoinSet::new();
     for lane in 0..16 {
         let client = client.clone();
@@ -160,7 +160,7 @@ async fn a_burst_of_a_thousand_runs_survives_the_death_of_a_server() {
             }
         });
     }
-    // In the middle of it, by the count of runs that exist.
+    // The crash comes while runs are being started.
     while count(&client, "").await < RUNS / 3 {
         tokio::time::sleep(LOOK).await;
     }
@@ -186,7 +186,7 @@ async fn a_burst_of_a_thousand_runs_survives_the_death_of_a_server() {
     );
 }
 
-/// How many runs there are; zero while nobody answers.
+/// Number of runs; 0 while no server responds.
 async fn count(client: &Client, filter: &str) -> usize {
     let mut count = 0;
     let mut cursor = String::new();

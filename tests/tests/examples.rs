@@ -1,4 +1,4 @@
-//! Every example runs with the real binary exactly as the guides show it, and prints what its comments promise.
+//! Runs every example with the real binary, exactly as the guides show it, and compares the output with its comments.
 
 use std::collections::BTreeSet;
 
@@ -6,22 +6,22 @@ use serde_json::{Value, json};
 use tests::binary::{Desk, examples};
 use tests::http::{Answer, Http, Request};
 
-/// A folder that holds a copy of the examples, as a checkout does.
+/// A directory with a copy of the examples, like a checkout.
 fn desk() -> Desk {
     let desk = Desk::new();
-    std::fs::create_dir(desk.path("examples")).expect("the folder is writable");
-    for entry in std::fs::read_dir(examples()).expect("there are examples") {
-        let entry = entry.expect("the folder is readable");
+    std::fs::create_dir(desk.path("examples")).expect("the directory is writable");
+    for entry in std::fs::read_dir(examples()).expect("the examples exist") {
+        let entry = entry.expect("the directory is readable");
         if entry.path().is_dir() {
             continue;
         }
         let to = desk.path("examples").join(entry.file_name());
-        std::fs::copy(entry.path(), to).expect("the folder is writable");
+        std::fs::copy(entry.path(), to).expect("the directory is writable");
     }
     desk
 }
 
-/// Runs an example; answers the JSON on its standard output.
+/// Runs an example; returns the JSON on its standard output.
 fn result(desk: &Desk, name: &str, more: &[&str]) -> Value {
     let file = format!("examples/{name}.yaml");
     let mut args = vec!["run", &file];
@@ -45,7 +45,7 @@ fn every_example_has_a_test_here() {
         "retry",
         "transfer",
     ];
-    let entries = std::fs::read_dir(examples()).expect("there are examples");
+    let entries = std::fs::read_dir(examples()).expect("the examples exist");
     let found: BTreeSet<String> = entries
         .filter(|entry| {
             entry
@@ -163,7 +163,7 @@ fn children_answer_their_parent() {
     );
 }
 
-/// 23 patients and 30 visits; the second request of all is answered with 503.
+/// 23 patients and 30 visits; the second request gets status 503.
 fn clinic(request: &Request, before: usize) -> Answer {
     if before == 1 {
         return (503, json!({"error": "busy"}));
@@ -197,10 +197,14 @@ fn pagination_reads_every_page_and_gets_over_a_busy_answer() {
     assert_eq!(
         requests.len(),
         6,
-        "five pages and one busy answer: {requests:?}"
+        "five pages and one busy response: {requests:?}"
     );
     let key = |n: usize| requests[n].header("idempotency-key").map(str::to_owned);
-    assert_eq!(key(1), key(2), "a retry carries the key of its first try");
+    assert_eq!(
+        key(1),
+        key(2),
+        "a retry has the idempotency key of the first attempt"
+    );
 }
 
 #[test]
@@ -208,10 +212,10 @@ fn quantum_sweeps_its_angles_and_keeps_the_shots_outside_the_log() {
     let desk = desk();
     let result = result(&desk, "quantum", &[]);
     assert_eq!(result["shots"], 200_000);
-    let best = result["best"].as_f64().expect("it is an angle");
+    let best = result["best"].as_f64().expect("the value is an angle");
     assert!((best - std::f64::consts::PI).abs() < 0.001, "{result}");
     let chances: Vec<f64> =
-        serde_json::from_value(result["chances"].clone()).expect("they are numbers");
+        serde_json::from_value(result["chances"].clone()).expect("the values are numbers");
     for (found, expected) in chances.iter().zip([0.0, 0.15, 0.5, 0.85, 1.0]) {
         assert!((found - expected).abs() < 0.03, "{chances:?}");
     }

@@ -1,4 +1,4 @@
-//! Gigabytes page by page, a loop over all their rows, and a join: memory stays flat and the log stays small.
+//! Gigabytes of pages, a loop over all their rows, and a join: memory stays constant and the log stays small.
 
 use std::fs;
 
@@ -41,12 +41,13 @@ workflow:
 
 const PAGES: u64 = 250;
 const ROWS: u64 = 200;
-/// The text of each row: with it a page has eight megabytes, and all of them two gigabytes.
+/// Text of each row: it makes a page of 8 MB, and 2 GB in total.
 const ROW_BYTES: usize = 40_000;
 
-/// The most memory a process had so far, in bytes.
+/// Peak resident memory of a process in bytes.
 fn peak(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it lives");
+    let status =
+        fs::read_to_string(format!("/proc/{process}/status")).expect("the process is running");
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
     let text = line.and_then(|line| line.split_whitespace().nth(1));
     let kib: u64 = text.and_then(|text| text.parse().ok()).expect("a size");
@@ -74,14 +75,15 @@ fn two_gigabytes_pass_through_flat_memory_and_leave_a_small_log() {
     let result = desk.json(&["run", "flat.yaml", "--set", &api]);
     let grown = peak(served.id()) - idle;
     let held = peak(worker.id());
-    worker.kill().expect("it dies");
-    worker.wait().expect("it is gone");
+    worker.kill().expect("the worker can be killed");
+    worker.wait().expect("the worker has exited");
     let rows = PAGES * ROWS;
     assert_eq!(result, json!({"rows": rows, "sum": rows * (rows - 1) / 2}));
     assert!(grown < 64_000_000, "the server grew by {grown} bytes");
-    assert!(held < 256_000_000, "the worker had {held} bytes");
+    assert!(held < 256_000_000, "the worker used {held} bytes");
     drop(served);
-    let store = rusqlite::Connection::open(desk.path("kept/noetl.db")).expect("the store opens");
+    let store =
+        rusqlite::Connection::open(desk.path("kept/noetl.db")).expect("the store can be opened");
     let sum = "SELECT sum(length(payload)) FROM event WHERE iteration IS NOT NULL";
     let bytes: i64 = store.query_row(sum, [], |row| row.get(0)).expect("a sum");
     assert!(

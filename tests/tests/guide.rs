@@ -1,5 +1,5 @@
-//! Pages do what they say: the blocks of the tutorial and of the cluster guides are run in order, and every other guide
-//! prints what it shows.
+//! Runs the documentation: the blocks of the tutorial and of the cluster guides in order, and every other guide, whose
+//! output must match the page.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use tests::binary::noetl;
 use tests::peers::{Nats, Postgres};
 
-/// Guides whose blocks marked `bash test` make up one example, in this order.
+/// Guides whose `bash test` blocks form one example, in this order.
 const CLUSTER_PAGES: [&str; 4] = [
     "docs/guide/deploy/cluster.md",
     "docs/guide/deploy/upgrade.md",
@@ -17,7 +17,7 @@ const CLUSTER_PAGES: [&str; 4] = [
     "docs/guide/deploy/monitoring.md",
 ];
 
-/// The ports that the pages of the tutorial show.
+/// Ports that the tutorial uses.
 const TUTORIAL_PORTS: [&str; 2] = ["8000", "8082"];
 
 fn root() -> &'static Path {
@@ -28,7 +28,10 @@ fn root() -> &'static Path {
 fn free_port() -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let address = listener.local_addr();
-    address.expect("a bound socket has one").port().to_string()
+    address
+        .expect("a bound socket has an address")
+        .port()
+        .to_string()
 }
 
 /// A free port whose digits contain none of these.
@@ -43,7 +46,7 @@ fn free_port_without(shown: &[&str]) -> String {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the guides' commands are found where the test's are"
+    reason = "the commands of the guides are on the `PATH`"
 )]
 fn path_with_noetl() -> std::ffi::OsString {
     let binary = noetl();
@@ -52,10 +55,10 @@ fn path_with_noetl() -> std::ffi::OsString {
     let folders = [folder.to_owned()]
         .into_iter()
         .chain(std::env::split_paths(&path));
-    std::env::join_paths(folders).expect("directories of a path can be joined")
+    std::env::join_paths(folders).expect("directories can be joined to a path")
 }
 
-/// The script that runs the blocks of pages that are marked `bash test`.
+/// The script that runs the `bash test` blocks of pages.
 fn guide_script(pages: &[PathBuf]) -> Command {
     let mut script = Command::new("bash");
     script
@@ -79,9 +82,9 @@ fn run_cluster_pages(pages: &[PathBuf]) -> Output {
         .expect("a shell can be started")
 }
 
-/// Runs a page of the tutorial, on ports of the test's own.
+/// Runs a page of the tutorial on free ports.
 fn run_tutorial_page(text: &str) -> Output {
-    let dir = tempfile::tempdir().expect("there is room for a directory");
+    let dir = tempfile::tempdir().expect("a temporary directory can be created");
     let text = TUTORIAL_PORTS.iter().fold(text.to_owned(), |text, shown| {
         text.replace(shown, &free_port_without(&TUTORIAL_PORTS))
     });
@@ -93,7 +96,7 @@ fn run_tutorial_page(text: &str) -> Output {
 /// Runs the `console` blocks of a page and compares their output with the page.
 #[expect(
     clippy::disallowed_methods,
-    reason = "accepting is requested through the environment, as test runners pass no flags"
+    reason = "accepting is requested through the environment, because test runners pass no flags"
 )]
 fn run_page(page: &Path) -> Output {
     let mut command = Command::new("python3");
@@ -117,7 +120,7 @@ fn assert_success(output: &Output, hint: &str) {
     );
 }
 
-/// One test for each guide, and the list of their names.
+/// Defines one test for each guide, and the list of their names.
 macro_rules! guides {
     ($($test:ident => $page:literal,)*) => {
         const TESTED: &[&str] = &[$($page),*];
@@ -153,12 +156,12 @@ guides! {
 
 #[test]
 fn every_guide_with_a_console_block_has_a_test() {
-    let entries = std::fs::read_dir(root().join("docs/guide")).expect("there are guides");
+    let entries = std::fs::read_dir(root().join("docs/guide")).expect("the guides exist");
     let pages = entries.map(|entry| entry.expect("the directory is readable").path());
     let with_console: BTreeSet<String> = pages
         .filter(|page| page.extension().is_some_and(|end| end == "md"))
         .filter(|page| {
-            let text = std::fs::read_to_string(page).expect("a page is readable");
+            let text = std::fs::read_to_string(page).expect("the page is readable");
             text.lines().any(|line| line == "```console")
         })
         .filter_map(|page| Some(page.file_stem()?.to_string_lossy().into_owned()))
@@ -204,7 +207,7 @@ fn a_page_of_the_tutorial_whose_command_fails_is_noticed() {
     assert!(!String::from_utf8_lossy(&output.stdout).contains("still here"));
 }
 
-/// A page with this text.
+/// Creates a page with this text.
 fn write_page(dir: &Path, text: &str) -> PathBuf {
     let page = dir.join("page.md");
     std::fs::write(&page, text).expect("a page can be written");
@@ -213,7 +216,7 @@ fn write_page(dir: &Path, text: &str) -> PathBuf {
 
 #[test]
 fn a_guide_whose_command_fails_is_noticed() {
-    let dir = tempfile::tempdir().expect("there is room for a directory");
+    let dir = tempfile::tempdir().expect("a temporary directory can be created");
     let page = write_page(
         dir.path(),
         "```bash test\nnoetl show 7\necho still here\n```\n",
@@ -225,7 +228,7 @@ fn a_guide_whose_command_fails_is_noticed() {
 
 #[test]
 fn a_page_that_shows_other_output_is_noticed() {
-    let dir = tempfile::tempdir().expect("there is room for a directory");
+    let dir = tempfile::tempdir().expect("a temporary directory can be created");
     for (block, is_right) in [
         ("```console\n$ echo one; echo two\none\ntwo\n```\n", true),
         ("```console\n$ echo one; echo two\n...\ntwo\n```\n", true),

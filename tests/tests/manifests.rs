@@ -1,9 +1,6 @@
-//! A manifest of 100 000 parts leaves the server and the command line piece by piece: memory does not grow with it.
+//! The server and the command line stream a manifest of 100,000 parts: memory does not grow with its size.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on fails where it stands"
-)]
+#![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
 use std::fs;
 use std::io::Read as _;
@@ -27,14 +24,14 @@ use tests::binary::Desk;
 use tokio_util::sync::CancellationToken;
 
 const PARTS: u64 = 100_000;
-/// So much of each part is ballast; together they have over 50 MB.
+/// Padding of each part; all parts together have more than 50 MB.
 const BALLAST: usize = 500;
-/// How much memory reading them may take.
+/// Memory limit for reading them.
 const GROWTH_MAX_KIB: u64 = 24 * 1024;
-/// What the program itself takes.
+/// Memory that the program itself needs.
 const PROGRAM_KIB: u64 = 30 * 1024;
 
-/// A log on its way to be written.
+/// A log that the test builds.
 struct Writer {
     store: Arc<Sqlite>,
     execution: ExecutionId,
@@ -82,7 +79,7 @@ impl Writer {
         self.last = Seq(expected.0 + events.len() as u64);
         self.state = events.iter().fold(self.state.take(), engine::fold);
         let mut bytes = Vec::new();
-        // A server keeps the state now and then, so that it need not fold a long log.
+        // Like a server, stores a snapshot from time to time, so that no reader replays a long log.
         if events.len() == 1 {
             ciborium::into_writer(&self.state, &mut bytes).unwrap();
         }
@@ -134,7 +131,7 @@ fn part(at: At, n: u64) -> (At, Body) {
     (at, Body::TaskDone(Box::new(ended)))
 }
 
-/// The pages of one task, latest first: what comes out stands in page order all the same.
+/// The pages of one task, latest first; readers must return them in page order.
 async fn pages(writer: &mut Writer) -> String {
     let at = |page: u64| At {
         task: Some("fetch".into()),
@@ -218,7 +215,7 @@ async fn iterations(writer: &mut Writer) {
     writer.write(vec![(at(), done)]).await;
 }
 
-/// The most memory that a process has held so far, in KiB.
+/// Peak resident memory of a process in KiB.
 fn held_most(process: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -226,7 +223,7 @@ fn held_most(process: &str) -> u64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Checks that numbers come in order, without holding what they come in.
+/// Checks that numbers arrive in order, without buffering them.
 #[derive(Default)]
 struct Order {
     held: Vec<u8>,
@@ -301,7 +298,7 @@ async fn read(url: &str, first: u64) {
     assert!(order.bytes > PARTS * BALLAST as u64);
 }
 
-/// Reads what a command prints, and tells how much memory it took.
+/// Reads the output of a command, and returns its peak memory.
 fn print(desk: &Desk, args: &[&str], first: u64) -> u64 {
     let mut command = desk.command(args);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -339,7 +336,7 @@ async fn a_hundred_thousand_parts_are_read_in_constant_memory() {
     read(&format!("{url}/api/result/resolve?ref={uri}"), 1).await;
     read(&format!("{url}/api/result/{id}/looped"), 0).await;
     let growth = held_most("self") - before;
-    assert!(growth < GROWTH_MAX_KIB, "the server took {growth} KiB");
+    assert!(growth < GROWTH_MAX_KIB, "the server used {growth} KiB");
     let place = dir.display().to_string();
     for form in [&["--raw"][..], &["-o", "ndjson"], &["-o", "json"]] {
         let looped = format!("{id}/looped");

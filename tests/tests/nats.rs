@@ -1,9 +1,6 @@
-//! Events on NATS: every one of them, in order for each execution, whatever becomes of NATS meanwhile.
+//! Events on NATS: all of them, in order for each execution, despite outages of NATS.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on fails where it stands"
-)]
+#![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +15,7 @@ use store::Store;
 use tempfile::TempDir;
 use tests::peers::Nats;
 
-/// A step that only the server runs, so that no worker is needed.
+/// A step that the server completes itself, so that no worker is needed.
 const PLAYBOOK: &str = "
 apiVersion: noetl.io/v2
 kind: Playbook
@@ -95,7 +92,7 @@ impl Site {
     }
 }
 
-/// What the stream holds: for each execution its events in order, and the texts.
+/// Content of the stream: the events of each execution in order, and their texts.
 async fn stream(nats: &Nats) -> (BTreeMap<String, Vec<(String, String)>>, Vec<String>) {
     let client = async_nats::connect(nats.url()).await.unwrap();
     let context = jetstream::new(client);
@@ -144,11 +141,11 @@ async fn every_event_is_published_in_order_without_bodies() {
     }
     assert!(
         !texts.iter().any(|text| text.contains("deep")),
-        "bodies stay behind"
+        "bodies are not published"
     );
     assert!(
         texts.iter().any(|text| text.contains("\"small\":7")),
-        "fields go"
+        "extracted fields are published"
     );
 }
 
@@ -159,7 +156,7 @@ async fn a_nats_that_is_killed_and_wiped_loses_nothing_of_what_comes_after() {
     let first = site.run().await;
     site.published().await;
     nats.kill();
-    // Runs go on without it.
+    // Runs continue without NATS.
     let second = site.run().await;
     assert!(
         site.log(&second)
@@ -179,6 +176,6 @@ async fn a_nats_that_is_killed_and_wiped_loses_nothing_of_what_comes_after() {
     assert_eq!(
         by_execution[&third],
         site.log(&third).await,
-        "the stream is made again"
+        "the stream is created again"
     );
 }

@@ -1,4 +1,4 @@
-//! Programs around the binary: kinds that other programs add, what `doctor` says, and how far tasks are shut in.
+//! External tools, `noetl doctor`, and the sandbox of tasks, with the real binary.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,11 +6,11 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tests::binary::{Desk, examples};
 
-/// A folder with the example tools in it, as a checkout has them.
+/// A directory with the example tools, like a checkout.
 fn desk() -> Desk {
     let desk = Desk::new();
     for dir in ["tools", "tools/greet", "tools/words", "tools/words/src"] {
-        std::fs::create_dir(desk.path(dir)).expect("the folder is writable");
+        std::fs::create_dir(desk.path(dir)).expect("the directory is writable");
     }
     for file in [
         "greet.yaml",
@@ -22,7 +22,7 @@ fn desk() -> Desk {
         "words/src/main.rs",
     ] {
         let to = desk.path("tools").join(file);
-        std::fs::copy(examples().join("tools").join(file), to).expect("the folder is writable");
+        std::fs::copy(examples().join("tools").join(file), to).expect("the directory is writable");
     }
     desk
 }
@@ -38,7 +38,7 @@ fn playbook(tool: &str) -> String {
 fn codes(desk: &Desk, args: &[&str]) -> (Option<i32>, Vec<String>) {
     let said = desk.run(args);
     let findings = said.json();
-    let findings = findings.as_array().expect("findings are a list");
+    let findings = findings.as_array().expect("diagnostics are a list");
     let codes = findings.iter().filter_map(|found| found["code"].as_str());
     (said.code, codes.map(ToOwned::to_owned).collect())
 }
@@ -80,14 +80,14 @@ fn a_kind_that_a_program_in_rust_adds_is_built_alone_and_runs() {
         .arg(&target)
         .current_dir(desk.path("tools/words"))
         .output()
-        .expect("there is a cargo");
+        .expect("cargo is installed");
     assert!(
         built.status.success(),
         "{}",
         String::from_utf8_lossy(&built.stderr)
     );
     let at = desk.path("tools/words/target/release");
-    std::fs::create_dir_all(&at).expect("the folder is writable");
+    std::fs::create_dir_all(&at).expect("the directory is writable");
     std::fs::copy(target.join("release/words"), at.join("words")).expect("the program was built");
     desk.write("p.yaml", &playbook("{kind: x-words, text: \"a b A\"}"));
     let ran = desk.json(&["run", "p.yaml", "--tools", "tools", "-o", "json"]);
@@ -176,7 +176,7 @@ fn doctor_fails_with_the_code_of_what_is_wrong() {
         .output()
         .expect("the binary starts");
     assert_eq!(lacking.status.code(), Some(6));
-    let checks: Value = serde_json::from_slice(&lacking.stdout).expect("it prints JSON");
+    let checks: Value = serde_json::from_slice(&lacking.stdout).expect("the output is JSON");
     assert_eq!(check(&checks, "python")["state"], "fail");
     let away = desk.run(&[
         "doctor",
@@ -207,7 +207,7 @@ fn a_deployment_shuts_every_program_in() {
             .env("NOETL_SANDBOX", level)
             .output()
             .expect("the binary starts");
-        let ran: Value = serde_json::from_slice(&ran.stdout).expect("it prints JSON");
+        let ran: Value = serde_json::from_slice(&ran.stdout).expect("the output is JSON");
         ran["result"]["stdout"]
             .as_str()
             .unwrap_or_default()
@@ -227,21 +227,21 @@ fn a_deployment_shuts_every_program_in() {
     assert_eq!(ran.status.code(), Some(2));
 }
 
-/// Starts a process that stays and waits for a line that begins so; answers it with the line.
+/// Starts a process, waits for a line with this prefix, and returns both.
 fn begin(desk: &Desk, args: &[&str], with: &str) -> (std::process::Child, String) {
     let mut command = desk.command(args);
     let mut child = command
         .stderr(std::process::Stdio::piped())
         .spawn()
         .expect("the binary starts");
-    let stderr = child.stderr.take().expect("it is piped");
+    let stderr = child.stderr.take().expect("its output is piped");
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr));
     let line = lines
         .by_ref()
         .map_while(Result::ok)
         .find(|line| line.starts_with(with));
-    let line = line.unwrap_or_else(|| panic!("it never said `{with}`"));
-    // What it says later is read, so that it never waits for a reader.
+    let line = line.unwrap_or_else(|| panic!("the process did not print `{with}`"));
+    // Keeps reading, so that the process never blocks on a full pipe.
     std::thread::spawn(move || lines.map_while(Result::ok).count());
     (child, line)
 }
@@ -257,7 +257,7 @@ fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
     let url = said
         .split_whitespace()
         .nth(2)
-        .expect("the line has a URL")
+        .expect("the line contains a URL")
         .to_owned();
     let health = desk.json(&[
         "doctor",
@@ -282,7 +282,7 @@ fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
     assert_eq!(
         begun.code,
         Some(7),
-        "nobody has the kind, so it waits: {begun:?}"
+        "no worker has the tool, so the run waits: {begun:?}"
     );
     let (mut able, _) = begin(
         &desk,
@@ -298,8 +298,8 @@ fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
     let result = desk.json(&["result", "last", "--server", &url, "-o", "json"]);
     assert_eq!(result["text"], "Hello, world! Hello, world!", "{result}");
     for child in [&mut able, &mut plain, &mut server] {
-        child.kill().expect("it runs");
-        child.wait().expect("it ends");
+        child.kill().expect("the process is running");
+        child.wait().expect("the process exits");
     }
 }
 
@@ -316,7 +316,7 @@ fn what_a_killed_worker_has_left_running_is_ended_by_the_next() {
         std::thread::yield_now();
     }
     let process = Path::new("/proc").join(left().trim());
-    assert!(process.join("stat").exists(), "it has begun");
+    assert!(process.join("stat").exists(), "the program has started");
     going.kill();
     assert_eq!(desk.run(&["run", "next.yaml", "-q"]).code, Some(0));
     let stat = std::fs::read_to_string(process.join("stat")).unwrap_or_default();

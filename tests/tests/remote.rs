@@ -1,4 +1,4 @@
-//! The command line against a server: every verb as it works on a store, with the real binary on both ends.
+//! The command line against a server: every command works as with a local store, with the real binary on both sides.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
@@ -54,7 +54,7 @@ fn desk() -> Desk {
     desk
 }
 
-/// Starts the waiting playbook and waits until it waits; answers the process and the run's id.
+/// Starts the waiting playbook and waits until it waits for its signal; returns the process and the run ID.
 fn waiting(desk: &Desk) -> (Going, String) {
     let mut run = desk.start(&["run", "waiting.yaml", "-o", "ndjson"]);
     let event = run.event("task.started", Some("hold"));
@@ -68,7 +68,7 @@ fn last(lines: &[String]) -> Value {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
-/// What does not differ between two runs of one playbook.
+/// The parts that are equal in two runs of one playbook.
 fn essence(run: &Value) -> Value {
     let steps = run["steps"].as_array().expect("steps are listed");
     let steps = steps.iter().map(|step| {
@@ -117,7 +117,7 @@ fn the_same_playbook_prints_the_same_here_and_there() {
         let (here, there) = both(&["events", "-o", "json"]);
         assert_eq!(kinds(&here), kinds(&there), "{file}");
         let (here, there) = both(&["show", "--failed"]);
-        // There a playbook is known by its path, here by its file.
+        // On a server a playbook is identified by its path, locally by its file.
         let path = format!("demo/{}", file.trim_end_matches(".yaml"));
         assert_eq!(here.out.replace(file, &path), there.out, "{file}");
     }
@@ -159,7 +159,7 @@ fn a_run_on_a_server_is_followed_shown_and_signalled() {
     assert_eq!(follower.finish().0, Some(0), "following ends with the run");
     let result = desk.json(&["result", &id, "hold", "--path", "answer", "-o", "json"]);
     assert_eq!(result, 7);
-    assert!(!desk.path(".noetl").exists(), "nothing is kept here");
+    assert!(!desk.path(".noetl").exists(), "nothing is stored locally");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_run_on_a_server_is_paused_resumed_and_cancelled() {
     assert_eq!(desk.run(&["pause", &id]).code, Some(0));
     assert_eq!(run.finish().0, Some(10));
     let again = desk.run(&["pause", &id]);
-    assert_eq!(again.code, Some(6), "it is paused already: {again:?}");
+    assert_eq!(again.code, Some(6), "the run is already paused: {again:?}");
     let mut resumed = desk.start(&["resume", "-o", "ndjson"]);
     assert!(resumed.event("playbook.resumed", None).is_some());
     let said = desk.run(&["cancel", &id, "--reason", "enough", "-o", "json"]);
@@ -178,7 +178,11 @@ fn a_run_on_a_server_is_paused_resumed_and_cancelled() {
     let (code, lines) = resumed.finish();
     assert_eq!(code, Some(8));
     assert_eq!(last(&lines)["status"], "CANCELLED");
-    assert_eq!(desk.run(&["resume", &id]).code, Some(6), "it has ended");
+    assert_eq!(
+        desk.run(&["resume", &id]).code,
+        Some(6),
+        "the run has ended"
+    );
     let mut retried = desk.start(&["retry", &id, "-o", "ndjson"]);
     assert!(retried.event("execution.retried", None).is_some());
     assert_eq!(desk.run(&["signal", &id, "go"]).code, Some(0));
@@ -201,7 +205,7 @@ fn a_run_on_a_server_is_done_again_from_a_step_and_shows_what_it_printed() {
     assert!(log.out.contains("step.reused"), "{log:?}");
     assert!(!log.out.contains("loop.started"), "the loop ran once");
     let printed = desk.run(&["run", "failing.yaml"]);
-    assert_eq!(printed.code, Some(0), "the file is there now: {printed:?}");
+    assert_eq!(printed.code, Some(0), "the file exists now: {printed:?}");
     let logs = desk.run(&["logs", "last"]);
     assert!(logs.out.contains("forty-two"), "{logs:?}");
 }
@@ -214,7 +218,7 @@ fn the_keyboard_cancels_a_run_on_a_server() {
     let told = Command::new("kill")
         .args(["-INT", &run.id().to_string()])
         .status();
-    assert!(told.expect("there is a `kill`").success());
+    assert!(told.expect("the `kill` command exists").success());
     assert_eq!(run.finish().0, Some(130));
     assert_eq!(
         desk.json(&["show", &id, "-o", "json"])["status"],
@@ -252,23 +256,23 @@ fn a_worker_that_was_killed_comes_back_under_its_name_at_once() {
     ];
     let (mut killed, mut said) = begin(&desk, &args);
     line(&mut said, "started worker fixed");
-    killed.kill().expect("it can be killed");
-    killed.wait().expect("it ends");
+    killed.kill().expect("the worker can be killed");
+    killed.wait().expect("the worker exits");
 
     let (mut replaced, mut said) = begin(&desk, &args);
     line(&mut said, "started worker fixed");
     let run = desk.run(&["run", "counting.yaml"]);
     assert_eq!(run.code, Some(0), "{run:?}");
 
-    // Of two that live, the one that registered first ends and says why.
+    // If two workers have the same name, the one that registered first exits with an error.
     let (mut second, mut second_said) = begin(&desk, &args);
     line(&mut second_said, "started worker fixed");
     line(&mut said, "error[SESSION_MISMATCH]");
-    assert_eq!(replaced.wait().expect("it ends").code(), Some(6));
+    assert_eq!(replaced.wait().expect("the worker exits").code(), Some(6));
     let run = desk.run(&["run", "counting.yaml"]);
     assert_eq!(run.code, Some(0), "{run:?}");
-    second.kill().expect("it can be killed");
-    second.wait().expect("it ends");
+    second.kill().expect("the worker can be killed");
+    second.wait().expect("the worker exits");
 }
 
 #[test]
@@ -281,7 +285,7 @@ fn a_worker_elsewhere_does_the_work_of_a_server_that_does_none() {
         .trim()
         .to_owned();
     let waits = desk.run(&["resume", &id, "--timeout", "200ms"]);
-    assert_eq!(waits.code, Some(7), "nobody works: {waits:?}");
+    assert_eq!(waits.code, Some(7), "no worker is running: {waits:?}");
     let worker = [
         "worker",
         "--server",
@@ -298,9 +302,9 @@ fn a_worker_elsewhere_does_the_work_of_a_server_that_does_none() {
     let told = Command::new("kill")
         .args(["-TERM", &worker.id().to_string()])
         .status();
-    assert!(told.expect("there is a `kill`").success());
+    assert!(told.expect("the `kill` command exists").success());
     line(&mut said, "stopped");
-    assert_eq!(worker.wait().expect("it ends").code(), Some(0));
+    assert_eq!(worker.wait().expect("the worker exits").code(), Some(0));
 }
 
 #[test]
@@ -310,8 +314,8 @@ fn following_outlives_a_server_that_is_killed_and_comes_back() {
     let mut command = desk.command(&["run", "waiting.yaml", "-o", "ndjson"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut run = command.spawn().expect("the binary starts");
-    let mut said = BufReader::new(run.stderr.take().expect("it is piped"));
-    let mut lines = BufReader::new(run.stdout.take().expect("it is piped")).lines();
+    let mut said = BufReader::new(run.stderr.take().expect("its output is piped"));
+    let mut lines = BufReader::new(run.stdout.take().expect("its output is piped")).lines();
     let mut seqs = Vec::new();
     let mut next = || -> Option<Value> {
         let event: Value = serde_json::from_str(&lines.next()?.ok()?).expect("a line is JSON");
@@ -321,7 +325,7 @@ fn following_outlives_a_server_that_is_killed_and_comes_back() {
     let started = std::iter::from_fn(&mut next).find(|event| event["event_type"] == "task.started");
     let id = started.expect("the task starts")["execution_id"].clone();
     let id = id.as_str().expect("ids are text");
-    // The first of these may still be read from the log; what comes after it comes through the stream.
+    // The first of these may still be read from the log; later ones come through the stream.
     for word in ["one", "two"] {
         assert_eq!(desk.run(&["signal", id, word]).code, Some(0));
         let heard = |event: &Value| event["event_type"] == "signal.received";
@@ -335,16 +339,16 @@ fn following_outlives_a_server_that_is_killed_and_comes_back() {
     );
     let end = std::iter::from_fn(&mut next).last();
     assert_eq!(
-        end.expect("it prints what came of it")["result"],
+        end.expect("the process prints the result")["result"],
         json!({"x": 1})
     );
-    assert_eq!(run.wait().expect("it ends").code(), Some(0));
+    assert_eq!(run.wait().expect("the process exits").code(), Some(0));
     let expected: Vec<u64> = (1..=seqs.len() as u64).collect();
     assert_eq!(seqs, expected, "each event once, in order");
     let rest: Vec<String> = said.lines().map_while(Result::ok).collect();
     assert!(
         !rest.iter().any(|line| line.starts_with("lost")),
-        "it is said once: {rest:?}"
+        "the outage is reported once: {rest:?}"
     );
     drop(served);
 }
@@ -368,7 +372,11 @@ fn a_server_that_asks_for_tokens_is_shown_one() {
         let args = ["token", "create", role, "--role", role, "--expires", "1d"];
         let said = desk.run(&[&args[..], &admin[..]].concat());
         assert_eq!(said.code, Some(0), "{said:?}");
-        assert_eq!(said.out.lines().count(), 1, "the token alone: {said:?}");
+        assert_eq!(
+            said.out.lines().count(),
+            1,
+            "only the token is printed: {said:?}"
+        );
         desk.write(role, &said.out);
         said.out.trim().to_owned()
     };
@@ -392,7 +400,7 @@ fn a_server_that_asks_for_tokens_is_shown_one() {
     let ran = desk.run(&["run", "counting.yaml", "--token-file", "author"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let tokens = desk.run(&["token", "list", "-o", "json", "--token-file", "admin"]);
-    assert!(!tokens.out.contains(&viewer), "no list shows a token");
+    assert!(!tokens.out.contains(&viewer), "no list contains a token");
     let tokens = tokens.json();
     let of = |name: &str| {
         tokens
@@ -400,7 +408,7 @@ fn a_server_that_asks_for_tokens_is_shown_one() {
             .iter()
             .find(|token| token["name"] == name)
     };
-    let id = of("viewer").expect("it is listed")["id"].clone();
+    let id = of("viewer").expect("the token is listed")["id"].clone();
     let revoke = ["token", "revoke", id.as_str().expect("ids are text")];
     let revoked = desk.run(&[&revoke[..], &admin[..]].concat());
     assert_eq!(revoked.code, Some(0), "{revoked:?}");
@@ -429,7 +437,7 @@ fn a_token_made_on_the_store_opens_the_server_on_it() {
 fn playbooks_are_registered_on_a_server_and_run_by_path() {
     let desk = desk();
     let _served = Served::with_context(&desk, &[]);
-    std::fs::create_dir(desk.path("books")).expect("the folder is writable");
+    std::fs::create_dir(desk.path("books")).expect("the directory is writable");
     desk.write("books/a.yaml", COUNTING);
     desk.write(
         "books/typo.yaml",
@@ -497,13 +505,17 @@ fn a_context_says_which_server_is_meant() {
     let list = desk.run(&["context", "list"]);
     assert!(list.out.contains("*  two"), "{list:?}");
     assert_eq!(desk.run(&["context", "rm", "two"]).code, Some(0));
-    assert_eq!(shown(&[])["context"], "local", "the one in use is gone");
+    assert_eq!(
+        shown(&[])["context"],
+        "local",
+        "the current context was removed"
+    );
     assert_eq!(desk.run(&["context", "use", "two"]).code, Some(4));
     assert_eq!(add("three", "nonsense").code, Some(2));
     assert_eq!(add("local", "http://127.0.0.1:1").code, Some(2));
     let file = desk.path(".config/noetl/contexts.toml");
     let mode = std::fs::metadata(file)
-        .expect("it is written")
+        .expect("the file was written")
         .permissions();
     assert_eq!(mode.mode() & 0o777, 0o600);
 }
@@ -525,7 +537,7 @@ fn a_server_that_is_not_there_exits_with_5_and_is_named() {
     let served = Served::start(&desk, &[]);
     let several = format!("{nowhere},{}", served.url);
     let ran = desk.run(&["run", "counting.yaml", "--server", &several]);
-    assert_eq!(ran.code, Some(0), "another server answers: {ran:?}");
+    assert_eq!(ran.code, Some(0), "another server responds: {ran:?}");
     let wrong = desk.run(&["runs", "--server", "localhost"]);
     assert_eq!(wrong.code, Some(2), "{wrong:?}");
     for verb in ["show", "events", "result", "retry", "cancel", "pause"] {

@@ -1,4 +1,4 @@
-//! Several `noetl resume` of one run at once, as real processes: one drives it, the others follow it to its end.
+//! Several concurrent `noetl resume` of one run, as real processes: one owns the run, the others follow it to its end.
 
 use std::collections::HashSet;
 use std::process::Command;
@@ -9,12 +9,12 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 use tests::binary::{Desk, Going};
 
-/// Rounds of each race, processes of each round, and the time that a round may take.
+/// Rounds of each race, processes of each round, and the time limit of a round.
 const ROUNDS: usize = 40;
 const PROCESSES: usize = 4;
 const ROUND_MAX: Duration = Duration::from_secs(60);
 
-/// The second step ends when the test lets it.
+/// The second step ends when the test allows it.
 const PLAYBOOK: &str = "
 apiVersion: noetl.io/v2
 kind: Playbook
@@ -29,9 +29,9 @@ workflow:
 
 /// What a process that resumes the run did.
 enum Progress {
-    /// It shows the run.
+    /// It prints the run.
     Follows,
-    /// It ended, with this exit code.
+    /// It exited, with this code.
     Ended(Option<i32>),
 }
 
@@ -39,14 +39,14 @@ enum Progress {
 struct Race<'d> {
     desk: &'d Desk,
     id: String,
-    /// Those that have not ended.
+    /// Processes that have not exited.
     alive: HashSet<u32>,
     progress: Receiver<(u32, Progress)>,
     deadline: tokio::time::Instant,
 }
 
 impl<'d> Race<'d> {
-    /// Resumes the run in several processes, and waits until each shows it.
+    /// Resumes the run in several processes, and waits until each prints it.
     fn start(desk: &'d Desk, id: String) -> Self {
         let (sender, progress) = mpsc::channel();
         let resume = ["resume", &id, "-o", "ndjson"];
@@ -66,7 +66,7 @@ impl<'d> Race<'d> {
         for _ in 0..PROCESSES {
             match race.next_progress() {
                 (_, Progress::Follows) => {}
-                (_, Progress::Ended(code)) => panic!("a process ended with {code:?}"),
+                (_, Progress::Ended(code)) => panic!("a process exited with {code:?}"),
             }
         }
         race
@@ -87,19 +87,19 @@ impl<'d> Race<'d> {
         (id, progress)
     }
 
-    /// The process that drives the run: its owner's name in the store begins with it.
+    /// The process that owns the run: the owner's name in the store starts with its process ID.
     fn driver(&self) -> u32 {
         let file = self.desk.path(".noetl").join("noetl.db");
         let db = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY);
-        let db = db.expect("the store opens");
+        let db = db.expect("the store can be opened");
         let owner: String = db
             .query_row("SELECT owner FROM execution", [], |row| row.get(0))
             .expect("the run is in the store");
         let process = owner.split('-').next().and_then(|id| id.parse().ok());
-        process.expect("an owner's name begins with its process")
+        process.expect("an owner's name starts with its process ID")
     }
 
-    /// Lets the run end, and waits until every process has ended well.
+    /// Lets the run end, and waits until every process has exited successfully.
     fn finish(mut self) {
         self.desk.write("go", "");
         while !self.alive.is_empty() {
@@ -115,7 +115,7 @@ impl<'d> Race<'d> {
     }
 }
 
-/// Reports how a process gets on. Nobody listens after a round has failed.
+/// Reports the progress of a process. The channel is closed after a round has failed.
 fn watch(mut process: Going, sender: &Sender<(u32, Progress)>) {
     let id = process.id();
     if process.event("step.scheduled", None).is_some() {
@@ -128,14 +128,16 @@ fn watch(mut process: Going, sender: &Sender<(u32, Progress)>) {
 fn kill(process: u32) {
     let group = format!("-{process}");
     let killed = Command::new("kill").args(["-9", "--", &group]).output();
-    killed.expect("there is a `kill`");
+    killed.expect("the `kill` command exists");
 }
 
-/// A run whose first step is scheduled, and the process that drives it.
+/// A run whose first step is scheduled, and the process that owns it.
 fn begin(desk: &Desk) -> (String, Going) {
     desk.write("gated.yaml", PLAYBOOK);
     let mut run = desk.start(&["run", "gated.yaml", "-o", "ndjson"]);
-    let event = run.event("step.scheduled", None).expect("it is scheduled");
+    let event = run
+        .event("step.scheduled", None)
+        .expect("the step is scheduled");
     let id = event["execution_id"].as_str().expect("an id");
     (id.to_owned(), run)
 }
@@ -169,7 +171,10 @@ fn when_the_driver_is_killed_one_of_the_followers_drives() {
         run.kill();
         let mut race = Race::start(&desk, id);
         let driver = race.driver();
-        assert!(race.alive.contains(&driver), "one of them drives");
+        assert!(
+            race.alive.contains(&driver),
+            "one of the processes owns the run"
+        );
         kill(driver);
         let (ended, _) = race.next_progress();
         assert_eq!(ended, driver);

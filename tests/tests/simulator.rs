@@ -1,10 +1,10 @@
-//! The simulator over many seeds, and the bugs that its checkers must catch.
+//! Runs the simulator with many seeds, and with the bugs that its checkers must report.
 
 use tests::sim::{Bug, simulate};
 
-/// Seeds each of the tests below runs.
+/// Number of seeds of each test.
 const SEEDS: u64 = 2_600;
-/// A bug shows within so many seeds.
+/// Number of seeds within which a bug must be found.
 const SEEDS_PER_BUG: u64 = 400;
 
 fn nothing_breaks(part: u64) {
@@ -12,7 +12,7 @@ fn nothing_breaks(part: u64) {
         let report = simulate(seed, None, false);
         if let Some(violation) = report.violation {
             panic!(
-                "seed {seed} breaks {}: {}",
+                "seed {seed} violates invariant {}: {}",
                 violation.number, violation.what
             );
         }
@@ -36,7 +36,7 @@ parts! {
     nothing_breaks_in_the_eighth_seeds 7,
 }
 
-/// The first seed at which the checker meant for a bug notices it.
+/// The first seed with which the checker for a bug reports it.
 fn caught(bug: Bug) -> Option<u64> {
     (0..SEEDS_PER_BUG).find(|seed| {
         let violation = simulate(*seed, Some(bug), false).violation;
@@ -51,7 +51,7 @@ fn every_bug_is_caught_by_the_checker_of_the_promise_it_breaks() {
         .iter()
         .filter(|bug| caught(**bug).is_none())
         .collect();
-    assert!(missed.is_empty(), "no checker caught {missed:?}");
+    assert!(missed.is_empty(), "no checker reported {missed:?}");
 }
 
 #[test]

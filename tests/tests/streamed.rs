@@ -1,4 +1,4 @@
-//! Results larger than memory should hold: they leave as they are read, and the description of a run stays small.
+//! Results that are too large for memory are streamed, and the description of a run stays small.
 
 use std::fs;
 use std::io::Read as _;
@@ -35,27 +35,30 @@ workflow:
 
 const ROWS: usize = 400_000;
 
-/// The most memory a process had so far, in bytes.
+/// Peak resident memory of a process in bytes.
 fn peak(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it lives");
+    let status =
+        fs::read_to_string(format!("/proc/{process}/status")).expect("the process is running");
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
     let text = line.and_then(|line| line.split_whitespace().nth(1));
     let kib: u64 = text.and_then(|text| text.parse().ok()).expect("a size");
     kib * 1024
 }
 
-/// Reads what a command prints, and how much memory it had when nearly all was out.
+/// Reads the output of a command, and its memory when nearly all of it was read.
 fn printed(desk: &Desk, args: &[&str], bytes_min: usize) -> (Vec<u8>, u64) {
     let mut command = desk.command(args);
     command.stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().expect("the binary starts");
-    let mut out = child.stdout.take().expect("it is piped");
+    let mut out = child.stdout.take().expect("its output is piped");
     let mut text = vec![0; bytes_min];
-    // The rest waits in the pipe, so the process cannot end before it is looked at.
-    out.read_exact(&mut text).expect("it prints so much");
+    // The last part stays in the pipe, so that the process cannot exit before its memory is read.
+    out.read_exact(&mut text)
+        .expect("the process prints this much");
     let peak = peak(child.id());
-    out.read_to_end(&mut text).expect("it prints the rest");
-    assert!(child.wait().expect("it ends").success());
+    out.read_to_end(&mut text)
+        .expect("the process prints the last part");
+    assert!(child.wait().expect("the process exits").success());
     (text, peak)
 }
 
@@ -72,14 +75,14 @@ fn a_result_of_many_rows_is_printed_as_it_is_read() {
     let bytes_min = ROWS * 50;
     let run = ["run", "fetch.yaml", "--set", &api, "-o", "json"];
     let (text, held) = printed(&desk, &run, bytes_min);
-    assert!(held < 120_000_000, "`run` had {held} bytes");
-    let report: Value = serde_json::from_slice(&text).expect("it is JSON");
+    assert!(held < 120_000_000, "`run` used {held} bytes");
+    let report: Value = serde_json::from_slice(&text).expect("the output is JSON");
     assert_eq!(report["status"], "COMPLETED");
     assert_eq!(report["result"]["data"]["rows"][ROWS - 1]["id"], ROWS - 1);
     let result = ["result", "last", "-o", "json"];
     let (text, held) = printed(&desk, &result, bytes_min);
-    assert!(held < 120_000_000, "`result` had {held} bytes");
-    let result: Value = serde_json::from_slice(&text).expect("it is JSON");
+    assert!(held < 120_000_000, "`result` used {held} bytes");
+    let result: Value = serde_json::from_slice(&text).expect("the output is JSON");
     assert_eq!(result, report["result"]);
 }
 
@@ -92,7 +95,7 @@ async fn a_run_is_described_without_its_large_result() {
         let count_is = format!("count={count}");
         let ran = desk.run(&["run", "loop.yaml", "--set", &count_is, "-o", "json"]);
         assert_eq!(ran.code, Some(0), "{}", ran.err);
-        let report: Value = serde_json::from_str(&ran.out).expect("it is JSON");
+        let report: Value = serde_json::from_str(&ran.out).expect("the output is JSON");
         let id = report["execution_id"].as_str().expect("an id");
         let all: Value = (0..count).collect();
         assert_eq!(report["result"], all);
@@ -103,16 +106,18 @@ async fn a_run_is_described_without_its_large_result() {
             continue;
         }
         assert_eq!(described["result"], Value::Null);
-        let href = described["result_href"].as_str().expect("it says where");
+        let href = described["result_href"]
+            .as_str()
+            .expect("the message names the location");
         let result = get(&format!("{}{href}", served.url)).await;
         assert_eq!(result["result"], all);
     }
 }
 
 async fn get(url: &str) -> Value {
-    // TLS needs its algorithms named once in a process.
+    // A process must choose its TLS provider once.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let request = reqwest::Client::new().get(url);
-    let response = request.send().await.expect("the server answers");
-    response.json().await.expect("it answers JSON")
+    let response = request.send().await.expect("the server responds");
+    response.json().await.expect("the response is JSON")
 }

@@ -1,4 +1,4 @@
-//! What results mean to those who read them: templates, programs, `noetl run`, `noetl result` and parents of child playbooks.
+//! How templates, programs, `noetl run`, `noetl result` and parents of child playbooks see results.
 
 use serde_json::{Value, json};
 use tests::binary::Desk;
@@ -6,7 +6,7 @@ use tests::http::Http;
 
 const HEAD: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p, path: p}\n";
 
-/// A loop of so many iterations, each with a task that accumulates two pages and is not the last.
+/// A loop of this number of iterations, each with a task that accumulates two pages and is not the last one.
 fn collecting(count: usize, inline_bytes_max: usize) -> String {
     format!(
         r#"{HEAD}workflow:

@@ -1,4 +1,4 @@
-//! Lets a storm loose on a cluster: `e2e [--minutes N] [--seconds N] [--seed S] [--runs N]`.
+//! Runs the fault-injection test on a cluster: `e2e [--minutes N] [--seconds N] [--seed S] [--runs N]`.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -16,12 +16,15 @@ async fn main() -> ExitCode {
         }
     };
     let report = storm(plan).await;
-    // A reader that went away is no reason to fail.
+    // A closed pipe is not an error.
     let _ = write!(std::io::stdout(), "{report}");
     if report.is_fine() {
         return ExitCode::SUCCESS;
     }
-    eprintln!("the diary is in {}", report.plan.diary.display());
+    eprintln!(
+        "the logs of the processes are in {}",
+        report.plan.diary.display()
+    );
     ExitCode::FAILURE
 }
 
@@ -35,13 +38,13 @@ fn plan(mut words: impl Iterator<Item = String>) -> Result<Plan, String> {
     };
     while let Some(word) = words.next() {
         let value: Option<u64> = words.next().and_then(|value| value.parse().ok());
-        let value = value.ok_or_else(|| format!("`{word}` needs a number"))?;
+        let value = value.ok_or_else(|| format!("`{word}` requires a number"))?;
         match word.as_str() {
             "--minutes" => plan.time = Duration::from_secs(value * 60),
             "--seconds" => plan.time = Duration::from_secs(value),
             "--seed" => plan.seed = value,
             "--runs" => plan.runs = value,
-            _ => return Err(format!("`{word}` is not known")),
+            _ => return Err(format!("unknown option `{word}`")),
         }
     }
     if plan.runs == 0 {

@@ -1,11 +1,11 @@
-//! Runs simulations by hand: `simulate --seeds N --from S`, or `simulate --verbose SEED` to see one of them.
+//! Runs simulations from the command line: `simulate --seeds N --from S`, or `simulate --verbose SEED` to print one.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use tests::sim::simulate;
 
-/// What the command line asks for.
+/// Options of the command line.
 struct Asked {
     from: u64,
     seeds: u64,
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         }
     }
     said(
-        &format!("{} seeds, {events} events, nothing broken", asked.seeds),
+        &format!("{} seeds, {events} events, no violations", asked.seeds),
         true,
     )
 }
@@ -54,18 +54,18 @@ fn asked(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
     };
     while let Some(word) = words.next() {
         let value = words.next().and_then(|value| value.parse().ok());
-        let value = value.ok_or_else(|| format!("`{word}` needs a number"))?;
+        let value = value.ok_or_else(|| format!("`{word}` requires a number"))?;
         match word.as_str() {
             "--seeds" => asked.seeds = value,
             "--from" => asked.from = value,
             "--verbose" => asked.verbose = Some(value),
-            _ => return Err(format!("`{word}` is not known")),
+            _ => return Err(format!("unknown option `{word}`")),
         }
     }
     Ok(asked)
 }
 
-/// Prints; a reader that went away is no reason to fail.
+/// Prints to stdout; a closed pipe is not an error.
 fn said(text: &str, is_fine: bool) -> ExitCode {
     let _ = writeln!(std::io::stdout(), "{text}");
     if is_fine {

@@ -1,6 +1,6 @@
-//! Runs a command beside a private Postgres: `with_postgres cargo nextest run`.
+//! Runs a command with a private Postgres server: `with_postgres cargo nextest run`.
 //!
-//! The command finds the server in `NOETL_TEST_POSTGRES`; however this program ends, the server ends with it.
+//! The command reads the server's URL from `NOETL_TEST_POSTGRES`. The server ends with this program, whatever ends it.
 
 use std::process::{Command, ExitCode};
 
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
                 .unwrap_or(1),
         ),
         Err(error) => {
-            eprintln!("`{}` cannot be started: {error}", program.display());
+            eprintln!("cannot start `{}`: {error}", program.display());
             ExitCode::FAILURE
         }
     }

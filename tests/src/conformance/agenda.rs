@@ -1,4 +1,4 @@
-//! What happens to an execution from outside while a case runs, and when.
+//! External inputs of a case: what is sent to the execution, and when.
 
 use std::time::Duration;
 
@@ -10,84 +10,84 @@ use serde_json::Value;
 
 use crate::conformance::case::CaseError;
 
-/// Something that happens to the execution from outside.
+/// An external input to the execution.
 #[derive(Debug, Clone)]
 pub struct Happening {
-    /// When.
+    /// When it is sent.
     pub trigger: Trigger,
-    /// What.
+    /// What is sent.
     pub what: What,
 }
 
-/// When something happens.
+/// When an input is sent.
 #[derive(Debug, Clone)]
 pub enum Trigger {
-    /// So long after the start.
+    /// This time after the start.
     After(Duration),
-    /// When the n-th event of this kind, of this step if one is named, is in the log.
+    /// When the n-th event of this kind, optionally of this step, is in the log.
     At {
         /// The kind.
         kind: Kind,
         /// The step.
         step: Option<Name>,
-        /// Which of them, from 1.
+        /// Which of these events, from 1.
         nth: u64,
     },
 }
 
-/// What happens from outside.
+/// Kinds of external inputs.
 #[derive(Debug, Clone)]
 pub enum What {
-    /// Someone cancels, and children that are waited for end too, or live on.
+    /// Cancels the execution. Children that are waited for are cancelled too, or continue.
     Cancel {
-        /// Whether they end.
+        /// Whether the children are cancelled.
         cascade: bool,
     },
-    /// Someone says how it ends.
+    /// Sets the final status.
     Finalize(Ending),
-    /// Someone pauses.
+    /// Pauses the execution.
     Pause,
-    /// Someone resumes.
+    /// Resumes the execution.
     Resume,
-    /// Someone retries, with another version of the playbook perhaps.
+    /// Retries the execution, optionally with another version of the playbook.
     Retry(Option<u32>),
-    /// Someone has it run again.
+    /// Reruns the execution.
     Rerun(Again),
-    /// A signal comes.
+    /// Sends a signal.
     Signal(Name, Option<Value>),
-    /// Someone writes to `ctx`.
+    /// Writes to `ctx`.
     Patch(Value),
     /// The worker that holds a command dies.
     Crash,
 }
 
-/// How a run is done again.
+/// Options of a rerun.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Again {
-    /// The first step that runs again.
+    /// The first step to run again.
     pub from_step: Option<Name>,
-    /// The first iteration that runs again.
+    /// The first iteration to run again.
     pub from_iteration: Option<u64>,
-    /// Inputs over those of the first run.
+    /// Inputs that replace those of the first run.
     pub payload: Option<Value>,
     /// Another version of the playbook.
     pub version: Option<u32>,
-    /// Whether the latest rerun is done again, rather than the root.
+    /// Whether to rerun the latest rerun instead of the root.
     pub latest: bool,
 }
 
-/// What a case has yet to do, in the order in which it says so.
+/// The remaining inputs of a case, in order.
 #[derive(Debug, Clone)]
 pub struct Agenda(Vec<Happening>);
 
 impl Agenda {
-    /// All of these.
+    /// All inputs of a case.
     pub(crate) fn new(happenings: Vec<Happening>) -> Self {
         Self(happenings)
     }
 
-    /// Takes the first thing whose time has come: so long after the start, and with this log.
+    /// Removes and returns the first input that is due at this time after the start, given this log.
     pub fn take_due(&mut self, elapsed: Duration, log: &[Event]) -> Option<What> {
         let is_due = |happening: &Happening| match &happening.trigger {
             Trigger::After(span) => elapsed >= *span,
@@ -102,7 +102,7 @@ impl Agenda {
         Some(self.0.remove(index).what)
     }
 
-    /// The times, from the start, at which something is to be done.
+    /// The times of inputs, from the start.
     pub fn times(&self) -> impl Iterator<Item = Duration> {
         self.0
             .iter()
@@ -112,15 +112,15 @@ impl Agenda {
             })
     }
 
-    /// Whether everything is done.
+    /// Whether no input remains.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Reads one entry of a case's `inputs`.
+/// Parses one entry of a case's `inputs`.
 pub(crate) fn happening(value: &Value) -> Result<Happening, CaseError> {
-    let wrong = || CaseError::Said(format!("`{value}` is not something that happens"));
+    let wrong = || CaseError::Said(format!("`{value}` is not a valid input"));
     let trigger = match (
         value.get("after"),
         value.get("at_event").and_then(Value::as_str),

@@ -1,4 +1,4 @@
-//! Reading a case from its folder.
+//! Reads a case from its directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,38 +9,38 @@ use serde_json::Value;
 use crate::conformance::agenda::{Agenda, Happening, happening};
 use crate::conformance::script::Script;
 
-/// A case as its folder says it.
+/// A case.
 #[derive(Debug, Clone)]
 pub struct Case {
     /// `<area>/<case>`.
     pub name: String,
-    /// Its folder.
+    /// Its directory.
     pub folder: PathBuf,
     /// The playbook's text.
     pub playbook: String,
     /// Later versions of the playbook, in order.
     pub versions: Vec<String>,
-    /// Further playbooks by catalog path, for children.
+    /// Additional playbooks by catalog path, for children.
     pub children: Vec<(String, String)>,
-    /// What tasks answer.
+    /// The outcomes of tasks.
     pub script: Script,
     /// The request's payload.
     pub payload: Option<Value>,
-    /// What happens beside the tasks, in order.
+    /// External inputs, in order.
     pub inputs: Vec<Happening>,
-    /// The bounds that hold.
+    /// The limits in force.
     pub limits: Limits,
-    /// How often a pipeline may jump.
+    /// Maximum number of jumps of a pipeline.
     pub jumps_max: u32,
 }
 
-/// Why a folder is no case.
+/// Why a directory is not a valid case.
 #[derive(Debug, thiserror::Error)]
 pub enum CaseError {
     /// A file cannot be read.
-    #[error("`{}` cannot be read", .0.display())]
+    #[error("cannot read `{}`", .0.display())]
     File(PathBuf, #[source] std::io::Error),
-    /// A file does not say what it should.
+    /// A file has invalid content.
     #[error("{0}")]
     Said(String),
 }
@@ -68,7 +68,7 @@ fn text(path: &Path) -> Result<String, CaseError> {
     fs::read_to_string(path).map_err(|error| CaseError::File(path.to_owned(), error))
 }
 
-/// The name of the case in a folder: `<area>/<case>`.
+/// Name of the case in a directory: `<area>/<case>`.
 pub fn case_name(folder: &Path) -> String {
     let mut parts = folder.iter().rev().map(|part| part.to_string_lossy());
     let case = parts.next().unwrap_or_default();
@@ -76,7 +76,7 @@ pub fn case_name(folder: &Path) -> String {
 }
 
 impl Case {
-    /// Reads the case in a folder.
+    /// Reads the case in a directory.
     pub fn load(folder: &Path) -> Result<Self, CaseError> {
         let said = match fs::read(folder.join("outcomes.yaml")) {
             Ok(bytes) => model::yaml::data("outcomes.yaml", &bytes).map_err(|diagnostics| {
@@ -105,17 +105,17 @@ impl Case {
         })
     }
 
-    /// Everything it does beside its tasks.
+    /// The external inputs.
     pub fn agenda(&self) -> Agenda {
         Agenda::new(self.inputs.clone())
     }
 
-    /// The log expected, as text; none where nothing was accepted yet.
+    /// The expected log as text; `None` if none was accepted yet.
     pub fn expected(&self) -> Option<String> {
         fs::read_to_string(self.folder.join("events.yaml")).ok()
     }
 
-    /// Takes a log as the expected one.
+    /// Writes a log as the expected one.
     pub fn accept(&self, log: &str) -> Result<(), CaseError> {
         let path = self.folder.join("events.yaml");
         fs::write(&path, log).map_err(|error| CaseError::File(path, error))
@@ -129,7 +129,7 @@ fn versions(folder: &Path) -> Result<Vec<String>, CaseError> {
     files.map(|file| text(&file)).collect()
 }
 
-/// Playbooks beside the case's own; a file's name is its catalog path.
+/// Playbooks besides the case's own; the file name is the catalog path.
 fn children(folder: &Path) -> Result<Vec<(String, String)>, CaseError> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut children = Vec::new();
@@ -148,11 +148,11 @@ fn children(folder: &Path) -> Result<Vec<(String, String)>, CaseError> {
     Ok(children)
 }
 
-/// The usual bounds, and those that the case says otherwise.
+/// The default limits, with those that the case overrides.
 fn limits(said: Option<&Value>) -> Result<(Limits, u32), CaseError> {
     let (mut limits, mut jumps_max) = (Limits::default(), pipeline::JUMPS_MAX);
     for (name, value) in said.and_then(Value::as_object).into_iter().flatten() {
-        let wrong = || CaseError::Said(format!("`{name}: {value}` is no limit"));
+        let wrong = || CaseError::Said(format!("`{name}: {value}` is not a limit"));
         let number = value.as_u64().and_then(|n| u32::try_from(n).ok());
         let number = number.ok_or_else(wrong)?;
         match name.as_str() {

@@ -1,7 +1,7 @@
-//! Conformance cases as data: a playbook, what its tasks answer, and the log that must come of it.
+//! Conformance cases as data: a playbook, the outcomes of its tasks, and the expected log.
 //!
-//! A case is a folder under `tests/conformance/<area>/<case>/`. [`Case`] reads it, [`run`] runs it with the engine
-//! alone, [`normalise`] makes logs of any origin comparable.
+//! A case is a directory `tests/conformance/<area>/<case>/`. [`Case`] reads it, [`run`] runs it with the engine alone,
+//! [`normalise`] makes logs from different sources comparable.
 
 mod agenda;
 mod case;

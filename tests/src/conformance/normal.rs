@@ -1,5 +1,5 @@
-//! Logs made comparable: sub-logs per step run and iteration, what the server decided in its global order, and what
-//! the run came to. Ids and times are left out, and so is how the work was handed out.
+//! Normalizes logs so that they can be compared: one sub-log for each step run and iteration, the server's decisions in
+//! their global order, and the end of the run. It drops IDs, times, and the assignment of commands.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 
 use crate::conformance::shown::{brief, line};
 
-/// One execution's log, and what to call it.
+/// The log of one execution, and its name.
 #[derive(Debug, Clone)]
 pub struct Log {
-    /// `root`, or the child's path and its place among its siblings.
+    /// `root`, or the child's path and its index among its siblings.
     pub name: String,
     /// The log.
     pub events: Vec<Event>,
@@ -31,7 +31,7 @@ pub fn normalise(logs: &[Log]) -> String {
     without_times(&text, logs)
 }
 
-/// Times, and the ids of the executions themselves, differ from run to run wherever they turn up in data.
+/// Replaces times and execution IDs in data, because they differ between runs.
 fn without_times(text: &str, logs: &[Log]) -> String {
     let time = Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:[\d.]+Z").expect("a valid pattern");
     let text = time.replace_all(text, "<time>").into_owned();
@@ -80,7 +80,7 @@ fn one(events: &[Event], text: &mut String) {
     }
 }
 
-/// Whether an event is the server's decision, other than how work was handed out.
+/// Whether an event is a decision of the server, other than the assignment of work.
 fn is_decision(event: &Event) -> bool {
     is_compared(event.kind())
         && (event.kind().emitter() == Emitter::Server || event.kind() == Kind::StepFailed)
@@ -113,7 +113,7 @@ fn sub_logs(events: &[Event]) -> Vec<(String, Vec<String>)> {
         }
         logs.entry(place).or_default().push(line(event));
     }
-    // Runs stand in the order of their scheduling, iterations by index below their run.
+    // Runs are sorted by when they were scheduled, iterations by index below their run.
     let first = |place: &Place| {
         order
             .iter()
@@ -133,7 +133,7 @@ fn sub_logs(events: &[Event]) -> Vec<(String, Vec<String>)> {
     shown.collect()
 }
 
-/// The value that the run's end points at.
+/// The result of the run.
 fn result(events: &[Event]) -> Value {
     let pointer = events.iter().rev().find_map(|event| match &event.body {
         Body::PlaybookFinished(finished) => finished.result.clone(),
@@ -167,7 +167,7 @@ fn result(events: &[Event]) -> Value {
     }
 }
 
-/// `ctx` as the patches make it.
+/// `ctx` after all patches.
 fn ctx(events: &[Event]) -> Map<String, Value> {
     let mut ctx = Map::new();
     for event in events {

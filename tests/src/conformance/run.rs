@@ -1,4 +1,4 @@
-//! Running a case with the engine alone: one worker, virtual time, no faults but those the case asks for.
+//! Runs a case with the engine alone: one worker, virtual time, and only the faults that the case defines.
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ use crate::conformance::normal::{Log, normalise};
 use crate::conformance::script::Script;
 use crate::world::{Acted, Broken, Hand, Honest, Order, Posted, Server, log};
 
-/// A case that does not end by then hangs.
+/// A case that has not ended after this many actions hangs.
 const ACTIONS_MAX: usize = 200_000;
 /// How long a claim lasts without a heartbeat.
 const TTL: Duration = Duration::from_secs(15);
 
-/// What running a case came to.
+/// Outcome of a case.
 #[derive(Debug, Clone)]
 pub struct Ran {
-    /// The logs, made comparable.
+    /// The normalized logs.
     pub text: String,
-    /// How the root stands.
+    /// Status of the root.
     pub status: RunStatus,
-    /// The logs as they are, the root's first.
+    /// The original logs, the root's first.
     pub logs: Vec<Log>,
 }
 
@@ -45,7 +45,7 @@ struct Running {
     began: Time,
 }
 
-/// Runs a case to its end.
+/// Runs a case until it ends.
 pub fn run(case: &Case) -> Result<Ran, String> {
     let problem = |error: Broken| error.to_string();
     let mut server = Server::new(1, case.limits, Box::new(Honest));
@@ -116,7 +116,7 @@ impl Running {
         Ok(())
     }
 
-    /// Does one of the case's inputs whose time has come.
+    /// Sends one input of the case that is due.
     fn happen(&mut self) -> Result<bool, Broken> {
         let log = log(&self.server.store, self.root);
         let elapsed = self.server.now().since(self.began);
@@ -161,7 +161,7 @@ impl Running {
         Ok(true)
     }
 
-    /// Has the root, or its latest rerun, run again.
+    /// Reruns the root or its latest rerun.
     fn rerun(&mut self, again: Again) -> Result<(), Broken> {
         let of = if again.latest { self.latest } else { self.root };
         if let Some(execution) = self.server.rerun(of, again)? {
@@ -171,7 +171,7 @@ impl Running {
         Ok(())
     }
 
-    /// The worker dies, and another takes its place.
+    /// The worker dies, and another one replaces it.
     fn crash(&mut self) {
         self.hands.clear();
         self.workers += 1;
@@ -197,7 +197,7 @@ impl Running {
         Ok(true)
     }
 
-    /// Claims whose holder is gone are offered again.
+    /// Reports the claims of dead workers as lost, so that their commands are offered again.
     fn lose(&mut self) -> Result<bool, Broken> {
         let lost = self.server.lost_claims()?;
         for claim in &lost {
@@ -219,7 +219,7 @@ impl Running {
         Ok(took)
     }
 
-    /// One action of the first command that can act, reported at once.
+    /// Performs one action of the first command that can act, and reports it.
     fn act(&mut self) -> Result<bool, Broken> {
         for (command, order) in std::mem::take(&mut self.server.told) {
             let held = self
@@ -268,7 +268,7 @@ impl Running {
         Ok(())
     }
 
-    /// Moves on to the next time at which something happens. False if nothing ever does.
+    /// Advances to the next time at which something happens. Returns false if there is none.
     fn move_time(&mut self) -> Result<bool, Broken> {
         let now = self.server.now();
         let mut next = self.server.next_timer()?;
@@ -318,7 +318,9 @@ impl Running {
             .server
             .state(0, self.root)
             .map_err(|error| error.to_string())?;
-        let status = state.map(engine::State::status).ok_or("there is no root")?;
+        let status = state
+            .map(engine::State::status)
+            .ok_or("the case has no root")?;
         Ok(Ran {
             text: normalise(&logs),
             status,

@@ -1,4 +1,4 @@
-//! What tasks answer in a case: by step and task, by iteration, and by order of the calls.
+//! Scripted outcomes of the tasks of a case: by step and task, by iteration, and by the order of calls.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use serde_json::{Map, Value};
 
 use crate::world::{Answer, Answers, Asked};
 
-/// The answers of a case.
+/// The scripted outcomes of a case.
 #[derive(Debug, Clone, Default)]
 pub struct Script {
     tasks: BTreeMap<String, Vec<ScriptedTool>>,
-    /// How often each task of each iteration was called.
+    /// Number of calls of each task in each iteration.
     calls: BTreeMap<String, usize>,
 }
 
-/// One answer of a scripted tool.
+/// One outcome of a scripted tool.
 #[derive(Debug, Clone)]
 pub struct ScriptedTool {
     /// Only for this iteration.
@@ -25,16 +25,16 @@ pub struct ScriptedTool {
     pub attempt: Option<u32>,
     /// Only for this visit.
     pub visit: Option<u32>,
-    /// What the call comes to; none echoes the task's input, or what `echo` names.
+    /// Outcome of the call; `None` returns the task's input, or what `echo` names.
     pub outcome: Option<Outcome>,
-    /// Keys of the call that are its result: the kind's own keys, and `timeout`.
+    /// Keys of the call to return as its result: the keys of the tool kind, and `timeout`.
     pub echo: Vec<String>,
-    /// How long it takes.
+    /// Duration of the call.
     pub takes: Duration,
 }
 
 impl Script {
-    /// Reads the map of `step.task` or `task` to one answer or a list of them.
+    /// Parses a map from `step.task` or `task` to one outcome or a list of outcomes.
     pub(crate) fn read(tasks: Option<&Value>) -> Result<Self, String> {
         let mut script = Self::default();
         for (name, said) in tasks.and_then(Value::as_object).into_iter().flatten() {
@@ -47,7 +47,7 @@ impl Script {
         Ok(script)
     }
 
-    /// Whether every answer comes at once.
+    /// Whether no outcome has a delay.
     pub fn is_quick(&self) -> bool {
         let mut answers = self.tasks.values().flatten();
         answers.all(|answer| answer.takes.is_zero())
@@ -58,7 +58,7 @@ impl Script {
         own.or_else(|| self.tasks.get(task)).map(Vec::as_slice)
     }
 
-    /// The answer to the `call`-th call of a task in its pipeline, from 0; the last one repeats.
+    /// Outcome of call number `call` of a task in its pipeline, from 0; the last outcome repeats.
     pub fn answer(
         &self,
         place: (&str, &str),

@@ -1,4 +1,4 @@
-//! One event in one line, ids and times aside.
+//! Formats an event as one line, without IDs and times.
 
 use std::fmt::Write as _;
 
@@ -14,10 +14,10 @@ use model::raw::Raw;
 use model::result_ref::ResultRef;
 use serde_json::Value;
 
-/// A longer text is told by its length.
+/// A longer text is replaced by its length.
 const LONG: usize = 1_000;
 
-/// The line; the place is said elsewhere.
+/// Formats an event without its location, which the caller prints.
 pub(crate) fn line(event: &Event) -> String {
     let words = [name(event), details(event)];
     let words: Vec<&str> = words
@@ -148,7 +148,7 @@ fn details(event: &Event) -> String {
     }
 }
 
-/// The addresses of manifests, without the id of the execution.
+/// The addresses of manifests, without the execution ID.
 fn manifests(uris: &[String]) -> String {
     let path = |uri: &String| {
         let path = uri.split_once("/step/");
@@ -203,7 +203,7 @@ fn rerun(rerun: &Rerun) -> String {
     )
 }
 
-/// Seqs differ from run to run; what they lead to shows where it is used.
+/// Sequence numbers differ between runs; the reused data is visible where it is used.
 fn taken_over(reused: &Reused) -> String {
     let what = match &reused.part {
         ReusedPart::Task { ok } => format!("task ok={ok}"),
@@ -312,7 +312,7 @@ fn awaited(awaits: &Awaits) -> String {
     }
 }
 
-/// An outcome with the reference beside it, or data that is not one.
+/// Formats an outcome and its reference, or other data.
 fn answer(raw: &Raw, reference: Option<&ResultRef>) -> String {
     match raw.read::<Outcome>() {
         Ok(Outcome::Ok(success)) => match success.reference.as_deref().or(reference) {
@@ -333,7 +333,7 @@ fn answer(raw: &Raw, reference: Option<&ResultRef>) -> String {
     }
 }
 
-/// Data with what is large said in few words.
+/// Data in which large parts are replaced by a short description.
 fn data(raw: &Raw) -> String {
     let is_plain = |text: &str| !text.contains("result_ref") && !text.contains("\"manifest\"");
     if raw.text().len() <= LONG && is_plain(raw.text()) {
@@ -342,7 +342,7 @@ fn data(raw: &Raw) -> String {
     brief(raw.value()).to_string()
 }
 
-/// A body or a long text is told by its size: where it lives differs from run to run.
+/// Describes a body or a long text by its size, because its location differs between runs.
 pub(crate) fn brief(value: Value) -> Value {
     match value {
         Value::Object(map) if map.get("kind").is_some_and(|kind| kind == "result_ref") => {

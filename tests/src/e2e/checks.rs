@@ -1,7 +1,7 @@
-//! The checkers: what must hold of a run that has ended, by the number of the promise.
+//! The checkers: what must hold for a finished run, by the number of the invariant.
 //!
-//! Enters: what was found out about one run. Leaves: nothing, or the promise that is broken. Each has a control below
-//! that shows it a broken world.
+//! Enters: the data of one run. Leaves: `Ok`, or the violated invariant. Each checker has a control in
+//! `controls.rs` that passes it data which violates the invariant.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,39 +18,39 @@ use crate::sim::Violation;
 use crate::sim::checks::{Done, Plan, must};
 use crate::sim::watch::Watch;
 
-/// Tasks with this label have an effect that the witness sees.
+/// Label of tasks whose effects the witness records.
 const EFFECT: &str = "effect";
-/// Tasks with this label have one that it must not see twice.
+/// Label of tasks whose effects may happen at most once.
 const ONCE: &str = "once";
 
-/// What the routes say of one run.
+/// What the API returns for one run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Shown {
-    /// How the list, the detail, and the status route say it stands.
+    /// Status according to the list, the detail and the status route.
     pub(crate) statuses: Vec<RunStatus>,
-    /// The last place in its log, as each of them says.
+    /// Last sequence number according to each of them.
     pub(crate) seqs: Vec<Seq>,
-    /// Type and place of each event that the log's route shows.
+    /// Type and sequence number of each event that the event route returns.
     pub(crate) events: Vec<(String, Seq)>,
-    /// What the replay route folds: where, how it stands, and the state.
+    /// Response of the replay route: sequence number, status and state.
     pub(crate) replayed: (Seq, RunStatus, Value),
 }
 
-/// What the database still holds for a run.
+/// Rows that the database still has for a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Left {
-    /// Rows of commands.
+    /// Number of commands.
     pub(crate) commands: i64,
-    /// Timers.
+    /// Number of timers.
     pub(crate) timers: i64,
-    /// Messages nobody has taken.
+    /// Number of unconsumed messages.
     pub(crate) messages: i64,
 }
 
-/// The log keeps its own rules: places, causes, boundaries, loops, attempts, tokens; answers the state it folds to.
+/// Checks the log: sequence numbers, causes, ends, loops, attempts, tokens. Returns the state after replay.
 pub(crate) fn log_is_lawful(playbook: &str, log: &[Event]) -> Result<State, Violation> {
     let parsed = model::playbook::parse("run", playbook.as_bytes());
-    let playbook = parsed.playbook.expect("what runs is a valid playbook");
+    let playbook = parsed.playbook.expect("the playbook of a run is valid");
     let graph = Graph::of(&playbook);
     let mut watch = Watch::new(Arc::new(Plan { playbook, graph }));
     let mut state: Option<State> = None;
@@ -58,17 +58,17 @@ pub(crate) fn log_is_lawful(playbook: &str, log: &[Event]) -> Result<State, Viol
         watch.see(event, state.as_ref(), event.recorded_at)?;
         let seq = event.seq;
         state = engine::fold(state, event);
-        must(44, state.is_some(), || format!("event {seq} does not fold"))?;
+        must(44, state.is_some(), || format!("cannot replay event {seq}"))?;
     }
     let state = state.ok_or_else(|| broken(2, "the log is empty"))?;
-    let live = i64::try_from(state.tokens.len()).expect("few tokens");
+    let live = i64::try_from(state.tokens.len()).expect("the number of tokens fits");
     must(17, watch.tokens == live, || {
-        format!("{} tokens should be live, {live} are", watch.tokens)
+        format!("expected {} live tokens, found {live}", watch.tokens)
     })?;
     Ok(state)
 }
 
-/// Each generation has one end, and the last event is one.
+/// Each generation has one end, which is the last event of the log.
 pub(crate) fn ends_once(log: &[Event]) -> Done {
     let mut ends: BTreeMap<u32, u32> = BTreeMap::new();
     for event in log {
@@ -82,33 +82,38 @@ pub(crate) fn ends_once(log: &[Event]) -> Done {
     })?;
     let last = log.last().map(Event::kind);
     must(10, last == Some(Kind::PlaybookProcessed), || {
-        format!("the log ends with {last:?}")
+        format!("the last event of the log is {last:?}")
     })
 }
 
-/// A run that has ended owes nothing to anybody.
+/// A finished run has no open commands, timers or messages.
 pub(crate) fn nothing_is_left(state: &State, left: &Left) -> Done {
-    must(11, state.is_ended(), || "it has not ended".to_owned())?;
+    must(11, state.is_ended(), || {
+        "the run has not finished".to_owned()
+    })?;
     let owed = state.commands.len() + state.timers.len();
     must(11, owed == 0, || {
-        format!("it has ended and its state owes {owed} commands and timers")
+        format!("the run has finished, but its state has {owed} open commands and timers")
     })?;
     must(11, *left == Left::default(), || {
-        format!("it has ended and the database holds {left:?}")
+        format!("the run has finished, but the database has {left:?}")
     })
 }
 
-/// Every route says the same of a run, and it is what its log says.
+/// All routes agree with each other and with the log.
 pub(crate) fn routes_agree(state: &State, log: &[Event], shown: &Shown) -> Done {
     let status = state.status();
     let others = shown.statuses.iter().find(|other| **other != status);
     must(12, others.is_none(), || {
-        format!("the log says {status}, the routes {:?}", shown.statuses)
+        format!(
+            "the status is {status} in the log and {:?} in the routes",
+            shown.statuses
+        )
     })?;
     let behind = shown.seqs.iter().find(|seq| **seq != state.seq);
     must(12, behind.is_none(), || {
         format!(
-            "the log ends at {}, the routes say {:?}",
+            "the last sequence number is {} in the log and {:?} in the routes",
             state.seq, shown.seqs
         )
     })?;
@@ -118,27 +123,28 @@ pub(crate) fn routes_agree(state: &State, log: &[Event], shown: &Shown) -> Done 
         .collect();
     must(12, events == shown.events, || {
         format!(
-            "the route shows {} of {} events",
+            "the route returns {} of {} events",
             shown.events.len(),
             events.len()
         )
     })
 }
 
-/// The state that the replay route shows is the fold of the log.
+/// The replay route returns the state that the log replays to.
 pub(crate) fn replay_is_the_fold(state: &State, shown: &Shown) -> Done {
     let (seq, status, value) = &shown.replayed;
     must(44, (*seq, *status) == (state.seq, state.status()), || {
-        format!("the replay route stands at {seq} as {status}")
+        format!("the replay route is at {seq} with status {status}")
     })?;
     let folded = ciborium::Value::serialized(state);
-    let folded = folded.map_err(|error| broken(44, &format!("a state has no form: {error}")))?;
+    let folded =
+        folded.map_err(|error| broken(44, &format!("cannot serialize the state: {error}")))?;
     must(44, is_shown(&folded, value), || {
-        "the replay route shows another state than the log folds to".to_owned()
+        "the replay route returns another state than the log replays to".to_owned()
     })
 }
 
-/// Whether JSON shows a value; keys that are no text have a form of the route's own, and are only counted.
+/// Whether JSON equals a value. The route formats keys that are not text in its own way, so these are only counted.
 fn is_shown(value: &ciborium::Value, json: &Value) -> bool {
     match (value, json) {
         (ciborium::Value::Map(entries), Value::Object(shown)) => {
@@ -169,7 +175,7 @@ fn is_shown(value: &ciborium::Value, json: &Value) -> bool {
     }
 }
 
-/// Every finished effect was seen, and none that must not was seen twice.
+/// Every finished effect was seen, and no at-most-once effect was seen twice.
 pub(crate) fn effects_were_seen(log: &[Event], seen: &BTreeMap<String, u32>) -> Done {
     for event in log {
         let Some(label) = event.at.task.as_ref().map(model::id::Name::as_str) else {
@@ -181,17 +187,17 @@ pub(crate) fn effects_were_seen(log: &[Event], seen: &BTreeMap<String, u32>) -> 
         let key = pipeline::idempotency_key(event.execution_id, &event.at);
         let count = seen.get(&key).copied().unwrap_or(0);
         must(37, label != ONCE || count <= 1, || {
-            format!("`{key}` must happen at most once and happened {count} times")
+            format!("`{key}` must happen at most once, but happened {count} times")
         })?;
         let is_done = matches!(event.body, Body::TaskDone(_));
         must(36, !is_done || count >= 1, || {
-            format!("`{key}` is recorded as done and nobody saw it")
+            format!("`{key}` is recorded as done, but no effect was seen")
         })?;
     }
     Ok(())
 }
 
-/// No effect came from nowhere: each key that was seen is that of a task in a log.
+/// Every key that was seen belongs to a task in a log.
 pub(crate) fn effects_have_a_cause(
     logs: &BTreeMap<ExecutionId, Vec<Event>>,
     seen: &BTreeMap<String, u32>,
@@ -200,15 +206,17 @@ pub(crate) fn effects_have_a_cause(
     for key in seen.keys() {
         let execution = key.split('/').next().and_then(|id| id.parse().ok());
         let is_known = execution.is_some_and(|id| known.contains(&id));
-        must(36, is_known, || format!("`{key}` is of no run there is"))?;
+        must(36, is_known, || {
+            format!("`{key}` does not belong to any run")
+        })?;
     }
     Ok(())
 }
 
-/// The bus got everything, however often it was away.
+/// All events were published to NATS, despite its outages.
 pub(crate) fn everything_is_published(waiting: i64) -> Done {
     must(48, waiting == 0, || {
-        format!("{waiting} rows wait to be published")
+        format!("{waiting} rows are not published")
     })
 }
 
@@ -219,14 +227,14 @@ pub(crate) fn broken(number: u32, what: &str) -> Violation {
     }
 }
 
-/// A run ends as its playbook says, with the result it says.
+/// A run ends with the status and a result that its playbook defines.
 pub(crate) fn ends_as_it_must(begun: &Begun, detail: &RunAnswer) -> Done {
     let (recipe, n) = (begun.recipe, begun.n);
     let wanted = recipe.ending();
     must(50, detail.status == wanted, || {
         let why = detail.execution.error.clone().unwrap_or_default();
         format!(
-            "{recipe:?} {n} ended {} instead of {wanted}: {why}",
+            "{recipe:?} {n} ended with {} instead of {wanted}: {why}",
             detail.status
         )
     })?;
@@ -236,21 +244,21 @@ pub(crate) fn ends_as_it_must(begun: &Begun, detail: &RunAnswer) -> Done {
         results.is_empty() || results.contains(&detail.result),
         || {
             format!(
-                "{recipe:?} {n} gives {}, not one of {results:?}",
+                "{recipe:?} {n} returned {}, expected one of {results:?}",
                 detail.result
             )
         },
     )
 }
 
-/// Two readings of the projections are the same, row by row.
+/// Two dumps of the projections are equal, row by row.
 pub(crate) fn projections_are_the_same(before: &[String], after: &[String]) -> Done {
     for (before, after) in before.iter().zip(after) {
         let lines = before.lines().zip(after.lines());
         let differs = lines.clone().find(|(before, after)| before != after);
         let is_same = before == after;
         must(46, is_same, || {
-            format!("a projection rebuilt differs: {differs:?}")
+            format!("a rebuilt projection differs: {differs:?}")
         })?;
     }
     Ok(())

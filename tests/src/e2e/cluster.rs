@@ -1,5 +1,5 @@
-//! A cluster for one test: its own Postgres, servers and workers as real processes, and a network in between that
-//! fails on demand.
+//! A cluster for one test: a private Postgres, servers and workers as real processes, and network proxies between them
+//! that fail on demand.
 
 use std::fs;
 use std::path::Path;
@@ -14,39 +14,39 @@ use crate::e2e::tally::Tally;
 use crate::peers::program::{User, Watch, free_port};
 use crate::peers::{Database, Nats, Postgres, Proxy};
 
-/// How many of each.
+/// Number of processes and slots.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
-    /// Servers.
+    /// Number of servers.
     pub servers: usize,
-    /// Workers.
+    /// Number of workers.
     pub workers: usize,
-    /// Slots of each worker.
+    /// Number of slots of each worker.
     pub slots: u32,
 }
 
-/// A server, and the network before and behind it.
+/// A server and its network proxies.
 pub struct Node {
     /// The process.
     pub process: Process,
-    /// What leads from it to the database.
+    /// Proxy between the server and the database.
     pub to_store: Proxy,
-    /// What leads from workers and other servers to it.
+    /// Proxy between workers or other servers and this server.
     pub to_server: Proxy,
     address: String,
 }
 
-/// Everything, stopped with this value. Processes end before what they use.
+/// All processes; dropping the value stops them. Processes stop before the services they use.
 pub struct Cluster {
     /// The workers.
     pub workers: Vec<Process>,
     /// The servers.
     pub nodes: Vec<Node>,
-    /// The database's server.
+    /// The Postgres server.
     pub postgres: Postgres,
-    /// The bus that events are published on.
+    /// The NATS server that events are published to.
     pub nats: Nats,
-    /// Where playbooks count what they did.
+    /// The database in which playbooks count their effects.
     pub tally: Tally,
     database: Database,
     _watch: Watch,
@@ -54,15 +54,15 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts it; servers answer when this returns.
+    /// Starts the cluster; returns when all servers respond.
     pub async fn start(shape: Shape) -> Self {
         let postgres = tokio::task::spawn_blocking(Postgres::private).await;
         let postgres = postgres.expect("Postgres starts");
         let database = postgres.fresh_database();
         let tally = Tally::open(&postgres).await;
         let nats = Nats::private();
-        let dir = tempfile::tempdir().expect("there is room for a folder");
-        // Should this process be killed, nobody else ends those it has started.
+        let dir = tempfile::tempdir().expect("a temporary directory can be created");
+        // If this process is killed, no destructor ends the processes it started.
         let stop = "kill -9 $(cat \"$1\"/*/pid) 2>/dev/null";
         let watch = Watch::begin(User::own(), dir.path(), "", stop);
         let nodes: Vec<Node> = (0..shape.servers)
@@ -105,30 +105,30 @@ impl Cluster {
         self
     }
 
-    /// A client of all servers, past the failing network.
+    /// A client of all servers that bypasses the failing network.
     pub fn client(&self) -> Client {
         let servers: Vec<String> = self.nodes.iter().map(|node| node.address.clone()).collect();
-        Client::new(&servers, None).expect("addresses of servers are URLs")
+        Client::new(&servers, None).expect("server addresses are URLs")
     }
 
-    /// A client of one server, past the failing network.
+    /// A client of one server that bypasses the failing network.
     pub fn client_of(&self, node: usize) -> Client {
         let server = self.nodes[node].address.clone();
-        Client::new(&[server], None).expect("an address of a server is a URL")
+        Client::new(&[server], None).expect("a server address is a URL")
     }
 
-    /// The database, past the failing network.
+    /// The database URL that bypasses the failing network.
     pub fn database_url(&self) -> String {
         self.database.url()
     }
 
-    /// Every process.
+    /// All processes.
     pub fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
         let servers = self.nodes.iter_mut().map(|node| &mut node.process);
         servers.chain(self.workers.iter_mut())
     }
 
-    /// What every process has printed.
+    /// The output of every process.
     pub fn said(&self) -> String {
         let servers = self.nodes.iter().map(|node| &node.process);
         let all = servers.chain(&self.workers);
@@ -136,20 +136,20 @@ impl Cluster {
         said.collect::<Vec<_>>().concat()
     }
 
-    /// Waits until every server answers.
+    /// Waits until every server responds.
     pub async fn answers(&self) {
         for node in 0..self.nodes.len() {
             let client = self.client_of(node);
-            // A server of a fresh database makes its tables first.
+            // A server on a new database creates its tables first.
             while client.get::<Value>("/readyz").await.is_err() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
     }
 
-    /// Keeps what the processes printed, for whoever looks for the reason.
+    /// Writes the output of the processes to a directory, for debugging.
     pub fn keep_said(&self, file: &Path) {
-        fs::write(file, self.said()).expect("the report can be written");
+        fs::write(file, self.said()).expect("the output can be written");
     }
 }
 

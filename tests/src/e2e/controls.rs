@@ -1,4 +1,4 @@
-//! Each checker is shown a world that is broken in its own way, and says so; shown a lawful one, it is content.
+//! Negative controls: each checker accepts valid data and reports data that violates its invariant.
 
 use std::collections::BTreeMap;
 
@@ -27,22 +27,22 @@ workflow:
     tool: [{once: {kind: noop, result: paid}}]
 "#;
 
-/// A lawful log.
+/// A valid log.
 fn log() -> Vec<Event> {
     let folder = cases()
         .into_iter()
         .find(|case| case.ends_with("loops/empty"));
-    let mut case = Case::load(&folder.expect("the case is there")).expect("the case can be read");
+    let mut case = Case::load(&folder.expect("the case exists")).expect("the case can be read");
     PLAYBOOK.clone_into(&mut case.playbook);
     case.payload = None;
     let ran = run(&case).expect("the case runs");
     let root = ran.logs.into_iter().next();
-    root.expect("there is a root").events
+    root.expect("the case has a root execution").events
 }
 
 fn fold(log: &[Event]) -> State {
     let state = log.iter().fold(None, engine::fold);
-    state.expect("a log folds")
+    state.expect("the log can be replayed")
 }
 
 fn place(log: &[Event], kind: Kind) -> usize {
@@ -50,7 +50,7 @@ fn place(log: &[Event], kind: Kind) -> usize {
     found.expect("the log has such an event")
 }
 
-/// Numbers the events anew, so that only what was doctored is wrong.
+/// Renumbers the events, so that only the intended change is invalid.
 fn numbered(mut log: Vec<Event>) -> Vec<Event> {
     for (index, event) in log.iter_mut().enumerate() {
         event.seq = Seq(index as u64 + 1);
@@ -69,7 +69,7 @@ fn lawful(log: &[Event]) -> Option<u32> {
 
 fn shown(log: &[Event]) -> Shown {
     let state = fold(log);
-    let value = ciborium::Value::serialized(&state).expect("a state has a form");
+    let value = ciborium::Value::serialized(&state).expect("a state can be serialized");
     let status = state.status();
     Shown {
         statuses: vec![status; 4],
@@ -209,7 +209,7 @@ fn a_replay_that_folds_to_something_else_is_seen() {
     assert_eq!(number(checks::replay_is_the_fold(&state, &other)), Some(44));
 }
 
-/// What a faithful witness of the log saw.
+/// The effects that a reliable witness of the log would have seen.
 fn seen(log: &[Event]) -> BTreeMap<String, u32> {
     let done = log
         .iter()
@@ -223,7 +223,7 @@ fn an_effect_that_nobody_saw_is_seen() {
     let log = log();
     let mut seen = seen(&log);
     assert_eq!(checks::effects_were_seen(&log, &seen), Ok(()));
-    let first = seen.keys().next().cloned().expect("there are effects");
+    let first = seen.keys().next().cloned().expect("the log has effects");
     seen.remove(&first);
     assert_eq!(number(checks::effects_were_seen(&log, &seen)), Some(36));
 }
@@ -298,7 +298,7 @@ fn a_run_that_ends_wrong_is_seen() {
         let answer = json!({
             "execution_id": id, "status": status, "result": result, "error": null, "execution": execution,
         });
-        serde_json::from_value(answer).expect("an answer as the route gives it")
+        serde_json::from_value(answer).expect("a response in the format of the route")
     };
     assert_eq!(
         checks::ends_as_it_must(&begun, &answer("COMPLETED", json!(3))),

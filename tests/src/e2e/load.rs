@@ -1,7 +1,7 @@
-//! The load: runs are asked for, and told things, whatever the cluster is going through.
+//! The load: starts runs and sends them control requests while faults are injected.
 //!
-//! Every request is said again until it is answered, as a careful client would: starts carry a word that makes them
-//! the same start, and a refusal of something said twice counts as having been heard.
+//! Every request is retried until it gets a response, like a careful client would: starts carry an idempotency key, and
+//! a rejected control request counts as delivered, because it may have been sent before.
 
 use std::time::Duration;
 
@@ -15,21 +15,21 @@ use wire::{CallError, Client};
 
 use crate::e2e::playbooks::Recipe;
 
-/// Between two tries of one request.
+/// Pause between two attempts of a request.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// A run that was asked for.
+/// A run that the load started.
 #[derive(Debug, Clone, Copy)]
 pub struct Begun {
     /// The run.
     pub id: ExecutionId,
-    /// What it is a run of.
+    /// Its playbook.
     pub recipe: Recipe,
-    /// Which run of the load.
+    /// Its number within the load.
     pub n: u64,
 }
 
-/// Where effects are seen: the URLs of a service and of a database.
+/// URLs of the services that see effects.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     /// The witness.
@@ -38,17 +38,17 @@ pub struct Seen<'a> {
     pub tally: &'a str,
 }
 
-/// Puts every playbook into the catalog.
+/// Registers every playbook in the catalog.
 pub(crate) async fn register(client: &Client) {
     for (path, text) in Recipe::catalog() {
         let body = json!({"content": text, "path": path});
         let registered: Result<Value, CallError> =
             say(client, "/api/catalog/register", &body).await;
-        registered.unwrap_or_else(|error| panic!("{path} cannot be registered: {error}"));
+        registered.unwrap_or_else(|error| panic!("cannot register {path}: {error}"));
     }
 }
 
-/// Starts a run; answers when it is durable.
+/// Starts a run; returns when it is durable.
 pub async fn begin(client: &Client, recipe: Recipe, n: u64, seen: Seen<'_>) -> Begun {
     let body = json!({
         "path": recipe.path(),
@@ -56,7 +56,7 @@ pub async fn begin(client: &Client, recipe: Recipe, n: u64, seen: Seen<'_>) -> B
         "dedup": format!("load-{n}"),
     });
     let started: Result<Started, CallError> = say(client, "/api/execute", &body).await;
-    let started = started.unwrap_or_else(|error| panic!("{recipe:?} {n} is refused: {error}"));
+    let started = started.unwrap_or_else(|error| panic!("cannot start {recipe:?} {n}: {error}"));
     Begun {
         id: started.execution_id,
         recipe,
@@ -64,7 +64,7 @@ pub async fn begin(client: &Client, recipe: Recipe, n: u64, seen: Seen<'_>) -> B
     }
 }
 
-/// Does to a run what its recipe asks for.
+/// Sends the control requests of the recipe to a run.
 pub(crate) async fn attend(client: &Client, begun: Begun) {
     let id = begun.id;
     match begun.recipe {
@@ -77,13 +77,13 @@ pub(crate) async fn attend(client: &Client, begun: Begun) {
                 client,
                 id,
                 "cancel",
-                &json!({"reason": "the load has seen enough"}),
+                &json!({"reason": "the recipe cancels this run"}),
             )
             .await;
         }
         Recipe::Pause => {
             tell(client, id, "pause", &json!({})).await;
-            // A pause that was answered may still be on its way to the run's driver.
+            // The owner of the run may not have received a pause yet, although the request succeeded.
             if stands(client, id, |status| status != RunStatus::Running).await == RunStatus::Paused
             {
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -97,7 +97,7 @@ pub(crate) async fn attend(client: &Client, begun: Begun) {
     }
 }
 
-/// Waits until a run stands as asked for; answers how.
+/// Waits until a run has the wanted status; returns the status.
 async fn stands(client: &Client, id: ExecutionId, fits: impl Fn(RunStatus) -> bool) -> RunStatus {
     loop {
         let asked: Result<Execution, CallError> =
@@ -111,13 +111,13 @@ async fn stands(client: &Client, id: ExecutionId, fits: impl Fn(RunStatus) -> bo
     }
 }
 
-/// Tells a run something. A refusal means that it was heard before, or that the run has ended.
+/// Sends a control request to a run. A rejection means that it was delivered before, or that the run has finished.
 async fn tell(client: &Client, id: ExecutionId, word: &str, body: &Value) {
     let path = format!("/api/executions/{id}/{word}");
     let _: Result<Value, CallError> = say(client, &path, body).await;
 }
 
-/// Says something until it is answered.
+/// Repeats a request until it gets a response.
 async fn say<B: Serialize + Sync, T: DeserializeOwned>(
     client: &Client,
     path: &str,

@@ -1,8 +1,8 @@
-//! The cluster under fire: real processes on a real Postgres, a network and machines that fail by a seed, and an oracle
-//! over the API and the database when the storm is over.
+//! The fault-injection test: real processes on a real Postgres, network and machine faults drawn from a seed, and
+//! checks of the API and the database afterwards.
 //!
-//! [`storm`] runs it all; [`Cluster`] is for tests of one promise. Nothing here knows how the engine works inside: it
-//! asserts on logs, on what the API says, and on what a witness outside the system saw.
+//! [`storm`] runs the whole test; [`Cluster`] is for tests of one invariant. Nothing here uses internals of the engine:
+//! the checks use logs, API responses, and the effects that a service outside the system has seen.
 
 mod checks;
 mod cluster;

@@ -1,4 +1,4 @@
-//! The nemesis: faults drawn from a seed, each healed after a while, until the time is up and everything is healed.
+//! The nemesis: injects faults drawn from a seed and heals each after a while; at the end it heals everything.
 
 use std::collections::BTreeMap;
 use std::thread::sleep;
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use crate::e2e::cluster::Cluster;
 use crate::sim::random::Random;
 
-/// Between two looks at what is due.
+/// Interval between two checks of what is due.
 const LOOK: Duration = Duration::from_millis(20);
-/// A process that ended by itself is started again after this, as an init system would.
+/// A process that exited by itself is restarted after this time, as an init system would do.
 const REVIVED_AFTER: Duration = Duration::from_millis(500);
 
-/// A fault, and what it befalls.
+/// A fault and its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
     KillWorker(usize),
@@ -20,35 +20,35 @@ pub(crate) enum Fault {
     KillServer(usize),
     StopServer(usize),
     CrashPostgres,
-    /// Its streams stay on disk.
+    /// NATS restarts and keeps its streams.
     KillNats,
-    /// Its streams are lost.
+    /// NATS restarts and loses its streams.
     WipeNats,
-    /// Connections to the database end at once.
+    /// Connections to the database are closed.
     CutStore(usize),
-    /// Commits happen, and their answers never arrive.
+    /// Commits happen, but their responses are lost.
     SwallowStore(usize),
     SlowStore(usize),
     RefuseStore(usize),
     CutServer(usize),
-    /// Reports are taken in, and their answers never arrive.
+    /// Reports are accepted, but their responses are lost.
     SwallowServer(usize),
     SlowServer(usize),
     RefuseServer(usize),
 }
 
-/// What was done.
+/// What the nemesis did.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Deeds {
-    /// How often each kind of fault was injected.
+    /// Number of injected faults of each kind.
     pub(crate) faults: BTreeMap<String, u32>,
-    /// Processes that ended by themselves, and how.
+    /// Processes that exited by themselves, with their exit status.
     pub(crate) ended: Vec<String>,
-    /// What happened when, in seconds since the start.
+    /// Events with their time in seconds since the start.
     pub(crate) diary: Vec<String>,
 }
 
-/// How faults come and go.
+/// Injects and heals faults.
 pub(crate) struct Nemesis {
     random: Random,
     cluster: Cluster,
@@ -70,7 +70,7 @@ impl Nemesis {
         }
     }
 
-    /// Does its work for so long, then heals everything; blocks.
+    /// Injects faults for this time, then heals everything; blocks the thread.
     pub(crate) fn rage(mut self, time: Duration) -> (Cluster, Deeds) {
         let end = now() + time;
         let mut next = now();
@@ -88,7 +88,7 @@ impl Nemesis {
             self.heal(fault);
         }
         for process in self.cluster.processes() {
-            // Ended by itself or not: from now on everything lives.
+            // From now on every process stays up, including those that exited by themselves.
             let _ = process.ended();
             process.restart();
         }
@@ -123,7 +123,7 @@ impl Nemesis {
             return;
         }
         let held = Duration::from_millis(match fault {
-            // Beyond the time that a worker's claims last.
+            // Longer than a worker's claims last.
             Fault::StopWorker(_) if self.random.percent(50) => 18_000,
             Fault::StopWorker(_) | Fault::StopServer(_) => 1_000 + self.random.below(7_000),
             Fault::SwallowStore(_) | Fault::SwallowServer(_) => 50 + self.random.below(1_000),
@@ -170,7 +170,7 @@ impl Nemesis {
     }
 
     fn heal(&mut self, fault: Fault) {
-        self.note(&format!("{fault:?} is over"));
+        self.note(&format!("{fault:?} healed"));
         let cluster = &mut self.cluster;
         match fault {
             Fault::KillWorker(number) => cluster.workers[number].restart(),
@@ -196,7 +196,7 @@ impl Nemesis {
         }
     }
 
-    /// Starts again what ended by itself.
+    /// Restarts processes that exited by themselves.
     fn revive(&mut self) {
         let mut ended = Vec::new();
         for process in self.cluster.processes() {
@@ -205,7 +205,7 @@ impl Nemesis {
             }
         }
         for (name, status) in ended {
-            let what = format!("{name} ended by itself: {status}");
+            let what = format!("{name} exited by itself: {status}");
             self.note(&what);
             self.deeds.ended.push(what);
             self.revivals.push((now() + REVIVED_AFTER, name));
@@ -227,7 +227,7 @@ impl Nemesis {
     }
 }
 
-/// A network that is down ends what goes through it, and lets nothing new through.
+/// Switches a network off, which closes its connections and accepts no new ones, or on again.
 fn refuse(network: &crate::peers::Proxy, refuses: bool) {
     network.refuse(refuses);
     if refuses {
@@ -237,7 +237,7 @@ fn refuse(network: &crate::peers::Proxy, refuses: bool) {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "real processes fail in real time"
+    reason = "faults of real processes need real time"
 )]
 fn now() -> Instant {
     Instant::now()

@@ -1,4 +1,4 @@
-//! The oracle: reads every run through the API and from the database, and lets the checkers judge.
+//! The oracle: reads every run through the API and from the database, and applies the checkers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::e2e::checks::{self, Left, Shown, broken};
 use crate::e2e::load::Begun;
 use crate::sim::Violation;
 
-/// So many runs or events are asked for at once.
+/// Page size of requests for runs and events.
 const PAGE: usize = 1_000;
 
-/// The projections, each as one text.
+/// Queries that return each projection as one text.
 const PROJECTIONS: [&str; 6] = [
     "SELECT coalesce(string_agg(r::text, E'\\n' ORDER BY r.execution_id), '') FROM noetl.execution r",
     "SELECT coalesce(string_agg(r::text, E'\\n' ORDER BY r.execution_id, r.step_name), '') FROM noetl.step_state r",
@@ -28,12 +28,12 @@ const PROJECTIONS: [&str; 6] = [
     "SELECT coalesce(string_agg(r::text, E'\\n' ORDER BY r.execution_id, r.seq_last), '') FROM noetl.iteration_span r",
 ];
 
-/// What is owed to a run.
+/// Counts the open commands, timers and messages of a run.
 const LEFT: &str = "SELECT (SELECT count(*) FROM noetl.command WHERE execution_id = $1), \
      (SELECT count(*) FROM noetl.timer WHERE execution_id = $1), \
      (SELECT count(*) FROM noetl.message WHERE to_id = $1 AND body IS NOT NULL)";
 
-/// The same with everything about it.
+/// Describes them, for the report about a stuck run.
 const OWED: &str = "SELECT 'execution owner ' || coalesce(e.owner, 'none') || ', which ' || \
      CASE WHEN r.owner IS NULL THEN 'is not known' ELSE 'was heard ' || ((noetl.micros() - r.heartbeat) / 1000000) || ' s ago' END \
      FROM noetl.execution e LEFT JOIN noetl.runtime r ON r.owner = e.owner WHERE e.execution_id = $1 \
@@ -44,25 +44,25 @@ const OWED: &str = "SELECT 'execution owner ' || coalesce(e.owner, 'none') || ',
      UNION ALL SELECT 'timer ' || t.seq || ' due in ' || ((t.due - noetl.micros()) / 1000000) || ' s' FROM noetl.timer t WHERE t.execution_id = $1 \
      UNION ALL SELECT 'message ' || coalesce(m.body, '-') FROM noetl.message m WHERE m.to_id = $1";
 
-/// Every place where text of users or of the engine is kept.
+/// All columns that contain text of users or of the engine.
 const TEXTS: &str = "SELECT coalesce(string_agg(t, E'\\n'), '') FROM (SELECT body AS t FROM noetl.log \
      UNION ALL SELECT body FROM noetl.command UNION ALL SELECT coalesce(body, '') FROM noetl.message \
      UNION ALL SELECT coalesce(error, '') FROM noetl.execution) AS texts";
 
-/// What the oracle has looked at, and what it found broken.
+/// What the oracle has read, and the violations it found.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Verdict {
-    /// Runs, those started by runs among them.
+    /// Number of runs, sub-playbooks included.
     pub(crate) runs: usize,
-    /// Events.
+    /// Number of events.
     pub(crate) events: usize,
-    /// Effects that happened more than once, as they may.
+    /// Number of effects that happened more than once, which at-least-once tasks allow.
     pub(crate) repeated: usize,
-    /// Every promise that is broken, and where.
+    /// Violated invariants, each with its run.
     pub(crate) broken: Vec<(ExecutionId, Violation)>,
 }
 
-/// The log of a run, as the database has it.
+/// Reads the log of a run from the database.
 pub async fn read_log(store: &store::Postgres, id: ExecutionId) -> Vec<Event> {
     let log = store.events(id, Seq(0), usize::MAX >> 1).await;
     log.expect("the log can be read")
@@ -76,7 +76,7 @@ pub(crate) struct Oracle<'a> {
 }
 
 impl<'a> Oracle<'a> {
-    /// An oracle over the database at a URL.
+    /// Creates an oracle for the database at a URL.
     pub(crate) async fn open(
         client: &'a Client,
         database: &str,
@@ -85,7 +85,7 @@ impl<'a> Oracle<'a> {
         let options = PostgresOptions::new(PostgresUrl::new(database));
         let store = store::Postgres::open(options).await;
         let connected = tokio_postgres::connect(database, NoTls).await;
-        let (sql, connection) = connected.expect("the database can be reached");
+        let (sql, connection) = connected.expect("the database accepts connections");
         tokio::spawn(connection);
         Self {
             client,
@@ -95,7 +95,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// Looks at everything.
+    /// Reads and checks everything.
     pub(crate) async fn judge(&self, load: &[Begun], said: &str, secret: &str) -> Verdict {
         let mut verdict = Verdict::default();
         let listed = self.list().await.expect("runs can be listed");
@@ -114,7 +114,10 @@ impl<'a> Oracle<'a> {
         let everywhere = ExecutionId(0);
         let lost = load.iter().filter(|begun| !logs.contains_key(&begun.id));
         verdict.broken.extend(lost.map(|begun| {
-            let what = format!("{:?} {} was begun and is not there", begun.recipe, begun.n);
+            let what = format!(
+                "{:?} {} was started, but does not exist",
+                begun.recipe, begun.n
+            );
             (begun.id, broken(4, &what))
         }));
         let whole = [
@@ -131,7 +134,7 @@ impl<'a> Oracle<'a> {
         verdict
     }
 
-    /// How a run that does not move stands, for whoever looks for the reason.
+    /// Describes the state of a stuck run, for debugging.
     pub(crate) async fn describe(&self, id: ExecutionId) -> String {
         let log = read_log(&self.store, id).await;
         let recent = log.iter().rev().take(12).rev();
@@ -160,11 +163,11 @@ impl<'a> Oracle<'a> {
             .latest(listed.path.as_str(), Some(listed.version))
             .await;
         let entry = entry.ok().flatten();
-        let entry = entry.ok_or_else(|| broken(45, "its playbook is gone"))?;
+        let entry = entry.ok_or_else(|| broken(45, "its playbook does not exist"))?;
         let state = checks::log_is_lawful(&entry.text, log)?;
         checks::ends_once(log)?;
         checks::nothing_is_left(&state, &self.left(id).await)?;
-        let unread = |error: CallError| broken(12, &format!("a route does not answer: {error}"));
+        let unread = |error: CallError| broken(12, &format!("a route failed: {error}"));
         let (shown, detail) = self.shown(listed).await.map_err(unread)?;
         checks::routes_agree(&state, log, &shown)?;
         checks::replay_is_the_fold(&state, &shown)?;
@@ -238,13 +241,13 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// Folded anew, the projections are what they were.
+    /// Rebuilds the projections; they must stay the same.
     async fn rebuilt_is_the_same(&self) -> Result<(), Violation> {
         let before = self.projections().await;
         self.store
             .rebuild_projections()
             .await
-            .map_err(|error| broken(46, &format!("projections cannot be rebuilt: {error}")))?;
+            .map_err(|error| broken(46, &format!("cannot rebuild the projections: {error}")))?;
         checks::projections_are_the_same(&before, &self.projections().await)
     }
 
@@ -257,7 +260,7 @@ impl<'a> Oracle<'a> {
         texts
     }
 
-    /// Rows that still wait to be published, once the publisher had time to catch up.
+    /// Number of unpublished rows, after the publisher had time to catch up.
     async fn unpublished(&self) -> i64 {
         let mut waiting = 0;
         for _ in 0..100 {
@@ -271,7 +274,7 @@ impl<'a> Oracle<'a> {
         waiting
     }
 
-    /// The one secret every process knows is in nothing that was written.
+    /// The secret that every process has is in no stored text and no output.
     async fn secret_is_nowhere(&self, said: &str, secret: &str) -> Result<(), Violation> {
         let row = self.sql.query_one(TEXTS, &[]).await;
         let kept: String = row.expect("texts can be read").get(0);

@@ -1,9 +1,9 @@
-//! What is run: one recipe per playbook of `tests/e2e`, with how each of its runs must end.
+//! The playbooks of the load: one recipe for each playbook of `tests/e2e`, with its expected end.
 
 use model::status::RunStatus;
 use serde_json::{Value, json};
 
-/// A playbook and what is done to its runs.
+/// A playbook and the control requests that its runs get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "each variant is the playbook of the same name")]
 pub enum Recipe {
@@ -28,11 +28,11 @@ pub enum Recipe {
     Cursor,
 }
 
-/// Started by other playbooks only.
+/// Only started by other playbooks.
 const CHILD: (&str, &str) = ("e2e/child", include_str!("../../e2e/child.yaml"));
 
 impl Recipe {
-    /// All of them; each gets its turn.
+    /// All recipes, used in turn.
     pub const ALL: [Self; 19] = [
         Self::Chain,
         Self::Parallel,
@@ -55,13 +55,13 @@ impl Recipe {
         Self::Cursor,
     ];
 
-    /// Everything that must be in the catalog: path and text.
+    /// Path and text of every playbook that the catalog needs.
     pub fn catalog() -> Vec<(&'static str, &'static str)> {
         let own = Self::ALL.iter().map(|recipe| recipe.source());
         own.chain([CHILD]).collect()
     }
 
-    /// The playbook's path.
+    /// Catalog path of the playbook.
     pub fn path(self) -> &'static str {
         self.source().0
     }
@@ -93,7 +93,7 @@ impl Recipe {
         }
     }
 
-    /// How each of its runs must end.
+    /// Expected status of its runs.
     pub fn ending(self) -> RunStatus {
         match self {
             Self::Exhausted | Self::Unrouted => RunStatus::Failed,
@@ -102,7 +102,7 @@ impl Recipe {
         }
     }
 
-    /// The results that the `n`-th run may have; none where the status says it all.
+    /// Results that run number `n` may have; empty if the status is enough.
     pub fn results(self, n: u64) -> Vec<Value> {
         match self {
             Self::Chain

@@ -1,4 +1,4 @@
-//! One process of a cluster: the real binary, started, killed, stopped for a while, and started again.
+//! One process of a cluster: the real binary, which tests start, kill, suspend and restart.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::binary::{noetl, path};
 
-/// A process with a directory of its own; what it prints is kept there.
+/// A process with a directory of its own, which also contains its output.
 pub struct Process {
     name: String,
     args: Vec<String>,
@@ -18,10 +18,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it, in a fresh directory under `root`.
+    /// Starts the process in a new directory under `root`.
     pub(crate) fn start(root: &Path, name: &str, args: Vec<String>) -> Self {
         let dir = root.join(name);
-        fs::create_dir_all(&dir).expect("there is room for a folder");
+        fs::create_dir_all(&dir).expect("a directory can be created");
         let mut process = Self {
             name: name.to_owned(),
             args,
@@ -33,22 +33,22 @@ impl Process {
         process
     }
 
-    /// Its name.
+    /// Name of the process.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its directory.
+    /// Directory of the process.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The processes's id, while it lives.
+    /// Process ID, if the process is running.
     pub fn id(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Starts it unless it lives.
+    /// Starts the process unless it is running.
     pub fn restart(&mut self) {
         if self.child.is_some() {
             return;
@@ -57,7 +57,7 @@ impl Process {
             .create(true)
             .append(true)
             .open(self.dir.join("said"))
-            .expect("its directory can be written");
+            .expect("the directory is writable");
         let also = said.try_clone().expect("a file can be opened twice");
         let child = Command::new(noetl())
             .args(&self.args)
@@ -67,7 +67,7 @@ impl Process {
             .env("HOME", &self.dir)
             .env("LANG", "C.UTF-8")
             .env("NO_COLOR", "1")
-            // The witness that tasks report to is on this machine.
+            // The witness that tasks call is on this machine.
             .env("NOETL_HTTP_ALLOW", "127.0.0.0/8,::1")
             .env("NOETL_LOG", "info")
             .stdin(Stdio::null())
@@ -75,52 +75,54 @@ impl Process {
             .stderr(also)
             .spawn()
             .expect("the binary starts");
-        // Whoever cleans up after a dead test finds the process by this file.
+        // The cleanup after a crashed test finds the process by this file.
         let id = child.id().to_string();
-        fs::write(self.dir.join("pid"), id).expect("its directory can be written");
+        fs::write(self.dir.join("pid"), id).expect("the directory is writable");
         self.child = Some(child);
         self.is_stopped = false;
     }
 
-    /// Kills it at once, as a crash of its machine would.
+    /// Kills the process, like a crash of its machine.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // One that has ended by itself is dead as well.
+            // The process may have exited by itself.
             let _ = child.kill();
-            child.wait().expect("a killed process ends");
+            child.wait().expect("a killed process exits");
         }
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Sends SIGTERM and waits until the process exits.
     pub fn end(&mut self) -> Option<ExitStatus> {
         self.go_on();
         self.signal(Signal::TERM);
         let mut child = self.child.take()?;
-        Some(child.wait().expect("a process that is asked to end does"))
+        Some(child.wait().expect("a process exits after SIGTERM"))
     }
 
-    /// Stops it without its knowing.
+    /// Suspends the process with SIGSTOP.
     pub fn stop(&mut self) {
         self.is_stopped = true;
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Continues the process with SIGCONT.
     pub fn go_on(&mut self) {
         if std::mem::take(&mut self.is_stopped) {
             self.signal(Signal::CONT);
         }
     }
 
-    /// How it ended, if nobody here ended it; it may be started again then.
+    /// Exit status of a process that exited by itself; it can then be restarted.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         let child = self.child.as_mut()?;
-        let status = child.try_wait().expect("a child can be asked")?;
+        let status = child
+            .try_wait()
+            .expect("the status of a child process can be read")?;
         self.child = None;
         Some(status)
     }
 
-    /// What it has printed.
+    /// Output of the process so far.
     pub fn said(&self) -> String {
         fs::read_to_string(self.dir.join("said")).unwrap_or_default()
     }
@@ -128,7 +130,7 @@ impl Process {
     fn signal(&self, signal: Signal) {
         let id = self.id().and_then(|id| i32::try_from(id).ok());
         if let Some(pid) = id.and_then(Pid::from_raw) {
-            // A process that has just ended needs no signal.
+            // A process that has just exited needs no signal.
             let _ = kill_process(pid, signal);
         }
     }

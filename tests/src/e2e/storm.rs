@@ -1,4 +1,4 @@
-//! A storm from beginning to end: a cluster, a load, a nemesis beside it; then calm, and the oracle.
+//! The whole fault-injection test: starts a cluster, a load and a nemesis, waits for all runs to finish, checks them.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,28 +19,28 @@ use crate::e2e::oracle::{Oracle, Verdict};
 use crate::e2e::playbooks::Recipe;
 use crate::e2e::witness::Witness;
 
-/// Between two looks at what still runs.
+/// Interval between two checks of unfinished runs.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What is to be done.
+/// Settings of a test.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Everything drawn comes from it.
+    /// Seed of all random choices.
     pub seed: u64,
     /// How long faults are injected.
     pub time: Duration,
-    /// How many runs are asked for in that time.
+    /// Number of runs to start in that time.
     pub runs: u64,
-    /// How long the last runs may take once the faults are over.
+    /// How long the last runs may take after the last fault.
     pub patience: Duration,
-    /// Where what the processes printed is kept if a promise is broken.
+    /// Directory for the output of the processes if an invariant is violated.
     pub diary: PathBuf,
 }
 
-/// What came of it.
+/// Outcome of a test.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// What was asked for.
+    /// The settings.
     pub plan: Plan,
     calm_after: Duration,
     unfinished: Vec<(ExecutionId, RunStatus)>,
@@ -49,7 +49,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether every promise was kept.
+    /// Whether no invariant was violated and no run is stuck.
     pub fn is_fine(&self) -> bool {
         self.unfinished.is_empty() && self.verdict.broken.is_empty()
     }
@@ -79,7 +79,7 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "the last run ended {:.1} s after the last fault",
+            "the last run finished {:.1} s after the last fault",
             self.calm_after.as_secs_f64()
         )?;
         for (id, status) in &self.unfinished {
@@ -92,7 +92,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs a plan.
+/// Runs a test.
 pub async fn storm(plan: Plan) -> Report {
     let shape = Shape {
         servers: 2,
@@ -133,20 +133,21 @@ pub async fn storm(plan: Plan) -> Report {
             stuck.push_str(&format!("{id}\n{}", oracle.describe(*id).await));
         }
         let text = format!("{report}\n{diary}\n\n{stuck}\n{said}");
-        std::fs::write(&report.plan.diary, text).expect("the diary can be written");
+        std::fs::write(&report.plan.diary, text).expect("the output can be written");
     }
     report
 }
 
-/// Asks for runs, evenly over the time; each is attended to as its recipe says.
+/// Starts runs, evenly over the time, and sends each the control requests of its recipe.
 fn load(client: &Client, plan: &Plan, witness: &Arc<Witness>, tally: &str) -> JoinSet<Begun> {
     let mut begun = JoinSet::new();
-    let every = plan.time / u32::try_from(plan.runs.max(1)).expect("few runs");
+    let every = plan.time / u32::try_from(plan.runs.max(1)).expect("the number of runs fits");
     for n in 0..plan.runs {
-        let recipe = Recipe::ALL[usize::try_from(n).expect("few runs") % Recipe::ALL.len()];
+        let recipe =
+            Recipe::ALL[usize::try_from(n).expect("the number of runs fits") % Recipe::ALL.len()];
         let (client, witness) = (client.clone(), witness.clone());
         let tally = tally.to_owned();
-        let when = every * u32::try_from(n).expect("few runs");
+        let when = every * u32::try_from(n).expect("the number of runs fits");
         begun.spawn(async move {
             tokio::time::sleep(when).await;
             let seen = Seen {
@@ -161,7 +162,7 @@ fn load(client: &Client, plan: &Plan, witness: &Arc<Witness>, tally: &str) -> Jo
     begun
 }
 
-/// Waits until everything has ended, or the patience has; answers what was begun, and what goes on.
+/// Waits until all runs have finished or the time is up; returns the started and the unfinished runs.
 async fn settle(
     client: &Client,
     mut begun: JoinSet<Begun>,
@@ -181,13 +182,13 @@ async fn settle(
     }
 }
 
-/// The runs that have not ended.
+/// Runs that have not finished.
 async fn open(client: &Client) -> Vec<(ExecutionId, RunStatus)> {
     let mut open = Vec::new();
     for status in ["RUNNING", "PAUSED"] {
         let path = format!("/api/executions?limit=1000&status={status}");
         let page = client.get::<ExecutionPage>(&path).await;
-        let page = page.expect("runs can be listed in calm weather");
+        let page = page.expect("runs can be listed when no fault is active");
         let runs = page.executions.into_iter();
         open.extend(runs.map(|run| (run.execution_id, run.status)));
     }

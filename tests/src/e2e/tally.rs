@@ -1,4 +1,4 @@
-//! A database beside the system's own, in which playbooks count what they did: each key must be there once.
+//! A separate database in which playbooks count their effects: each key must be there once.
 
 use std::collections::BTreeMap;
 
@@ -6,34 +6,34 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::peers::{Database, Postgres};
 
-/// Whoever counts; the password is known to every run, and no secret.
+/// Role that the playbooks use, and its password, which is not a secret.
 const ROLE: &str = "e2e_tally";
 
-/// The database, dropped with this value.
+/// The database; it is dropped with this value.
 pub struct Tally(Database);
 
 impl Tally {
-    /// Makes it.
+    /// Creates the database.
     pub async fn open(postgres: &Postgres) -> Self {
         let tally = Self(postgres.fresh_database());
-        // No key is unique here: what happens twice must show.
+        // No key is unique here, so that duplicate effects are visible.
         let sql = format!(
             "CREATE ROLE {ROLE} LOGIN PASSWORD '{ROLE}'; GRANT ALL ON SCHEMA public TO {ROLE}; \
              CREATE TABLE tally (key text); GRANT ALL ON tally TO {ROLE}; \
              CREATE TABLE work (run text, id int, taken bool NOT NULL DEFAULT false); GRANT ALL ON work TO {ROLE}"
         );
         let made = tally.client().await.batch_execute(&sql).await;
-        made.expect("tables can be made");
+        made.expect("tables can be created");
         tally
     }
 
-    /// Where playbooks find it.
+    /// URL for the playbooks.
     pub fn url(&self) -> String {
         let (place, name) = (self.0.place(), self.0.name());
         format!("postgres://{ROLE}:{ROLE}@{place}/{name}")
     }
 
-    /// How often each key was committed.
+    /// Number of commits of each key.
     pub async fn counts(&self) -> BTreeMap<String, u32> {
         let sql = "SELECT key, count(*)::int FROM tally GROUP BY key";
         let rows = self.client().await.query(sql, &[]).await;
@@ -44,7 +44,7 @@ impl Tally {
 
     async fn client(&self) -> Client {
         let connected = tokio_postgres::connect(&self.0.url(), NoTls).await;
-        let (client, connection) = connected.expect("the database can be reached");
+        let (client, connection) = connected.expect("the database accepts connections");
         tokio::spawn(connection);
         client
     }

@@ -1,7 +1,7 @@
-//! The witness: a service outside the system that sees every effect and remembers its key.
+//! The witness: an HTTP service outside the system that records the key of every effect.
 //!
-//! `/ok` answers, `/flaky` fails the first two calls of each key, `/broken` fails always. Each call names its key in the
-//! `Idempotency-Key` header, or in the query for tools that have no such header of their own.
+//! `/ok` succeeds, `/flaky` fails the first two calls of each key, `/broken` always fails. Each call sends its key in
+//! the `Idempotency-Key` header, or in the query for tools that do not send this header.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,17 +10,17 @@ use serde_json::json;
 
 use crate::http::{Http, Request};
 
-/// How often `/flaky` fails for each key.
+/// Number of failures of `/flaky` for each key.
 const FAILURES: u32 = 2;
 
-/// The service and what it has seen.
+/// The service and the keys it has seen.
 pub struct Witness {
     http: Http,
     seen: Arc<Mutex<BTreeMap<String, u32>>>,
 }
 
 impl Witness {
-    /// Starts it.
+    /// Starts the service.
     pub fn start() -> Self {
         let seen = Arc::new(Mutex::new(BTreeMap::new()));
         let counts = seen.clone();
@@ -43,12 +43,12 @@ impl Witness {
         Self { http, seen }
     }
 
-    /// Its address as the beginning of a URL.
+    /// Base URL of the service.
     pub fn url(&self) -> String {
         self.http.url()
     }
 
-    /// How often each key was used.
+    /// Number of calls with each key.
     pub fn seen(&self) -> BTreeMap<String, u32> {
         self.seen.lock().expect("no server thread panics").clone()
     }

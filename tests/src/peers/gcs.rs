@@ -1,4 +1,4 @@
-//! A stand-in for Google Cloud Storage: the requests of its XML API that bodies need, in memory. It can fail on demand.
+//! A fake Google Cloud Storage in memory with the requests of its XML API that NoETL uses. It can fail on demand.
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Write as _};
@@ -10,7 +10,7 @@ use results::GcsConfig;
 
 use super::web::Asked;
 
-/// A running stand-in; it lives as long as the process.
+/// A running fake; it runs until the process exits.
 pub struct Gcs {
     port: u16,
     shared: Arc<Mutex<State>>,
@@ -21,16 +21,16 @@ struct State {
     objects: BTreeMap<String, Vec<u8>>,
     uploads: BTreeMap<String, BTreeMap<u32, Vec<u8>>>,
     count: u32,
-    /// The status of the next requests, and how many they are.
+    /// Status of the next requests, and how many of them get it.
     failing: (u16, u32),
     requests: u32,
 }
 
 impl Gcs {
-    /// The name of its bucket.
+    /// Name of its bucket.
     pub const BUCKET: &'static str = "results";
 
-    /// A stand-in of the caller's own, with one bucket.
+    /// Starts a fake with one bucket.
     pub fn private() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let address = listener.local_addr();
@@ -51,7 +51,7 @@ impl Gcs {
         self.port
     }
 
-    /// How a client reaches its bucket through this port.
+    /// Client settings for its bucket through this port.
     pub fn config_at(&self, port: u16) -> GcsConfig {
         GcsConfig {
             bucket: Self::BUCKET.to_owned(),
@@ -60,32 +60,32 @@ impl Gcs {
         }
     }
 
-    /// How a client reaches its bucket.
+    /// Client settings for its bucket.
     pub fn config(&self) -> GcsConfig {
         self.config_at(self.port)
     }
 
-    /// Lets the next requests fail with this status.
+    /// Makes the next requests fail with this status.
     pub fn fail(&self, status: u16, count: u32) {
         self.state().failing = (status, count);
     }
 
-    /// How many requests came.
+    /// Number of requests.
     pub fn requests(&self) -> u32 {
         self.state().requests
     }
 
-    /// How many uploads are under way, and how many objects there are.
+    /// Number of unfinished uploads, and number of objects.
     pub fn counts(&self) -> (usize, usize) {
         let state = self.state();
         (state.uploads.len(), state.objects.len())
     }
 
-    /// Changes an object behind everybody's back.
+    /// Changes an object without the client.
     pub fn change(&self, key: &str, change: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state();
         let name = format!("/{}/{key}", Self::BUCKET);
-        change(state.objects.get_mut(&name).expect("the object is there"));
+        change(state.objects.get_mut(&name).expect("the object exists"));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -94,7 +94,7 @@ impl Gcs {
 }
 
 fn lock(shared: &Mutex<State>) -> MutexGuard<'_, State> {
-    shared.lock().expect("the stand-in does not panic")
+    shared.lock().expect("the fake does not panic")
 }
 
 fn serve(stream: TcpStream, shared: &Mutex<State>) {
@@ -181,7 +181,7 @@ impl State {
         }
     }
 
-    /// A page of names, as the XML API lists them.
+    /// A page of names in the format of the XML API.
     fn list(&self, asked: &Asked) -> Reply {
         const PAGE: usize = 2;
         let folder = format!("{}/", asked.path.trim_end_matches('/'));

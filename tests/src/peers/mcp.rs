@@ -1,4 +1,4 @@
-//! A real server of the Model Context Protocol, made with its own Python package.
+//! A real server of the Model Context Protocol, based on its official Python package.
 
 use std::path::{Path, PathBuf};
 
@@ -13,17 +13,17 @@ pub struct Mcp {
     _dir: TempDir,
 }
 
-/// How a server answers over HTTP.
+/// Format of HTTP responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answers {
-    /// As a stream of events.
+    /// A stream of events.
     Events,
-    /// As one document.
+    /// One document.
     Json,
 }
 
 impl Mcp {
-    /// A server of the caller's own, over HTTP.
+    /// Starts a server over HTTP.
     pub fn private(answers: Answers) -> Self {
         let user = User::own();
         let dir = user.directory();
@@ -44,17 +44,17 @@ impl Mcp {
         }
     }
 
-    /// Where clients post.
+    /// URL for clients.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
 
-    /// The words that start a server over pipes.
+    /// Command line of a server over pipes.
     pub fn command() -> [String; 3] {
         let python = environment().join("bin/python");
         assert!(
             python.is_file(),
-            "the tests' Python environment is missing: run `cargo xtask test`, which makes it"
+            "the Python environment of the tests does not exist: run `cargo xtask test`, which creates it"
         );
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/peers/mcp_server.py");
         [python, script, "stdio".into()].map(|word| word.display().to_string())

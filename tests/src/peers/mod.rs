@@ -1,7 +1,7 @@
-//! The programs a distributed store talks to, started for tests: Postgres, NATS, buckets, and a network that fails on demand.
+//! External services for tests: Postgres, NATS, object stores, and a network proxy that fails on demand.
 //!
-//! Each peer is watched over by a small shell that holds a pipe from the test: however the test ends, the pipe closes,
-//! and the shell stops the peer and removes its files.
+//! A small shell watches each service and holds a pipe from the test. When the test ends or crashes, the pipe
+//! closes, and the shell stops the service and removes its files.
 
 mod duckdb;
 mod gcs;

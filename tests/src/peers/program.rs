@@ -1,4 +1,4 @@
-//! Where peers' programs lie, as whom they run, and who stops them.
+//! Finds the programs of external services, chooses their user, and stops them.
 
 use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader};
@@ -10,15 +10,15 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-/// Where a program lies that is on the path, in one of the given folders, or in the tests' own environment.
+/// Finds a program on the `PATH`, in one of the given directories, or in the environment of the tests.
 pub(super) fn find(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
     find_all(name, folders).next()
 }
 
-/// Every place where a program of that name lies, in the order in which they are looked at.
+/// All paths of programs with this name, in search order.
 #[expect(
     clippy::disallowed_methods,
-    reason = "where programs lie is the environment's to say"
+    reason = "`PATH` names the directories of programs"
 )]
 pub(super) fn find_all(name: &str, folders: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -29,9 +29,9 @@ pub(super) fn find_all(name: &str, folders: &[PathBuf]) -> impl Iterator<Item = 
     all.filter(|file| file.is_file())
 }
 
-/// The environment that `cargo xtask test` makes, beside the running test's own executable.
+/// The environment that `cargo xtask test` creates, in the directory of the test executable.
 pub(super) fn environment() -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows its own executable");
+    let test = std::env::current_exe().expect("the path of the test executable is known");
     let target = test
         .ancestors()
         .find(|folder| folder.join("test-env").is_dir());
@@ -40,7 +40,7 @@ pub(super) fn environment() -> PathBuf {
         .unwrap_or_default()
 }
 
-/// The folders of an environment's installed packages.
+/// Directories of an environment's installed packages.
 pub(super) fn packages() -> Vec<PathBuf> {
     let lib = environment().join("lib");
     let versions = std::fs::read_dir(lib).into_iter().flatten().flatten();
@@ -49,7 +49,7 @@ pub(super) fn packages() -> Vec<PathBuf> {
         .collect()
 }
 
-/// A port that nobody uses at this moment.
+/// A port that is currently free.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener
@@ -58,19 +58,19 @@ pub(crate) fn free_port() -> u16 {
         .port()
 }
 
-/// Whom a program runs as: Postgres refuses root.
+/// User of a program: Postgres refuses to run as root.
 #[derive(Clone, Copy)]
 pub(crate) struct User {
     ids: Option<(u32, u32)>,
 }
 
 impl User {
-    /// The user of this process, whoever that is.
+    /// The user of this process.
     pub(crate) fn own() -> Self {
         Self { ids: None }
     }
 
-    /// The user of this process, or one without rights if that is root.
+    /// The user of this process, or an unprivileged one if that is root.
     pub(super) fn unprivileged() -> Self {
         if !rustix::process::geteuid().is_root() {
             return Self { ids: None };
@@ -86,11 +86,11 @@ impl User {
         };
         let ids = entry("postgres").or_else(|| entry("nobody"));
         Self {
-            ids: Some(ids.expect("a user besides root: `postgres` or `nobody`")),
+            ids: Some(ids.expect("a user other than root exists: `postgres` or `nobody`")),
         }
     }
 
-    /// Whether this user reaches a folder: a user who is not this process's needs rights that everybody has.
+    /// Whether this user can access a directory: a user other than this process's needs permissions for all users.
     pub(super) fn may_enter(self, folder: &Path) -> bool {
         let is_open = |folder: &Path| {
             std::fs::metadata(folder).is_ok_and(|found| found.permissions().mode() & 0o001 != 0)
@@ -98,22 +98,23 @@ impl User {
         self.ids.is_none() || folder.ancestors().all(is_open)
     }
 
-    /// A fresh directory of this user's.
+    /// Creates a directory that this user owns.
     pub(super) fn directory(self) -> TempDir {
         let dir = TempDir::new().expect("a temporary directory");
         if let Some((user, group)) = self.ids {
-            chown(dir.path(), Some(user), Some(group)).expect("root may give a directory away");
+            chown(dir.path(), Some(user), Some(group))
+                .expect("root may change the owner of a directory");
         }
         dir
     }
 
-    /// A file that only this user may read.
+    /// Creates a file that only this user may read.
     pub(super) fn write_private(self, file: &Path, text: &str) {
         std::fs::write(file, text).expect("a temporary directory can be written");
         let mode = Permissions::from_mode(0o600);
-        std::fs::set_permissions(file, mode).expect("one's own file can be closed");
+        std::fs::set_permissions(file, mode).expect("the mode of an own file can be changed");
         if let Some((user, group)) = self.ids {
-            chown(file, Some(user), Some(group)).expect("root may give a file away");
+            chown(file, Some(user), Some(group)).expect("root may change the owner of a file");
         }
     }
 
@@ -127,7 +128,7 @@ impl User {
     }
 }
 
-/// A shell that stops a peer once this is dropped, or this process is gone.
+/// A shell that stops a service when this value is dropped or this process exits.
 pub(crate) struct Watch {
     shell: Child,
 }
@@ -150,7 +151,7 @@ impl Watch {
         BufReader::new(output)
             .read_line(&mut line)
             .expect("its output can be read");
-        assert_eq!(line.trim(), "ready", "a peer did not start");
+        assert_eq!(line.trim(), "ready", "a service did not start");
         Self { shell }
     }
 }
@@ -158,7 +159,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         drop(self.shell.stdin.take());
-        // A shell that is gone already has done its work.
+        // If the shell has exited, it has already stopped the service.
         let _ = self.shell.wait();
     }
 }

@@ -1,4 +1,4 @@
-//! A network that fails on demand: connections through it can be cut, delayed, refused, and left without answers.
+//! A network proxy that fails on demand: it can cut, delay and refuse connections, and drop responses.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-/// A port that leads to another one.
+/// A port that forwards to another one.
 pub struct Proxy {
     port: u16,
     shared: Arc<Shared>,
@@ -25,7 +25,7 @@ struct State {
     delay: Duration,
     bytes_swallowed: u64,
     bytes_answered: u64,
-    /// Both ends of every connection, to cut them.
+    /// Both ends of every connection, for cutting them.
     open: Vec<TcpStream>,
     is_over: bool,
 }
@@ -37,7 +37,7 @@ impl Shared {
 }
 
 impl Proxy {
-    /// Leads to `upstream`, a host and port.
+    /// Forwards to `upstream`, a host and port.
     pub fn start(upstream: &str) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let port = listener
@@ -57,42 +57,42 @@ impl Proxy {
         Self { port, shared }
     }
 
-    /// Where it listens, on the loopback.
+    /// Its address on the loopback interface.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Ends every connection there is.
+    /// Closes all connections.
     pub fn cut(&self) {
         for end in self.shared.state().open.drain(..) {
-            // An end that is closed already is cut.
+            // A connection may be closed already.
             let _ = end.shutdown(Shutdown::Both);
         }
     }
 
-    /// Whether new connections are turned away.
+    /// Sets whether new connections are refused.
     pub fn refuse(&self, refuses: bool) {
         self.shared.state().refuses = refuses;
     }
 
-    /// Holds back every piece of data, in both directions.
+    /// Delays all data, in both directions.
     pub fn delay(&self, delay: Duration) {
         self.shared.state().delay = delay;
     }
 
-    /// Whether answers are dropped while requests still arrive.
+    /// Sets whether responses are dropped, while requests are still forwarded.
     pub fn swallow_answers(&self, swallows: bool) {
         let mut state = self.shared.state();
         state.swallows = swallows;
         state.bytes_swallowed = 0;
     }
 
-    /// How many bytes of answers went through it.
+    /// Number of bytes of responses that it forwarded.
     pub fn bytes_answered(&self) -> u64 {
         self.shared.state().bytes_answered
     }
 
-    /// Blocks until an answer was dropped: what was asked has been done.
+    /// Blocks until a response was dropped, so that the request has been processed.
     pub fn wait_until_swallowed(&self) {
         let state = self.shared.state();
         let nothing_yet = |state: &mut State| state.bytes_swallowed == 0;
@@ -124,7 +124,7 @@ fn connect(client: TcpStream, upstream: &str, shared: &Arc<Shared>) {
     let again = [&client, &server].map(TcpStream::try_clone);
     shared.state().open.extend(again.into_iter().flatten());
     for end in [&client, &server] {
-        // Small pieces go at once, as they would without the proxy.
+        // Small chunks are sent at once, as without the proxy.
         let _ = end.set_nodelay(true);
     }
     let (requests, answers) = (Arc::clone(shared), Arc::clone(shared));

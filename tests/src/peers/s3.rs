@@ -1,4 +1,4 @@
-//! An S3 that keeps everything in memory: moto, the program that Amazon's own clients are tested with.
+//! An S3 server in memory: moto, a mock of AWS that is widely used in tests.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::program::{User, Watch, environment, find, free_port};
 use super::web::ask;
 
-/// A secret that nobody may say.
+/// A secret that must not appear in any output.
 const SECRET: &str = "a-secret-of-the-tests";
 
 /// A running server.
@@ -19,11 +19,11 @@ pub struct S3 {
 }
 
 impl S3 {
-    /// A server of the caller's own, with one bucket.
+    /// Starts a server with one bucket.
     pub fn private() -> Self {
         let folders: [PathBuf; 1] = [environment().join("bin")];
         let program = find("moto_server", &folders)
-            .expect("moto_server is missing: run `cargo xtask test`, which fetches it from PyPI");
+            .expect("moto_server not found: run `cargo xtask test`, which downloads it from PyPI");
         let user = User::own();
         let dir = user.directory();
         let port = free_port();
@@ -48,29 +48,29 @@ impl S3 {
             _dir: dir,
         };
         let made = ask(port, "PUT", &format!("/{}", Self::BUCKET), &[]);
-        assert_eq!(made.status, 200, "the bucket is made");
+        assert_eq!(made.status, 200, "the bucket was created");
         s3
     }
 
-    /// The name of its bucket.
+    /// Name of its bucket.
     pub const BUCKET: &'static str = "results";
 
-    /// Where it listens.
+    /// URL of the server.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// The port alone.
+    /// The port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// What clients must not say.
+    /// The secret that clients must not print.
     pub fn secret(&self) -> &'static str {
         SECRET
     }
 
-    /// How a client reaches its bucket through this port.
+    /// Client settings for its bucket through this port.
     pub fn config_at(&self, port: u16) -> S3Config {
         let credentials = [
             ("AWS_ACCESS_KEY_ID", "tests"),
@@ -85,24 +85,24 @@ impl S3 {
         }
     }
 
-    /// How a client reaches its bucket.
+    /// Client settings for its bucket.
     pub fn config(&self) -> S3Config {
         self.config_at(self.port)
     }
 
-    /// Puts something into the bucket behind everybody's back.
+    /// Writes an object without the client.
     pub fn put(&self, key: &str, bytes: &[u8]) {
         let put = ask(self.port, "PUT", &format!("/{}/{key}", Self::BUCKET), bytes);
-        assert_eq!(put.status, 200, "the bucket takes it");
+        assert_eq!(put.status, 200, "the bucket accepts the object");
     }
 
-    /// What the bucket holds under a key, if anything.
+    /// The object under a key, if it exists.
     pub fn get(&self, key: &str) -> Option<Vec<u8>> {
         let got = ask(self.port, "GET", &format!("/{}/{key}", Self::BUCKET), &[]);
         (got.status == 200).then_some(got.body)
     }
 
-    /// How many objects there are.
+    /// Number of objects.
     pub fn count(&self) -> usize {
         let path = format!("/{}?list-type=2", Self::BUCKET);
         let listed = ask(self.port, "GET", &path, &[]);

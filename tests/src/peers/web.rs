@@ -1,12 +1,12 @@
-//! One request at a time, for looking into a peer behind its clients' backs; and requests as a stand-in reads them.
+//! Sends single requests to a service without its client, and parses requests for fakes.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
-/// A bucket's owner, whom a peer of the tests believes without a signature.
+/// Credentials of the bucket's owner; the services of the tests do not check the signature.
 const OWNER: &str = "AWS4-HMAC-SHA256 Credential=tests/20200101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0";
 
-/// What a peer answered.
+/// Response of a service.
 pub struct Answer {
     /// The status.
     pub status: u16,
@@ -14,9 +14,10 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-/// Asks a peer on this machine's `port`.
+/// Sends a request to the service on this `port` of the machine.
 pub fn ask(port: u16, method: &str, path: &str, body: &[u8]) -> Answer {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the peer listens");
+    let mut stream =
+        TcpStream::connect(("127.0.0.1", port)).expect("the service accepts connections");
     let head = format!(
         "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nContent-Length: {}\r\nAuthorization: {OWNER}\r\n\r\n",
         body.len()
@@ -24,24 +25,30 @@ pub fn ask(port: u16, method: &str, path: &str, body: &[u8]) -> Answer {
     let sent = stream
         .write_all(head.as_bytes())
         .and_then(|()| stream.write_all(body));
-    sent.expect("the peer reads");
+    sent.expect("the service reads the request");
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
-    reader.read_line(&mut line).expect("the peer answers");
+    reader
+        .read_line(&mut line)
+        .expect("the service sends a response");
     let status = line.split(' ').nth(1).and_then(|word| word.parse().ok());
     while line != "\r\n" {
         line.clear();
-        reader.read_line(&mut line).expect("the peer answers");
+        reader
+            .read_line(&mut line)
+            .expect("the service sends a response");
     }
     let mut body = Vec::new();
-    reader.read_to_end(&mut body).expect("the peer answers");
+    reader
+        .read_to_end(&mut body)
+        .expect("the service sends a response");
     Answer {
         status: status.unwrap_or(0),
         body,
     }
 }
 
-/// A request as a stand-in reads it.
+/// A request that a fake received.
 pub(super) struct Asked {
     pub(super) method: String,
     pub(super) path: String,
@@ -51,7 +58,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// The next request of a connection; none at its end.
+    /// Reads the next request of a connection; `None` at its end.
     pub(super) fn read(reader: &mut BufReader<TcpStream>) -> Option<Self> {
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;

@@ -1,4 +1,4 @@
-//! Answers that depend on the seed and on which attempt asks, and on nothing else.
+//! Outcomes of tasks that depend only on the seed and the attempt.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use model::outcome::{ErrorKind, Outcome, TaskError};
 use crate::sim::random::mix;
 use crate::world::{Answer, Answers, Asked};
 
-/// Whoever answers in a simulation.
+/// Chooses the outcomes of tasks in a simulation.
 pub(crate) struct Drawn {
     pub(crate) seed: u64,
 }
@@ -18,7 +18,7 @@ impl Answers for Drawn {
             return None;
         }
         let draw = self.draw(asked);
-        // Some tasks fail most of the time, so that tries run out.
+        // Some tasks fail most of the time, so that their retries are exhausted.
         let is_prone = mix(self.name(asked)).is_multiple_of(6);
         let outcome = match draw % 100 {
             0..=3 => Outcome::error(TaskError::new(ErrorKind::Timeout, "TIMEOUT", "as drawn")),

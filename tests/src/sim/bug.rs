@@ -1,4 +1,4 @@
-//! Bugs on purpose: each breaks one promise, and some checker must notice.
+//! Deliberate bugs: each violates one invariant, and a checker must report it.
 
 use std::time::Duration;
 
@@ -15,67 +15,67 @@ use serde_json::Value;
 
 use crate::world::Tamper;
 
-/// A bug to put into a world.
+/// A bug to inject into a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
-    /// A command that was decided is not offered.
+    /// A decided command is not offered.
     LoseCommand,
-    /// A timer that was decided is not set.
+    /// A decided timer is not set.
     LoseTimer,
     /// Messages between executions are lost.
     LoseMessage,
-    /// The server forgets what was written to `ctx`.
+    /// The server loses writes to `ctx`.
     LoseCtxPatch,
     /// A step ends twice.
     DuplicateBoundary,
     /// An iteration ends twice.
     DuplicateIteration,
-    /// Reports under an old claim count for the current one.
+    /// Reports with an expired claim are accepted for the current claim.
     SkipFence,
-    /// More iterations run at once than may.
+    /// More iterations run at once than the limit allows.
     WidenInFlight,
-    /// A claim is handed out under an epoch that was used before.
+    /// A claim reuses an epoch.
     ReuseEpoch,
-    /// An exclusive router fires every arc.
+    /// An exclusive step takes every arc.
     RouteTwoArcs,
-    /// A failure that nothing handles is forgotten.
+    /// An unhandled failure is dropped.
     ForgetHeld,
-    /// An ended execution takes inputs.
+    /// An ended execution accepts inputs.
     EndIsNoEnd,
-    /// Tokens that meet do not merge.
+    /// Tokens that meet at a join do not merge.
     NeverJoin,
-    /// Work is offered while paused.
+    /// Commands are offered while the execution is paused.
     IgnorePause,
-    /// Work goes on after the request to cancel.
+    /// Work continues after a cancel request.
     IgnoreCancel,
     /// Timers fire before their time.
     FireEarly,
-    /// A report is acknowledged and dropped.
+    /// A report is acknowledged, but dropped.
     LoseReport,
-    /// There are more tries than the policy allows.
+    /// A task has more attempts than its policy allows.
     RetryMore,
     /// A token disappears.
     LoseToken,
-    /// An event is left out of a commit.
+    /// An event is missing from a commit.
     DropEvent,
-    /// A child's end is heard of twice.
+    /// The end of a child is delivered twice.
     HearTwice,
     /// A loop starts twice.
     StartLoopTwice,
-    /// A report that arrives again is recorded again.
+    /// A repeated report is recorded again.
     RecordAgain,
-    /// Events name no cause.
+    /// Events have no cause.
     CauseNothing,
-    /// The end of an execution is not written down.
+    /// The end of an execution is not recorded.
     NeverEnd,
-    /// Nothing bounds how often a step runs.
+    /// The number of runs of a step is not limited.
     RunForever,
-    /// After a commit of unknown result the state is not loaded again.
+    /// The state is not reloaded after a commit with an unknown result.
     TrustUnknown,
 }
 
 impl Bug {
-    /// Every bug.
+    /// All bugs.
     pub const ALL: &[Bug] = &[
         Bug::LoseCommand,
         Bug::LoseTimer,
@@ -106,7 +106,7 @@ impl Bug {
         Bug::TrustUnknown,
     ];
 
-    /// The promise it breaks, by its number.
+    /// Number of the invariant that the bug violates.
     pub fn breaks(self) -> u32 {
         match self {
             Bug::RecordAgain => 1,
@@ -137,14 +137,14 @@ impl Bug {
     }
 }
 
-/// A world with a bug.
+/// Injects a bug into a world.
 pub(crate) struct Mutant {
     bug: Bug,
-    /// The state before it was changed, so that the change does not show in what is kept.
+    /// The state before the change, so that the change is not visible in what is kept.
     original: Option<State>,
-    /// Reports that came before.
+    /// Reports that have arrived before.
     heard: Vec<(Seq, Vec<Event>)>,
-    /// Whether the input is a report that came before.
+    /// Whether the input is a report that has arrived before.
     is_again: bool,
 }
 
@@ -300,7 +300,7 @@ impl Tamper for Mutant {
     }
 }
 
-/// Says something once more at the end of a decision.
+/// Repeats an event at the end of a decision.
 fn repeat(decision: &mut Decision, which: impl Fn(&Body) -> bool) {
     let found = decision.events.iter().find(|event| which(&event.body));
     let Some(event) = found.cloned() else { return };
@@ -312,7 +312,7 @@ fn repeat(decision: &mut Decision, which: impl Fn(&Body) -> bool) {
     decision.events.push(again);
 }
 
-/// Says something more at the end of a decision.
+/// Adds an event at the end of a decision.
 fn say(decision: &mut Decision, body: Body) {
     let seq = decision.state.seq.next();
     let event = Event {
@@ -334,7 +334,7 @@ fn say(decision: &mut Decision, body: Body) {
     decision.events.push(event);
 }
 
-/// Leaves out the end of an execution.
+/// Removes the end of an execution.
 fn never_end(before: Option<&State>, decision: &mut Decision) {
     let is_end = |event: &Event| matches!(event.body, Body::WorkflowFinished(_));
     let end = decision.events.iter().position(is_end);

@@ -1,4 +1,4 @@
-//! The checkers: each promise that can be seen in a world, by its number in the list of invariants.
+//! The checkers: each invariant that can be observed in a world, by its number in the list of invariants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::world::{Posted, Server, log};
 
 pub(crate) type Done = Result<(), Violation>;
 
-/// A promise holds, or it does not.
+/// `Ok` if the invariant holds.
 pub(crate) fn must(number: u32, holds: bool, what: impl FnOnce() -> String) -> Done {
     if holds {
         return Ok(());
@@ -27,7 +27,7 @@ pub(crate) fn must(number: u32, holds: bool, what: impl FnOnce() -> String) -> D
     })
 }
 
-/// What is true of all executions so far.
+/// Data about all executions so far.
 #[derive(Default)]
 pub(crate) struct Checks {
     watches: BTreeMap<ExecutionId, Watch>,
@@ -36,14 +36,14 @@ pub(crate) struct Checks {
     plans: BTreeMap<PlaybookHash, Arc<Plan>>,
 }
 
-/// A playbook as its text says, whatever the server makes of it.
+/// The playbook parsed from its text, independent of the server.
 pub(crate) struct Plan {
     pub(crate) playbook: Playbook,
     pub(crate) graph: Graph,
 }
 
 impl Checks {
-    /// Looks at the events of one commit.
+    /// Checks the events of one commit.
     pub(crate) fn committed(
         &mut self,
         server: &mut Server,
@@ -66,12 +66,12 @@ impl Checks {
         }
         let watch = self.watches.get_mut(&execution).ok_or_else(|| Violation {
             number: 7,
-            what: format!("{execution} does not begin with its request"),
+            what: format!("the first event of {execution} is not its request"),
         })?;
         watch.see(event, before.as_ref(), server.now())?;
         let after = engine::fold(before, event).ok_or_else(|| Violation {
             number: 44,
-            what: format!("event {} of {execution} does not fold", event.seq),
+            what: format!("cannot replay event {} of {execution}", event.seq),
         })?;
         c22_widths_stay_within_bounds(&watch.plan, &after)?;
         c17_tokens_are_conserved(watch, &after)?;
@@ -83,7 +83,7 @@ impl Checks {
         let made = self.plans.entry(hash.clone()).or_insert_with(|| {
             let text = server.text(hash);
             let parsed = model::playbook::parse("drawn", text.as_bytes());
-            let playbook = parsed.playbook.expect("a drawn playbook is valid");
+            let playbook = parsed.playbook.expect("a generated playbook is valid");
             let graph = Graph::of(&playbook);
             Arc::new(Plan { playbook, graph })
         });
@@ -96,7 +96,12 @@ impl Checks {
             must(
                 24,
                 known.seq != watch.seq || *known.ctx == watch.ctx,
-                || format!("ctx is {:?}, its patches give {:?}", known.ctx, watch.ctx),
+                || {
+                    format!(
+                        "ctx is {:?}, but its patches result in {:?}",
+                        known.ctx, watch.ctx
+                    )
+                },
             )?;
         }
         Ok(())
@@ -108,7 +113,7 @@ impl Checks {
             if known.seq == replayed.seq {
                 must(44, known == replayed, || {
                     format!(
-                        "the state of {execution} at {} is not the fold of its log",
+                        "the state of {execution} at {} differs from the replay of its log",
                         known.seq
                     )
                 })?;
@@ -135,7 +140,7 @@ impl Checks {
             });
             must(15, heard <= ends, || {
                 format!(
-                    "{} was heard of {heard} times and ended {ends} times",
+                    "{} was reported {heard} times and ended {ends} times",
                     end.execution_id
                 )
             })?;
@@ -143,7 +148,7 @@ impl Checks {
         Ok(())
     }
 
-    /// What must hold between the executions and the store at any time.
+    /// Checks that the executions and the store agree, which must hold at any time.
     pub(crate) fn everything(&mut self, server: &Server) -> Done {
         let open = solid(server.open_commands())?;
         for (execution, state) in &self.replayed {
@@ -151,13 +156,13 @@ impl Checks {
             let status = row.as_ref().map(|row| row.status);
             must(12, status == Some(state.status()), || {
                 format!(
-                    "{execution} is {:?} and shown as {status:?}",
+                    "{execution} is {:?}, but listed as {status:?}",
                     state.status()
                 )
             })?;
             let seq = row.map_or(Seq(0), |row| row.version);
             must(2, seq == state.seq, || {
-                format!("{execution} stands at {seq}, its log at {}", state.seq)
+                format!("{execution} is at {seq}, its log at {}", state.seq)
             })?;
             let own = open
                 .iter()
@@ -165,7 +170,7 @@ impl Checks {
             let own: BTreeSet<Seq> = own.map(|open| open.command.id.seq).collect();
             let live: BTreeSet<Seq> = state.commands.keys().copied().collect();
             must(5, own == live, || {
-                format!("{execution} has commands {live:?}, the store {own:?}")
+                format!("{execution} has commands {live:?}, but the store has {own:?}")
             })?;
             c11_ends_if_and_only_if_nothing_is_left(*execution, state)?;
         }
@@ -176,19 +181,19 @@ impl Checks {
         let earliest: Option<Time> = timers.map(|timer| timer.due).min();
         let stored = solid(server.next_timer())?;
         must(5, stored == earliest, || {
-            format!("the next timer is {earliest:?}, in the store {stored:?}")
+            format!("the next timer is {earliest:?}, but {stored:?} in the store")
         })
     }
 
-    /// A claim is handed out.
+    /// Checks a new claim.
     pub(crate) fn claimed(&mut self, command: CommandId, epoch: LeaseEpoch) -> Done {
         let before = self.claims.insert(command, epoch);
         must(26, before.is_none_or(|before| before < epoch), || {
-            format!("{command} was claimed under {before:?}, then {epoch:?}")
+            format!("{command} was claimed with {before:?}, then with {epoch:?}")
         })
     }
 
-    /// Everything has ended: the logs replay, and a snapshot anywhere does not matter.
+    /// Checks ended executions: their logs can be replayed, with or without a snapshot at any position.
     pub(crate) fn at_the_end(&self, server: &mut Server) -> Done {
         for (execution, state) in &self.replayed {
             let events = log(&server.store, *execution);
@@ -198,13 +203,13 @@ impl Checks {
             if let Some(first) = &first {
                 ciborium::into_writer(first, &mut bytes).map_err(|error| Violation {
                     number: 44,
-                    what: format!("a snapshot cannot be written: {error}"),
+                    what: format!("cannot write a snapshot: {error}"),
                 })?;
             }
             let thawed: Option<State> = ciborium::from_reader(bytes.as_slice()).ok();
             let resumed = events[middle..].iter().fold(thawed.or(first), engine::fold);
             must(44, resumed.as_ref() == Some(state), || {
-                format!("a snapshot of {execution} and its tail are not its log")
+                format!("a snapshot of {execution} and the events after it differ from its log")
             })?;
         }
         Ok(())
@@ -240,18 +245,18 @@ impl Checks {
     }
 }
 
-/// A report under a claim that is not current leaves nothing.
+/// Checks that a report with an expired claim records nothing.
 pub(crate) fn c27_stale_reports_leave_nothing(is_current: bool, posted: &Posted) -> Done {
     let left = match posted {
         Posted::Done(events) => events.len(),
         Posted::Refused(_) => 0,
     };
     must(27, is_current || left == 0, || {
-        format!("a fenced report left {left} events")
+        format!("a fenced report recorded {left} events")
     })
 }
 
-/// What is in the log already leaves nothing when it comes again.
+/// Checks that a report that is already in the log records nothing.
 pub(crate) fn c01_repeated_reports_leave_nothing(posted: &Posted) -> Done {
     let left: Vec<String> = match posted {
         Posted::Done(events) => events
@@ -261,14 +266,14 @@ pub(crate) fn c01_repeated_reports_leave_nothing(posted: &Posted) -> Done {
         Posted::Refused(_) => Vec::new(),
     };
     must(1, left.is_empty(), || {
-        format!("a repeated report left {left:?}")
+        format!("a repeated report recorded {left:?}")
     })
 }
 
 fn c17_tokens_are_conserved(watch: &Watch, state: &State) -> Done {
-    let live = i64::try_from(state.tokens.len()).expect("few tokens");
+    let live = i64::try_from(state.tokens.len()).expect("the number of tokens fits");
     must(17, watch.tokens == live, || {
-        format!("{} tokens should be live, {live} are", watch.tokens)
+        format!("expected {} live tokens, found {live}", watch.tokens)
     })
 }
 
@@ -289,7 +294,7 @@ fn c22_widths_stay_within_bounds(plan: &Plan, state: &State) -> Done {
         let widths: u64 = commands.map(|command| u64::from(command.width)).sum();
         let used = widths + progress.suspended.len() as u64;
         must(22, used <= bound, || {
-            format!("{id} has {used} in flight, {bound} may be")
+            format!("{id} has {used} iterations in flight, but the limit is {bound}")
         })?;
     }
     Ok(())
@@ -300,11 +305,11 @@ fn c11_ends_if_and_only_if_nothing_is_left(execution: ExecutionId, state: &State
     let under_way = !state.commands.is_empty() || !state.timers.is_empty();
     if state.is_ended() {
         return must(11, !under_way, || {
-            format!("{execution} has ended with commands or timers")
+            format!("{execution} has ended, but has commands or timers")
         });
     }
     let is_stuck = !state.paused && !under_way && !waits;
     must(11, !is_stuck, || {
-        format!("{execution} lives and nothing will move it")
+        format!("{execution} is unfinished, but nothing can move it forward")
     })
 }

@@ -1,6 +1,6 @@
-//! The simulator: random playbooks on several servers and workers, with faults at random times, from one seed.
+//! The simulator: random playbooks on several servers and workers, with faults at random times, all from one seed.
 //!
-//! After every action the checkers look at what was committed; at the end everything must have come to its end.
+//! After every action the checkers read what was committed; at the end every execution must have ended.
 
 mod answers;
 mod bug;

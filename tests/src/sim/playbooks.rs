@@ -1,4 +1,4 @@
-//! Random small playbooks: nets with branches, joins, cycles, gates, loops, retries, waits, signals and children.
+//! Generates small random playbooks with branches, joins, cycles, gates, loops, retries, waits, signals and children.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ workflow:
 
 const HEAD: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: drawn}\n";
 
-/// Shapes that random nets seldom have; every tenth seed runs one of them.
+/// Shapes that random playbooks seldom have; every tenth seed uses one of them.
 const FIXED: &[&str] = &[
     "workflow:
   - step: start
@@ -84,7 +84,7 @@ const FIXED: &[&str] = &[
 ",
 ];
 
-/// The playbook of a seed.
+/// The playbook for a seed.
 pub(crate) fn playbook(random: &mut Random) -> String {
     let mut text = HEAD.to_owned();
     if random.percent(10) {
@@ -202,7 +202,7 @@ fn tasks(text: &mut String, random: &mut Random, in_loop: bool) {
             3 => ", set: {iter.x: 1}",
             _ => "",
         };
-        // Now and then the result is kept as a body.
+        // Sometimes the result is stored as a body.
         let output = if random.percent(15) {
             ", output: {inline_max_bytes: 3}"
         } else {

@@ -1,11 +1,11 @@
-//! Randomness from a seed, the same on every machine.
+//! Random numbers from a seed, the same on every machine.
 
 /// A splitmix64 generator.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The generator of this seed.
+    /// Creates a generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -23,21 +23,21 @@ impl Random {
 
     /// An index below `bound`.
     pub fn index(&mut self, bound: usize) -> usize {
-        usize::try_from(self.below(bound as u64)).expect("an index fits")
+        usize::try_from(self.below(bound as u64)).expect("an index fits into `usize`")
     }
 
-    /// True in so many of a hundred cases.
+    /// True with this probability in percent.
     pub fn percent(&mut self, chance: u64) -> bool {
         self.below(100) < chance
     }
 
-    /// One of these.
+    /// Chooses one of the elements.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.index(from.len())]
     }
 }
 
-/// Stirs a number.
+/// Mixes the bits of a number.
 pub(crate) fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! One simulation: faults at random, then none, and an end that must come.
+//! One simulation: a phase with random faults, then one without, after which every execution must end.
 
 use std::time::Duration;
 
@@ -20,30 +20,30 @@ use crate::world::{Acted, Broken, Cut, Hand, Honest, Order, Posted, Server, Tamp
 
 /// How long a session lasts without a heartbeat.
 const TTL: Duration = Duration::from_secs(15);
-/// Once faults stop, a world of this size ends within so many actions.
+/// Maximum number of actions until everything has ended, once faults have stopped.
 const DRAIN_MAX: usize = 6_000;
 const SERVERS: usize = 2;
 const WORKERS: usize = 3;
 
-/// A promise that was broken.
+/// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// Its number in the list of invariants.
     pub number: u32,
-    /// What was seen.
+    /// What was observed.
     pub what: String,
 }
 
-/// What a simulation came to.
+/// Outcome of a simulation.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// The playbook it ran.
+    /// The playbook that it ran.
     pub playbook: String,
-    /// How many events there are in all logs.
+    /// Number of events in all logs.
     pub events: usize,
-    /// The first broken promise.
+    /// The first violation.
     pub violation: Option<Violation>,
-    /// What was done, in order.
+    /// The actions, in order.
     pub trace: Vec<String>,
 }
 
@@ -53,9 +53,9 @@ struct Sim {
     answers: Drawn,
     checks: Checks,
     workers: Vec<Worker>,
-    /// Hands of workers that are taken for dead and go on all the same.
+    /// Commands of workers that the servers consider dead, but that continue.
     ghosts: Vec<Hand>,
-    /// Reports that arrive once more.
+    /// Reports that arrive again.
     repeats: Vec<(CommandId, engine::Report)>,
     root: ExecutionId,
     started: u32,
@@ -70,7 +70,7 @@ struct Worker {
 
 type Done = Result<(), Violation>;
 
-/// Runs one seed, honestly or with a bug.
+/// Runs the simulation of a seed, optionally with an injected bug.
 pub fn simulate(seed: u64, bug: Option<Bug>, traces: bool) -> Report {
     let mut random = Random::new(seed);
     let text = playbook(&mut random);
@@ -89,10 +89,10 @@ pub fn simulate(seed: u64, bug: Option<Bug>, traces: bool) -> Report {
     let server = Server::new(SERVERS, limits, tamper);
     server
         .register("drawn", &text)
-        .expect("a store in memory takes a playbook");
+        .expect("a store in memory accepts a playbook");
     server
         .register("child", CHILD)
-        .expect("a store in memory takes a playbook");
+        .expect("a store in memory accepts a playbook");
     let mut sim = Sim {
         server,
         answers: Drawn { seed },
@@ -150,7 +150,7 @@ impl Sim {
         self.random.index(SERVERS)
     }
 
-    /// One action, drawn.
+    /// Performs one random action.
     fn one(&mut self) -> Done {
         match self.random.below(100) {
             0..=11 => self.claim()?,
@@ -188,7 +188,7 @@ impl Sim {
         Ok(())
     }
 
-    /// A worker acts on one of its commands, and mostly reports.
+    /// Lets a worker act on one of its commands and, in most cases, report.
     fn work(&mut self) -> Done {
         self.hear();
         let is_busy = |index: &usize| !self.workers[*index].hands.is_empty();
@@ -214,7 +214,7 @@ impl Sim {
         hand.act(&self.server.store, &mut self.answers, now, pick)
     }
 
-    /// Reports what a hand has to say. True: the command goes on.
+    /// Sends the report of a command. Returns whether the worker continues with the command.
     fn report(&mut self, hand: &mut Hand, is_ghost: bool) -> Result<bool, Violation> {
         let end = hand.end();
         if hand.outbox.is_empty() && end.is_none() {
@@ -251,13 +251,13 @@ impl Sim {
         if let Posted::Refused(Refusal::Foreign) = posted {
             return Err(Violation {
                 number: 8,
-                what: format!("an honest report on {command} was refused as foreign"),
+                what: format!("a valid report on {command} was rejected as foreign"),
             });
         }
         if self.random.percent(30) {
             self.repeats.push((command, report.clone()));
         }
-        // The acknowledgement is lost: the worker sends the same again.
+        // The acknowledgement is lost, so the worker sends the same report again.
         if self.random.percent(10) && !is_ghost {
             self.again(command, report)?;
         }
@@ -269,7 +269,7 @@ impl Sim {
         Ok(true)
     }
 
-    /// A report that is in the log arrives once more: nothing may come of it.
+    /// Sends a report that is already in the log again; it must not record anything.
     fn again(&mut self, command: CommandId, report: engine::Report) -> Done {
         self.look()?;
         let server = self.any_server();
@@ -320,7 +320,7 @@ impl Sim {
             return Ok(());
         }
         let message = self.random.pick(&inbox).clone();
-        // Messages of one sender to one receiver stay in order.
+        // Messages from one sender to one receiver stay in order.
         let first = inbox
             .iter()
             .find(|other| other.to == message.to && other.key.from == message.key.from);
@@ -356,7 +356,7 @@ impl Sim {
         }
     }
 
-    /// A worker dies, or is only taken for dead.
+    /// Lets a worker die, or only lets the servers consider it dead.
     fn crash(&mut self) {
         let index = self.random.index(WORKERS);
         let mut new = self.new_worker();
@@ -368,7 +368,7 @@ impl Sim {
         let _ = self.server.renew(&new.id, Duration::ZERO);
     }
 
-    /// The dead act.
+    /// Lets a worker that is considered dead act.
     fn haunt(&mut self) -> Done {
         if self.ghosts.is_empty() {
             return Ok(());
@@ -382,7 +382,7 @@ impl Sim {
         Ok(())
     }
 
-    /// Claims whose holder is gone are offered again.
+    /// Reports the lost claims of dead workers, so that their commands are offered again.
     fn sweep(&mut self) -> Done {
         let server = self.any_server();
         for claim in solid(self.server.lost_claims())? {
@@ -402,24 +402,24 @@ impl Sim {
         solid(self.server.sweep_overdue(server))
     }
 
-    /// A worker gives a command back before it begins.
+    /// Lets a worker release a command before it starts.
     fn release(&mut self) -> Done {
         let index = self.random.index(WORKERS);
         let Some(hand) = self.workers[index].hands.pop() else {
             return Ok(());
         };
-        self.note(|| format!("{} gives back {}", hand.worker, hand.command.id));
+        self.note(|| format!("{} releases {}", hand.worker, hand.command.id));
         solid(self.server.release(hand.command.id, hand.epoch))
     }
 
-    /// The answer to the next commit is lost, whether it happened or not.
+    /// The response to the next commit is lost, whether the commit happened or not.
     fn cut(&mut self) {
         let cut = if self.random.percent(50) {
             Cut::Before
         } else {
             Cut::After
         };
-        self.note(|| format!("the next commit is cut off: {cut:?}"));
+        self.note(|| format!("the response to the next commit is lost: {cut:?}"));
         self.server.cut = Some(cut);
     }
 
@@ -456,7 +456,7 @@ impl Sim {
         Ok(())
     }
 
-    /// Looks at everything that was committed since the last look.
+    /// Checks everything that was committed since the last check.
     fn look(&mut self) -> Done {
         let fresh = self.server.take_fresh();
         for (execution, events) in fresh {
@@ -476,7 +476,7 @@ impl Sim {
         self.checks.everything(&self.server)
     }
 
-    /// Faults stop: everything must come to its end.
+    /// Stops the faults: every execution must end.
     fn drain(&mut self) -> Done {
         self.note(|| "faults stop".to_owned());
         self.ghosts.clear();
@@ -498,7 +498,7 @@ impl Sim {
         }
         Err(Violation {
             number: 50,
-            what: format!("not everything ended: {}", self.checks.unfinished()),
+            what: format!("not everything has ended: {}", self.checks.unfinished()),
         })
     }
 
@@ -547,7 +547,7 @@ impl Sim {
         Ok(moved)
     }
 
-    /// Moves on in time. False if nothing is left to wait for.
+    /// Advances the time. Returns false if there is nothing left to wait for.
     fn drain_time(&mut self) -> Result<bool, Violation> {
         let is_busy = self.workers.iter().any(|worker| !worker.hands.is_empty());
         let has_timer = solid(self.server.next_timer())?.is_some();
@@ -559,11 +559,11 @@ impl Sim {
     }
 }
 
-/// What the world itself finds broken is a violation too.
+/// Errors of the world are violations too.
 pub(crate) fn solid<T>(result: Result<T, Broken>) -> Result<T, Violation> {
     result.map_err(|broken| Violation {
         number: match broken {
-            // The store itself keeps the promises about causes and about seqs.
+            // The store checks the invariants about causes and sequence numbers itself.
             Broken::Store(store::Error::Malformed(why)) if why.contains("cause") => 7,
             Broken::Store(_) => 2,
             Broken::Undecidable => 35,

@@ -1,4 +1,4 @@
-//! One log, watched event by event: what must hold of it whatever the playbook.
+//! Checks one log event by event, for invariants that hold for every playbook.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use serde_json::{Map, Value};
 
 use crate::sim::checks::{Done, Plan, must};
 
-/// How often one step may run in a simulation.
+/// Maximum number of runs of one step in a simulation.
 pub(crate) const RUNS_MAX: u32 = 16;
 
-/// What one log has said so far.
+/// What one log has recorded so far.
 pub(crate) struct Watch {
     pub(crate) plan: Arc<Plan>,
     pub(crate) ctx: Map<String, Value>,
     pub(crate) tokens: i64,
     pub(crate) events: usize,
-    /// How often it ended.
+    /// Number of ends.
     pub(crate) ends: u32,
-    /// How often each child was heard of.
+    /// Number of reports about each child.
     pub(crate) heard: BTreeMap<ExecutionId, u32>,
     pub(crate) seq: Seq,
     generation: u32,
@@ -51,10 +51,10 @@ struct RunWatch {
 
 #[derive(Default)]
 struct PipeWatch {
-    /// The label that must come next; none before the first.
+    /// Label of the next task; `None` before the first.
     expects: Option<Expect>,
     visits: BTreeMap<Name, u32>,
-    /// The visit that is open, and its last attempt.
+    /// The open visit, and its last attempt.
     open: Option<(Name, u32, u32)>,
     answered: u32,
     jumps: u32,
@@ -88,7 +88,7 @@ impl Watch {
         }
     }
 
-    /// Looks at one event, given the state before it.
+    /// Checks one event against the state before it.
     pub(crate) fn see(&mut self, event: &Event, before: Option<&State>, now: Time) -> Done {
         self.events += 1;
         self.c02_seqs_are_gapless(event)?;
@@ -105,7 +105,8 @@ impl Watch {
             Body::StepScheduled(scheduled) => self.scheduled(event, scheduled, before)?,
             Body::NextEvaluated(next) => self.routed(event, next)?,
             Body::AdmitEvaluated(admit) if admit.discarded => {
-                self.tokens -= i64::try_from(admit.tokens.len()).expect("few tokens");
+                self.tokens -=
+                    i64::try_from(admit.tokens.len()).expect("the number of tokens fits");
             }
             Body::CtxPatched(patched) => {
                 let patch = patched.patch.read().unwrap_or_default();
@@ -120,7 +121,7 @@ impl Watch {
         let expected = self.seq.next();
         self.seq = event.seq;
         must(2, event.seq == expected, || {
-            format!("seq {} where {expected} is next", event.seq)
+            format!("sequence number {}, expected {expected}", event.seq)
         })
     }
 
@@ -130,7 +131,7 @@ impl Watch {
                 must(
                     10,
                     self.ended && retried.generation == self.generation + 1,
-                    || "retried before its end".to_owned(),
+                    || "retried before the execution ended".to_owned(),
                 )?;
                 self.generation += 1;
                 self.ended = false;
@@ -141,21 +142,21 @@ impl Watch {
                 Ok(())
             }
             Body::PlaybookProcessed(_) => Ok(()),
-            _ if self.ended => must(10, false, || format!("{} follows the end", event.kind())),
+            _ if self.ended => must(10, false, || format!("{} after the end", event.kind())),
             Body::PlaybookFinished(finished) => {
                 self.ended = true;
                 self.ends += 1;
                 self.timers.clear();
                 let is_clean = self.failures.is_empty();
                 must(12, finished.ended != Ending::Success || is_clean, || {
-                    "a run with a failure nothing handled ended well".to_owned()
+                    "the execution succeeded despite an unhandled failure".to_owned()
                 })
             }
             _ => Ok(()),
         }
     }
 
-    /// What failed or was interrupted begins again.
+    /// Restarts what failed or was interrupted.
     fn rewind(&mut self) {
         for run in self.runs.values_mut() {
             run.is_over |= run.is_final;
@@ -176,15 +177,15 @@ impl Watch {
             Body::PlaybookResumed(_) => self.paused = false,
             Body::CommandIssued(_) => {
                 must(14, !self.stopping, || {
-                    "a command is issued after the request to cancel".to_owned()
+                    "a command was issued after the cancel request".to_owned()
                 })?;
                 must(14, !self.paused, || {
-                    "a command is issued while paused".to_owned()
+                    "a command was issued while paused".to_owned()
                 })?;
             }
             Body::StepScheduled(_) | Body::NextEvaluated(_) => {
                 must(14, !self.stopping, || {
-                    format!("{} after the request to cancel", event.kind())
+                    format!("{} after the cancel request", event.kind())
                 })?;
             }
             _ => {}
@@ -199,51 +200,51 @@ impl Watch {
         let generation = self.generation;
         let known = self.runs.contains_key(&id);
         if let Body::StepScheduled(scheduled) = &event.body {
-            must(19, !known, || format!("{id} is scheduled twice"))?;
+            must(19, !known, || format!("{id} was scheduled twice"))?;
             must(35, id.run <= RUNS_MAX, || format!("{id} runs too often"))?;
             let run = self.runs.entry(id).or_default();
             run.is_final = scheduled.is_final;
             return Ok(());
         }
         must(19, known, || {
-            format!("{} of {id}, which was never scheduled", event.kind())
+            format!("{} of {id}, which was not scheduled", event.kind())
         })?;
         let is_loop = self.step(&id).is_some_and(|step| step.loop_.is_some());
         let run = self.runs.get_mut(&id).expect("the run is known");
         must(19, !run.is_over, || {
-            format!("{} of {id}, which is over", event.kind())
+            format!("{} of {id}, which has ended", event.kind())
         })?;
         if event.kind().is_boundary() {
             let failed = matches!(event.body, Body::StepFailed(_));
             let is_first = run
                 .boundary
                 .is_none_or(|(when, was_failed)| when < generation && was_failed);
-            must(19, is_first, || format!("{id} ends twice"))?;
+            must(19, is_first, || format!("{id} ended twice"))?;
             must(
                 20,
                 !(is_loop && matches!(event.body, Body::StepDone(_))),
-                || format!("{id} is a loop and ends with step.done"),
+                || format!("{id} is a loop, but ended with step.done"),
             )?;
             run.boundary = Some((generation, failed));
             if let (Body::LoopDone(done), Some(total)) = (&event.body, run.total) {
                 let ended = run.iterations.values().filter(|end| end.is_some()).count() as u64;
                 must(21, ended == total && done.stats.total == total, || {
-                    format!("{id} is done with {ended} of {total}")
+                    format!("{id} is done after {ended} of {total} iterations")
                 })?;
                 must(21, done.stats.succeeded == run.done.len() as u64, || {
-                    format!("{id} miscounts")
+                    format!("{id} has wrong counts")
                 })?;
             }
         }
         if let Body::LoopStarted(started) = &event.body {
             must(20, run.total.is_none(), || {
-                format!("{id} starts its loop twice")
+                format!("{id} started its loop twice")
             })?;
             run.total = Some(started.total);
         }
         if let Body::FrameClaimed(frame) = &event.body {
             must(20, run.total == Some(frame.from), || {
-                format!("{id} goes on where it has not come to")
+                format!("{id} claimed a frame that does not follow the rows before it")
             })?;
             run.total = Some(frame.from + frame.rows);
         }
@@ -265,12 +266,12 @@ impl Watch {
                     format!("{id} has no iteration {index}")
                 })?;
                 must(21, !run.iterations.contains_key(&index), || {
-                    format!("iteration {index} of {id} starts twice")
+                    format!("iteration {index} of {id} started twice")
                 })?;
                 let lower =
                     (0..index).all(|lower| run.iterations.get(&lower).is_some_and(Option::is_some));
                 must(22, !is_sequential || lower, || {
-                    format!("iteration {index} of {id} overtakes another")
+                    format!("iteration {index} of {id} started before an earlier one")
                 })?;
                 run.iterations.insert(index, None);
             }
@@ -279,7 +280,7 @@ impl Watch {
                 let is_first =
                     end.is_none_or(|when| when < generation) && !run.done.contains(&index);
                 must(21, is_first, || {
-                    format!("iteration {index} of {id} ends twice")
+                    format!("iteration {index} of {id} ended twice")
                 })?;
                 *end = Some(generation);
                 if matches!(event.body, Body::IterationDone(_)) {
@@ -299,7 +300,7 @@ impl Watch {
         let increases = before.is_none_or(|before| before < claimed.lease_epoch);
         must(26, increases, || {
             format!(
-                "command {} is claimed twice under one epoch",
+                "command {} was claimed twice with one epoch",
                 claimed.command
             )
         })
@@ -318,7 +319,10 @@ impl Watch {
                     is_first && *due <= now
                 });
                 must(34, holds, || {
-                    format!("timer {} fires early, twice, or was never set", fired.timer)
+                    format!(
+                        "timer {} fired early, fired twice, or was not set",
+                        fired.timer
+                    )
                 })
             }
             _ => Ok(()),
@@ -333,7 +337,7 @@ impl Watch {
         let Some(step) = plan.playbook.step(id.step.as_str()) else {
             return Ok(());
         };
-        // What claims a loop's rows is a pipeline of its own, which begins anew for each frame.
+        // The pipeline that claims the rows of a loop starts again for each frame.
         let claim = step.claim().filter(|_| event.at.iteration.is_none());
         let step = claim.map_or(step, |claim| &claim.step);
         let run = self.runs.get_mut(&id).expect("the run is known");
@@ -347,13 +351,13 @@ impl Watch {
         let is_end = matches!(event.body, Body::StepDone(_) | Body::IterationDone(_));
         if is_end && !step.tasks.is_empty() {
             must(33, pipeline.expects == Some(Expect::End), || {
-                format!("{id} ends well while it expects {:?}", pipeline.expects)
+                format!("{id} succeeded while it expects {:?}", pipeline.expects)
             })?;
         }
         if matches!(event.body, Body::IterationFailed(_)) && event.source == Source::Worker {
             let failed = matches!(pipeline.expects, Some(Expect::Failure(_)));
             must(33, failed, || {
-                format!("{id} fails while it expects {:?}", pipeline.expects)
+                format!("{id} failed while it expects {:?}", pipeline.expects)
             })?;
         }
         match &event.at.task {
@@ -368,7 +372,7 @@ impl Watch {
         scheduled: &StepScheduled,
         before: Option<&State>,
     ) -> Done {
-        self.tokens -= i64::try_from(scheduled.tokens.len()).expect("few tokens");
+        self.tokens -= i64::try_from(scheduled.tokens.len()).expect("the number of tokens fits");
         let (Some(id), Some(before)) = (event.at.step_run_id(), before) else {
             return Ok(());
         };
@@ -380,7 +384,7 @@ impl Watch {
         }
     }
 
-    /// A step that several lead to runs when nothing under way can still come to it, with all that wait there.
+    /// A join runs when no live token can still reach it, with all tokens that wait there.
     fn c17_joins_wait(&self, id: &StepRunId, scheduled: &StepScheduled, before: &State) -> Done {
         let graph = &self.plan.graph;
         let here = before
@@ -390,9 +394,7 @@ impl Watch {
         let left = here
             .filter(|(token, _)| !scheduled.tokens.contains(token))
             .count();
-        must(17, left == 0, || {
-            format!("{id} leaves {left} tokens behind")
-        })?;
+        must(17, left == 0, || format!("{id} left {left} tokens behind"))?;
         if !graph.is_meeting_place(&id.step) {
             return Ok(());
         }
@@ -401,14 +403,14 @@ impl Watch {
             .keys()
             .find(|run| graph.reaches(&run.step, &id.step));
         must(17, coming.is_none(), || {
-            format!("{id} does not wait for {coming:?}")
+            format!("{id} did not wait for {coming:?}")
         })?;
         let is_cycle = |step: &Name| graph.reaches(&id.step, step);
         let on_the_way = before.tokens.values().find(|token| {
             !token.parked && graph.reaches(&token.step, &id.step) && !is_cycle(&token.step)
         });
         must(17, on_the_way.is_none(), || {
-            format!("{id} does not wait for a token at {on_the_way:?}")
+            format!("{id} did not wait for a token at {on_the_way:?}")
         })
     }
 
@@ -416,22 +418,22 @@ impl Watch {
         let Some(id) = event.at.step_run_id() else {
             return Ok(());
         };
-        self.tokens += i64::try_from(next.selected.len()).expect("few tokens");
+        self.tokens += i64::try_from(next.selected.len()).expect("the number of tokens fits");
         let generation = self.generation;
         let plan = self.plan.clone();
         let step = plan.playbook.step(id.step.as_str());
         let run = self.runs.get_mut(&id).expect("the run is known");
         let (_, failed) = run.boundary.unwrap_or((0, false));
         must(19, run.boundary.is_some(), || {
-            format!("{id} is routed before its end")
+            format!("the arcs of {id} were evaluated before its end")
         })?;
         must(19, run.routed != Some(generation), || {
-            format!("{id} is routed twice")
+            format!("the arcs of {id} were evaluated twice")
         })?;
         run.routed = Some(generation);
         run.is_over = !next.held;
         must(12, !failed || !next.matched.is_empty() || next.held, || {
-            format!("the failure of {id} is forgotten")
+            format!("the failure of {id} was dropped")
         })?;
         if next.held || next.error.is_some() {
             self.failures.insert(id.clone());
@@ -454,7 +456,7 @@ fn c07_causes_lie_before(event: &Event) -> Done {
         Some(cause) => !is_root && cause < event.seq && cause > Seq(0),
     };
     must(7, holds, || {
-        format!("event {} is caused by {:?}", event.seq, event.cause_seq)
+        format!("the cause of event {} is {:?}", event.seq, event.cause_seq)
     })
 }
 
@@ -474,11 +476,11 @@ fn c18_arcs_fire_as_the_mode_says(step: &Step, next: &NextEvaluated) -> Done {
                 .skip(1);
             let rest = after.filter(|guard| guard.is_some()).count();
             must(18, fired <= 1 && rest == 0, || {
-                format!("`{}` is exclusive and fires {fired} arcs", step.name)
+                format!("`{}` is exclusive, but took {fired} arcs", step.name)
             })
         }
         RouteMode::Inclusive => must(18, fired == held, || {
-            format!("`{}` fires {fired} of {held} arcs", step.name)
+            format!("`{}` took {fired} of {held} arcs", step.name)
         }),
     }
 }
@@ -503,12 +505,12 @@ impl PipeWatch {
                 let first = step.tasks.first().map(|task| task.label.clone());
                 let expected = self.expects.clone().or(first.map(Expect::Task));
                 must(33, expected == Some(Expect::Task(label.clone())), || {
-                    format!("{} where {expected:?} is next", place())
+                    format!("{}, expected {expected:?}", place())
                 })?;
                 let visits = self.visits.entry(label.clone()).or_insert(0);
                 *visits += 1;
                 must(33, *visits == visit, || {
-                    format!("{} is the {visits}. entry", place())
+                    format!("{} is entry {visits}", place())
                 })?;
                 self.open = Some((label.clone(), visit, 1));
                 self.answered = 0;
@@ -516,18 +518,18 @@ impl PipeWatch {
             Body::AttemptStarted(_) => {
                 let tried = self.open.clone().map_or(0, |(.., attempt)| attempt);
                 must(32, attempt == self.answered + 1 && attempt >= tried, || {
-                    format!("{} begins after {} answers", place(), self.answered)
+                    format!("{} started after {} results", place(), self.answered)
                 })?;
-                // A retry of the run allows one more try of a visit whose effect is unknown.
+                // A retry of the execution allows one more attempt of a visit whose effect is unknown.
                 let bound = attempts_max(step, label) + generation - 1;
                 must(32, attempt <= bound, || {
-                    format!("{} is one too many", place())
+                    format!("{} is one attempt too many", place())
                 })?;
                 self.open = Some((label.clone(), visit, attempt));
             }
             Body::AttemptDone(_) | Body::AttemptFailed(_) => {
                 must(32, attempt == self.answered + 1, || {
-                    format!("{} is answered after {}", place(), self.answered)
+                    format!("{} has a result after {}", place(), self.answered)
                 })?;
                 self.answered = attempt;
             }
@@ -537,7 +539,7 @@ impl PipeWatch {
                     .as_ref()
                     .is_some_and(|(open, at, _)| open == label && *at == visit);
                 must(32, is_open, || {
-                    format!("{} ends while {:?} is open", place(), self.open)
+                    format!("{} ended while {:?} is open", place(), self.open)
                 })?;
                 self.open = None;
                 self.answered = attempt;
@@ -553,7 +555,7 @@ impl PipeWatch {
                 });
                 self.jumps += u32::from(ended.directive == Directive::Jump);
                 must(35, self.jumps <= pipeline::JUMPS_MAX, || {
-                    format!("{} jumps without end", place())
+                    format!("{} jumps too often", place())
                 })?;
             }
             _ => {}
@@ -562,7 +564,7 @@ impl PipeWatch {
     }
 }
 
-/// The most tries that any rule of a task allows.
+/// The largest number of attempts that a rule of the task allows.
 fn attempts_max(step: &Step, label: &Name) -> u32 {
     let rules = step
         .task(label.as_str())

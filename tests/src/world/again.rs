@@ -1,4 +1,4 @@
-//! Runs done again, and retries with another version: what a server does before it posts the input.
+//! Reruns and retries with another playbook version: what a server prepares before it posts the input.
 
 use engine::{Cut, Input, Submit, Switch};
 use model::id::ExecutionId;
@@ -10,7 +10,7 @@ use crate::world::load::{log, now};
 use crate::world::server::{Broken, Posted, Server};
 
 impl Server {
-    /// The text that a retry goes on with, if it names a version.
+    /// Playbook text for a retry that names a version.
     pub fn switch(
         &mut self,
         execution: ExecutionId,
@@ -33,7 +33,7 @@ impl Server {
         })))
     }
 
-    /// Has a run done again; none if that is refused.
+    /// Reruns an execution; `None` if the rerun is refused.
     pub fn rerun(&mut self, of: ExecutionId, again: Again) -> Result<Option<ExecutionId>, Broken> {
         let mut cut = Cut::before(again.from_step, again.from_iteration);
         for event in &log(&self.store, of) {
@@ -65,7 +65,7 @@ impl Server {
         }
     }
 
-    /// The version asked for of an execution's playbook, or the one it has.
+    /// The requested version of an execution's playbook, or its current one.
     fn version_of(
         &self,
         execution: ExecutionId,

@@ -1,4 +1,4 @@
-//! What tasks answer, asked for instead of running tools.
+//! Outcomes of tasks, supplied by the test instead of tools.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use model::id::ExecutionId;
 use model::outcome::Outcome;
 use serde_json::{Map, Value};
 
-/// One attempt of a task, as whoever answers in its place sees it.
+/// One attempt of a task, for which a test supplies the outcome.
 #[derive(Debug, Clone)]
 pub struct Asked<'a> {
     /// The execution.
@@ -19,35 +19,35 @@ pub struct Asked<'a> {
     pub kind: &'a str,
     /// The loop index.
     pub iteration: Option<u64>,
-    /// Counts the entries of the label from 1.
+    /// Number of the entry of the label, from 1.
     pub visit: u32,
-    /// Counts the tries of the visit from 1.
+    /// Number of the attempt within the visit, from 1.
     pub attempt: u32,
     /// The rendered input.
     pub input: &'a Value,
-    /// The rendered keys of the kind.
+    /// The rendered keys of the tool kind.
     pub fields: &'a Map<String, Value>,
-    /// How long it may take, in seconds: `total`, `connect`, `read`.
+    /// Timeouts in seconds: `total`, `connect`, `read`.
     pub timeout: &'a Value,
 }
 
-/// What an attempt comes to, and how long it takes.
+/// Outcome of an attempt, and its duration.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// What it comes to.
+    /// The outcome.
     pub outcome: Outcome,
-    /// How long it takes.
+    /// The duration.
     pub takes: Duration,
 }
 
-/// Whoever answers in place of tools.
+/// Supplies the outcomes of tasks in place of tools.
 pub trait Answers {
-    /// The answer to one attempt; none where the kind's own behaviour is wanted.
+    /// Outcome of one attempt; `None` to use the behavior of the tool kind.
     fn answer(&mut self, asked: &Asked<'_>) -> Option<Answer>;
 }
 
 impl Answer {
-    /// An answer at once.
+    /// An outcome without delay.
     pub fn now(outcome: Outcome) -> Self {
         Self {
             outcome,

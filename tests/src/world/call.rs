@@ -1,10 +1,10 @@
-//! Rendering a call as the worker does it.
+//! Renders a call like the worker does.
 
 use model::playbook::{Step, Task};
 use model::template::{Data, RenderError, Scope};
 use serde_json::{Map, Value};
 
-/// A call, rendered.
+/// A rendered call.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ready {
     pub(crate) fields: Map<String, Value>,
@@ -13,7 +13,7 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// How long the call may take, in seconds, as a whole or in its parts.
+    /// Timeouts of the call in seconds, in total or of its parts.
     pub(crate) fn timeout_seconds(&self) -> Value {
         let seconds = |value: &Value| model::duration::parse(value).map(|span| span.as_secs_f64());
         match &self.timeout {
@@ -29,7 +29,7 @@ impl Ready {
     }
 }
 
-/// Renders everything a call takes.
+/// Renders everything that a call needs.
 pub(crate) fn render(step: &Step, task: &Task, scope: &Scope) -> Result<Ready, RenderError> {
     let mut scope = scope.clone();
     let mut ready = Ready::default();

@@ -1,4 +1,4 @@
-//! What a server finds in the store and sees to: commands to hand out, messages, timers, claims whose holder is gone.
+//! Background work of a server: assigning commands, delivering messages, firing timers, and lost claims.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::world::load::now;
 use crate::world::server::{Broken, Posted, Server};
 
 impl Server {
-    /// Hands pending commands to a worker.
+    /// Assigns pending commands to a worker.
     pub fn claim(
         &mut self,
         server: usize,
@@ -49,7 +49,7 @@ impl Server {
         Ok(hands)
     }
 
-    /// How the holder of a command goes on.
+    /// How the holder of a command must continue.
     pub fn verdict(&mut self, server: usize, command: CommandId) -> Result<Order, Broken> {
         let Some(state) = self.state(server, command.execution)? else {
             return Ok(Order::Stop);
@@ -69,14 +69,17 @@ impl Server {
         })
     }
 
-    /// Messages between executions that are not consumed, oldest first.
+    /// Unconsumed messages between executions, oldest first.
     pub fn inbox(&self) -> Result<Vec<Message>, Broken> {
         Ok(now(self.store.inbox(None, usize::MAX))?)
     }
 
     /// Delivers one message.
     pub fn deliver(&mut self, server: usize, message: &Message) -> Result<Posted, Broken> {
-        let body: MessageBody = message.body.read().expect("a world's messages are its own");
+        let body: MessageBody = message
+            .body
+            .read()
+            .expect("the world created all of its messages");
         let key = Some(message.key);
         let input = match body {
             MessageBody::Start {
@@ -143,9 +146,9 @@ impl Server {
         Ok(now(self.store.next_timer(None, Time(i64::MAX)))?)
     }
 
-    /// Keeps a worker's claims for a while.
+    /// Extends a worker's session.
     pub fn renew(&self, worker: &WorkerId, ttl: Duration) -> Result<(), Broken> {
-        // A worker in the simulator never comes back under its name.
+        // A worker in the simulator never restarts under the same name.
         let holder = store::SessionHolder(worker.0.clone());
         now(self.store.renew(worker, &holder, ttl))?;
         Ok(())
@@ -153,31 +156,33 @@ impl Server {
 
     /// The text of a playbook in the catalog.
     pub fn text(&self, hash: &PlaybookHash) -> Arc<str> {
-        let entry = now(self.store.playbook(hash)).expect("a store in memory is readable");
-        entry.expect("an execution's text is in the catalog").text
+        let entry = now(self.store.playbook(hash)).expect("a store in memory can be read");
+        entry
+            .expect("the catalog has the playbook of every execution")
+            .text
     }
 
-    /// The state that a server has at hand, stale or not.
+    /// The cached state of a server, which may be stale.
     pub fn known(&self, server: usize, execution: ExecutionId) -> Option<&State> {
         self.states.get(server)?.get(&execution)
     }
 
-    /// Offers a claimed command again.
+    /// Releases a claimed command.
     pub fn release(&self, command: CommandId, epoch: model::id::LeaseEpoch) -> Result<(), Broken> {
         Ok(now(self.store.release(command, epoch))?)
     }
 
-    /// An execution as lists show it.
+    /// An execution as it appears in lists.
     pub fn row(&self, execution: ExecutionId) -> Result<Option<store::ExecutionRow>, Broken> {
         Ok(now(self.store.execution(execution))?)
     }
 
-    /// Claims whose holder is gone.
+    /// Claims of dead workers.
     pub fn lost_claims(&self) -> Result<Vec<store::LostClaim>, Broken> {
         Ok(now(self.store.lost_claims(None))?)
     }
 
-    /// Whether a worker other than this one holds a command.
+    /// Whether another worker holds the command.
     pub fn has_stray_claims(&self, worker: &WorkerId) -> Result<bool, Broken> {
         let open = self.open_commands()?;
         Ok(open
@@ -185,7 +190,7 @@ impl Server {
             .any(|open| open.worker.as_ref().is_some_and(|held| held != worker)))
     }
 
-    /// Every command that is not over.
+    /// Every command that has not ended.
     pub fn open_commands(&self) -> Result<Vec<store::OpenCommand>, Broken> {
         let filter = store::Filter {
             limit: usize::MAX,
@@ -198,7 +203,7 @@ impl Server {
         Ok(open)
     }
 
-    /// When the first of the commands that nobody took is overdue.
+    /// When the first unclaimed command is overdue.
     pub fn next_overdue(&self) -> Result<Option<Time>, Broken> {
         let pending = self
             .open_commands()?
@@ -209,7 +214,7 @@ impl Server {
             .min())
     }
 
-    /// Gives up commands that nobody took in time.
+    /// Fails commands that no worker claimed in time.
     pub fn sweep_overdue(&mut self, server: usize) -> Result<(), Broken> {
         for command in now(self.store.overdue_commands(None))? {
             self.post(
@@ -228,7 +233,7 @@ impl Server {
         Ok(())
     }
 
-    /// Takes what happened since the last time.
+    /// Returns what happened since the last call.
     pub fn take_fresh(&mut self) -> Vec<(ExecutionId, Vec<Event>)> {
         std::mem::take(&mut self.fresh)
     }

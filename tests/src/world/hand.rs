@@ -1,4 +1,4 @@
-//! A command in a worker's hand: its pipelines, what it has to say, and what it was told.
+//! A command that a worker holds: its pipelines, its unreported events, and the orders it received.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use crate::world::kept::Kept;
 use crate::world::load::events_at;
 use crate::world::pipeline::{Env, Pipeline, Stepped, event};
 
-/// What may still be done under a claim.
+/// What the worker may still do under its claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Order {
-    /// Everything.
+    /// Continue.
     Proceed,
-    /// End the tasks that run, begin nothing.
+    /// Finish the running tasks and start no more.
     Yield,
-    /// Stop the tasks that run.
+    /// Stop the running tasks.
     Stop,
 }
 
-/// What an action came to.
+/// Result of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acted {
     /// Something happened.
@@ -42,7 +42,7 @@ pub enum Acted {
     Over(ReportEnd),
 }
 
-/// A command in a worker's hand.
+/// A command that a worker holds.
 #[derive(Debug, Clone)]
 pub struct Hand {
     /// What to run.
@@ -51,16 +51,16 @@ pub struct Hand {
     pub epoch: LeaseEpoch,
     /// The holder.
     pub worker: WorkerId,
-    /// What happened and is not reported.
+    /// Events that are not reported yet.
     pub outbox: Vec<Event>,
-    /// What the holder was told.
+    /// The latest order from the server.
     pub order: Order,
-    /// How often each of its pipelines may jump.
+    /// Maximum number of jumps of each of its pipelines.
     pub jumps_max: u32,
     playbook: Arc<Playbook>,
     scope: Scope,
     elements: Vec<Value>,
-    /// The index of the first of them.
+    /// Index of the first element.
     first: u64,
     waiting: VecDeque<Begin>,
     active: Vec<Pipeline>,
@@ -69,7 +69,7 @@ pub struct Hand {
     interrupted: bool,
 }
 
-/// The items of a range; cases have small ones.
+/// The items of a range; the cases have small ranges.
 fn list(range: &NumberRange) -> Value {
     (0..range.len())
         .filter_map(|index| range.item(index))
@@ -84,7 +84,7 @@ struct Begin {
 }
 
 impl Hand {
-    /// Takes a command, with the execution's data as it stands.
+    /// Creates the worker's view of a command, with the current data of the execution.
     pub(crate) fn new(
         claim: store::Claim,
         worker: &WorkerId,
@@ -139,7 +139,7 @@ impl Hand {
         }
     }
 
-    /// Takes in an order; an earlier, stricter one stands.
+    /// Applies an order; an earlier, stricter order stays in force.
     pub fn tell(&mut self, order: Order) {
         self.order = self.order.max(order);
     }
@@ -155,7 +155,7 @@ impl Hand {
         })
     }
 
-    /// One action of one pipeline; `pick` says whose turn it is.
+    /// Performs one action of one pipeline; `pick` chooses the pipeline.
     pub fn act(
         &mut self,
         store: &Kept,
@@ -209,7 +209,7 @@ impl Hand {
                 Stepped::Left { interrupted } => {
                     self.interrupted |= interrupted;
                     self.leave(index);
-                    // An iteration that leaves to wait takes its place with it.
+                    // An iteration that leaves its slot to wait still counts as in flight.
                     self.width -= usize::from(!interrupted);
                     return Acted::Went;
                 }
@@ -218,7 +218,7 @@ impl Hand {
         Acted::Waits(earliest)
     }
 
-    /// A pipeline is over here; in a sequential loop the next one sees what it wrote.
+    /// Ends a pipeline; in a sequential loop the next one sees its writes.
     fn leave(&mut self, index: usize) {
         let pipeline = self.active.remove(index);
         if self.is_sequential {
@@ -226,7 +226,7 @@ impl Hand {
         }
     }
 
-    /// Begins what there is room for. True: something was recorded or taken up.
+    /// Starts as many pipelines as the limit allows. Returns whether something was recorded or started.
     fn begin_more(&mut self, env: &mut Env<'_>) -> bool {
         let mut moved = false;
         while env.may_begin && self.active.len() < self.width {
@@ -325,7 +325,7 @@ fn waiting(command: &Command, state: &State) -> (VecDeque<Begin>, usize) {
         }
         Work::Iteration { index } => (VecDeque::from([begin(index)]), 1),
         Work::Range { from, to, width } => {
-            // Iterations that left to wait took their places with them.
+            // Iterations that left their slot to wait still count as in flight.
             let live = state.commands.get(&command.id.seq);
             let width = live.map_or(width, |live| live.width);
             let indices = (from..to).filter(|index| !is_elsewhere(index));
@@ -334,7 +334,7 @@ fn waiting(command: &Command, state: &State) -> (VecDeque<Begin>, usize) {
     }
 }
 
-/// What every template of the execution sees.
+/// Data that every template of the execution can read.
 fn scope(state: &State, command: &Command) -> Scope {
     let latest = state
         .steps

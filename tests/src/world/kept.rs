@@ -1,4 +1,4 @@
-//! What a world keeps: the store in memory, and bodies beside it, found by their content.
+//! Storage of a world: the store in memory, and bodies by their hash.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -20,13 +20,13 @@ use store::Memory;
 
 use crate::world::load::now;
 
-/// The store, which is what it derefs to, and the bodies that its logs refer to.
+/// The store, to which it derefs, and the bodies that its logs refer to.
 pub struct Kept {
     store: Memory,
     bodies: Mutex<BTreeMap<String, Bytes>>,
 }
 
-/// Whose result or write is kept, and when.
+/// Owner and time of a stored result or write.
 #[derive(Clone, Copy)]
 pub(crate) struct Owner<'a> {
     pub(crate) execution: ExecutionId,
@@ -74,7 +74,7 @@ impl Bodies for Kept {
 }
 
 impl Kept {
-    /// Nothing yet.
+    /// An empty store.
     pub fn new(store: Memory) -> Self {
         Self {
             store,
@@ -86,13 +86,13 @@ impl Kept {
         self.bodies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A body that was kept.
+    /// A stored body.
     pub fn body(&self, reference: &ResultRef) -> Option<Value> {
         let bytes = now(self.get(reference)).ok()?;
         serde_json::from_slice(&bytes).ok()
     }
 
-    /// The outcome as the log keeps it: a large result as a reference, as a worker does it.
+    /// The outcome as the log records it: a large result becomes a reference, like in a worker.
     pub(crate) fn outcome(&self, owner: Owner<'_>, task: &Task, outcome: Outcome) -> Outcome {
         let Outcome::Ok(mut success) = outcome else {
             return outcome;
@@ -114,7 +114,7 @@ impl Kept {
         Outcome::Ok(success)
     }
 
-    /// Keeps large values as bodies and writes references in their place, as a worker does it.
+    /// Stores large values as bodies and replaces them with references, like a worker does.
     pub(crate) fn writes(&self, owner: Owner<'_>, settled: &mut Settled) {
         for (key, value) in settled.writes.large_values() {
             let mut at = owner.at.clone();
@@ -122,17 +122,17 @@ impl Kept {
             let whole = std::mem::take(value);
             let part = Owner { at: &at, ..owner };
             if let Ok(reference) = self.store(part, &whole, &ResultControl::default()) {
-                *value = serde_json::to_value(&reference).expect("a reference is plain data");
+                *value = serde_json::to_value(&reference).expect("a reference can be serialized");
             }
         }
         settled.record_writes();
     }
 
-    /// A loop's elements as a body.
+    /// Stores the elements of a loop as a body.
     pub(crate) fn elements(&self, owner: Owner<'_>, elements: &Value) -> ResultRef {
         let total = elements.as_array().map_or(0, Vec::len);
         let stored = self.store(owner, elements, &ResultControl::default());
-        let mut reference = stored.expect("memory takes every body");
+        let mut reference = stored.expect("memory accepts every body");
         reference.extracted.insert("total".to_owned(), total.into());
         reference
     }
@@ -152,7 +152,7 @@ impl Kept {
     }
 }
 
-/// How much of a task's result stays inline.
+/// Maximum size of a task's inline result.
 fn inline_bytes_max(task: &Task) -> usize {
     let asked = task.result.inline_bytes_max.unwrap_or(u64::MAX);
     usize::try_from(asked).map_or(INLINE_BYTES_MAX, |asked| asked.min(INLINE_BYTES_MAX))

@@ -1,4 +1,4 @@
-//! Reading from the store what a rendering asks for.
+//! Loads the data that a rendering needs from the store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,28 +15,28 @@ use store::Store as _;
 
 use crate::world::kept::Kept;
 
-/// How often a rendering may ask for more.
+/// Maximum number of times that a rendering may request more data.
 const ROUNDS_MAX: usize = 8;
 
-/// Waits for what never has to wait: the store in memory answers at once.
+/// Polls a future that is always ready, because the store is in memory.
 pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     future
         .now_or_never()
-        .expect("a store in memory answers at once")
+        .expect("a store in memory responds at once")
 }
 
-/// A whole log.
+/// Reads a whole log.
 pub fn log(store: &Kept, execution: ExecutionId) -> Vec<Event> {
-    now(store.events(execution, Seq(0), usize::MAX)).expect("a store in memory is readable")
+    now(store.events(execution, Seq(0), usize::MAX)).expect("a store in memory can be read")
 }
 
-/// The events at some seqs.
+/// Reads the events at some sequence numbers.
 pub(crate) fn events_at(store: &Kept, execution: ExecutionId, seqs: &[Seq]) -> Vec<Event> {
-    let found = now(store.events_at(execution, seqs)).expect("a store in memory is readable");
+    let found = now(store.events_at(execution, seqs)).expect("a store in memory can be read");
     let follow = |event: Event| match &event.body {
         Body::StepReused(reused) if matches!(reused.part, ReusedPart::Task { .. }) => {
             let source = events_at(store, reused.execution_id, &[reused.seq]);
-            let source = source.into_iter().next().expect("what is reused is kept");
+            let source = source.into_iter().next().expect("reused events exist");
             Event {
                 seq: event.seq,
                 ..source
@@ -47,7 +47,7 @@ pub(crate) fn events_at(store: &Kept, execution: ExecutionId, seqs: &[Seq]) -> V
     found.into_iter().map(follow).collect()
 }
 
-/// Adds what is needed.
+/// Loads what is needed.
 pub(crate) fn load(store: &Kept, execution: ExecutionId, needs: Vec<Need>, loaded: &mut Loaded) {
     for need in needs {
         match need {
@@ -77,7 +77,7 @@ pub(crate) fn load(store: &Kept, execution: ExecutionId, needs: Vec<Need>, loade
                 } else {
                     let unavailable = Unavailable {
                         code: "REFERENCE_NOT_AVAILABLE",
-                        message: "it was never kept".to_owned(),
+                        message: "it was never stored".to_owned(),
                     };
                     loaded.unavailable.insert(uri, unavailable);
                 }
@@ -86,7 +86,7 @@ pub(crate) fn load(store: &Kept, execution: ExecutionId, needs: Vec<Need>, loade
     }
 }
 
-/// Renders, loading what it asks for; what is left is a failure for good.
+/// Renders, loading what it needs; anything still missing is a permanent failure.
 pub(crate) fn resolve<T>(
     store: &Kept,
     execution: ExecutionId,
@@ -104,7 +104,7 @@ pub(crate) fn resolve<T>(
     render(scope)
 }
 
-/// What a reference leads to: a body, or what the parts of a manifest come to.
+/// The value of a reference: a body, or the combined parts of a manifest.
 fn behind(store: &Kept, reference: &ResultRef) -> Option<Value> {
     let Some(rule) = Rule::of(reference) else {
         return store.body(reference);
@@ -135,7 +135,7 @@ fn behind(store: &Kept, reference: &ResultRef) -> Option<Value> {
     Some(rule.collect().all(bodies))
 }
 
-/// A loop's results in index order, `{results: […], stats: {…}}`.
+/// Results of a loop in index order, `{results: […], stats: {…}}`.
 pub fn loop_results(store: &Kept, execution: ExecutionId, pointer: &LoopPointer) -> Value {
     let log = log(store, execution);
     let at = |seq: Seq| {
@@ -146,7 +146,7 @@ pub fn loop_results(store: &Kept, execution: ExecutionId, pointer: &LoopPointer)
     if let Some(Body::StepReused(reused)) = at(pointer.done)
         && let ReusedPart::Step(ended) = &reused.part
     {
-        let source = ended.loop_.as_ref().expect("a loop was taken over");
+        let source = ended.loop_.as_ref().expect("a loop was reused");
         return loop_results(store, reused.execution_id, source);
     }
     let mut stats = Value::Null;
@@ -178,7 +178,7 @@ pub fn loop_results(store: &Kept, execution: ExecutionId, pointer: &LoopPointer)
     json!({"results": results, "stats": stats})
 }
 
-/// Puts the results of these iterations in their places.
+/// Inserts the results of these iterations at their indexes.
 fn fill(store: &Kept, items: &ReusedItems, results: &mut [Value]) {
     let log = log(store, items.execution_id);
     let started = log.iter().find(|event| event.seq == items.started);

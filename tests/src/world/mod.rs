@@ -1,5 +1,5 @@
-//! A world in one thread: the engine and a store in memory, virtual time, and workers that interpret pipelines with
-//! scripted outcomes instead of tools. The same calls in the same order give the same logs.
+//! A simulated cluster in one thread: the engine and a store in memory, virtual time, and workers that run pipelines
+//! with scripted outcomes instead of tools. The same calls in the same order produce the same logs.
 
 mod again;
 mod answers;

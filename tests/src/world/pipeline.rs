@@ -1,4 +1,4 @@
-//! One pipeline under way, run one action at a time; it writes the events that the worker writes, in that order.
+//! Runs one pipeline action by action, and writes the events that the worker writes, in the same order.
 
 use model::command::Continuation;
 use model::event::{At, Awaits, Body, Event, Nothing, ResultStored, Source, StepDone, TaskStarted};
@@ -17,7 +17,7 @@ use crate::world::call::{self, Ready};
 use crate::world::kept::{Kept, Owner};
 use crate::world::load::{events_at, resolve};
 
-/// What a pipeline runs in.
+/// Context of a pipeline.
 pub(crate) struct Env<'w> {
     pub(crate) store: &'w Kept,
     pub(crate) answers: &'w mut dyn Answers,
@@ -25,19 +25,19 @@ pub(crate) struct Env<'w> {
     pub(crate) step: &'w Step,
     pub(crate) worker: &'w WorkerId,
     pub(crate) now: Time,
-    /// Whether a task may begin.
+    /// Whether a task may start.
     pub(crate) may_begin: bool,
-    /// Whether tools that run must stop.
+    /// Whether running tools must stop.
     pub(crate) must_stop: bool,
-    /// Whether writes to `ctx` ride with the iteration's end.
+    /// Whether writes to `ctx` are recorded with the end of the iteration.
     pub(crate) is_parallel: bool,
-    /// How often a pipeline may jump.
+    /// Maximum number of jumps of a pipeline.
     pub(crate) jumps_max: u32,
-    /// What claims rows for a loop, where the pipeline is that.
+    /// Set if the pipeline claims the rows of a cursor loop.
     pub(crate) claim: Option<&'w Claim>,
 }
 
-/// One pipeline under way.
+/// A running pipeline.
 #[derive(Debug, Clone)]
 pub(crate) struct Pipeline {
     pub(crate) at: At,
@@ -49,7 +49,7 @@ pub(crate) struct Pipeline {
     call: Option<Call>,
 }
 
-/// A call that is being made.
+/// A call in progress.
 #[derive(Debug, Clone)]
 struct Call {
     task: Name,
@@ -60,16 +60,16 @@ struct Call {
     outcome: Outcome,
 }
 
-/// How a pipeline stands after an action.
+/// State of a pipeline after an action.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Stepped {
-    /// It goes on.
+    /// It continues.
     Went,
     /// Nothing happens before this time.
     Waits(Time),
-    /// It ended; its end is recorded.
+    /// It has ended, and its end is recorded.
     Ended,
-    /// It waits for something outside, or gave back what it had not begun.
+    /// It waits for an event, or released what it had not started.
     Left { interrupted: bool },
 }
 
@@ -86,7 +86,7 @@ impl Pipeline {
         }
     }
 
-    /// Goes on from where another worker came to.
+    /// Continues where another worker stopped.
     pub(crate) fn restore(&mut self, continuation: Continuation, env: &Env<'_>) {
         pipeline::recall(&mut self.scope, env.step, &continuation);
         let mut seqs: Vec<Seq> = continuation.iter_writes.clone();
@@ -104,7 +104,7 @@ impl Pipeline {
         self.continuation = continuation;
     }
 
-    /// One action: a task begins, or ends, or the pipeline does.
+    /// Performs one action: starts or ends a task, or ends the pipeline.
     pub(crate) fn step(&mut self, env: &mut Env<'_>, out: &mut Vec<Event>) -> Stepped {
         if let Some(call) = self.call.take() {
             return self.go_on_calling(env, call, out);
@@ -240,7 +240,7 @@ impl Pipeline {
         Stepped::Went
     }
 
-    /// Begins to wait with the slot freed. Only a `task.started` says for what, so every attempt has one.
+    /// Starts a wait that frees the slot. Only `task.started` records what it waits for, so every attempt has one.
     fn suspend(
         &mut self,
         env: &Env<'_>,
@@ -297,7 +297,7 @@ impl Pipeline {
         let step = env.step;
         let judge = |scope: &Scope| pipeline::settle(step, run, &outcome, scope, &place);
         let settled = resolve(env.store, env.execution, &mut self.scope, judge)
-            .expect("settling fails only for what is not loaded");
+            .expect("settling fails only if something is not loaded");
         let mut settled = settled;
         env.store.writes(owner, &mut settled);
         if let Some(error) = settled.too_large() {
@@ -340,9 +340,9 @@ impl Pipeline {
         Stepped::Ended
     }
 
-    /// The rows that were claimed, as a worker tells of them.
+    /// The claimed rows, in the format of a worker's report.
     fn claimed(&self, env: &Env<'_>) -> Body {
-        let claim = env.claim.expect("the pipeline claims");
+        let claim = env.claim.expect("the pipeline claims rows");
         let rows = claim.rows.render(&self.scope);
         let rows = rows.map_or(Value::Null, |rendered| rendered.value);
         let owner = Owner {
@@ -354,7 +354,7 @@ impl Pipeline {
         Body::ResultStored(ResultStored { result_ref })
     }
 
-    /// Why the pipeline fails; read from the log where another worker saw it.
+    /// Why the pipeline failed; read from the log if another worker recorded it.
     fn why(&mut self, env: &Env<'_>) -> TaskError {
         if let Some(error) = self.failure.take() {
             return error;
@@ -406,7 +406,7 @@ impl Pipeline {
     }
 }
 
-/// An event of a worker. Id and seq are the server's to give.
+/// Creates an event of a worker. The server assigns its ID and sequence number.
 pub(crate) fn event(env: &Env<'_>, at: At, body: Body) -> Event {
     Event {
         event_id: EventId(0),

@@ -1,6 +1,6 @@
-//! The server's part of a world: inputs are decided, committed, and what follows from the commit is done.
+//! The servers of a world: decide inputs, commit the decisions, and process what follows from the commit.
 //!
-//! Several servers may share the store; each keeps states of its own, which another's commits make stale.
+//! Several servers can share the store. Each caches states, which commits of another server make stale.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,33 +22,33 @@ use crate::world::kept::Kept;
 use crate::world::load::{load, log, now};
 use crate::world::tamper::Tamper;
 
-/// When worlds begin: 2026-01-01T00:00:00Z.
+/// Start time of every world: 2026-01-01T00:00:00Z.
 const BEGINNING: i64 = 1_767_225_600_000_000;
-/// Ids one decision may use beside those of its report.
+/// Number of IDs a decision may use in addition to those of its report.
 const IDS_PER_DECISION: u32 = 4_096;
-/// How often an input is decided again because the log had moved or something had to be loaded.
+/// How often an input is decided again after a conflict or because data had to be loaded.
 const ROUNDS_MAX: usize = 32;
 
-/// Something that must never happen in a world.
+/// An error that must never happen in a world.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
-    /// The store refused a commit for good.
-    #[error("the store refused a commit: {0}")]
+    /// The store rejected a commit permanently.
+    #[error("the store rejected a commit: {0}")]
     Store(#[from] store::Error),
-    /// A decision asks for more and more.
+    /// A decision keeps requesting more data.
     #[error("no decision after {ROUNDS_MAX} rounds")]
     Undecidable,
-    /// A log does not fold.
-    #[error("the log of {0} does not fold")]
+    /// A log cannot be replayed.
+    #[error("cannot replay the log of {0}")]
     Log(ExecutionId),
 }
 
-/// What became of an input.
+/// Result of an input.
 #[derive(Debug, Clone)]
 pub enum Posted {
-    /// These events are in the log now.
+    /// These events are now in the log.
     Done(Vec<Event>),
-    /// The input was refused and left nothing.
+    /// The input was refused and recorded nothing.
     Refused(Refusal),
 }
 
@@ -56,17 +56,17 @@ pub enum Posted {
 pub struct Server {
     /// The store.
     pub store: Kept,
-    /// The bounds that hold.
+    /// The limits in force.
     pub limits: Limits,
-    /// How often a pipeline may jump.
+    /// Maximum number of jumps of a pipeline.
     pub jumps_max: u32,
-    /// What happened to whom since this was last taken.
+    /// What happened since this was last read.
     pub fresh: Vec<(ExecutionId, Vec<Event>)>,
     /// Orders for the holders of commands.
     pub told: Vec<(CommandId, Order)>,
-    /// What becomes of the next commit, if its answer is lost.
+    /// What happens to the next commit, if its response is lost.
     pub cut: Option<Cut>,
-    /// Where it is made to misbehave.
+    /// Hooks that inject bugs.
     pub tamper: Box<dyn Tamper>,
     clock: Arc<AtomicI64>,
     nets: BTreeMap<PlaybookHash, Arc<Net>>,
@@ -81,11 +81,11 @@ enum Written {
     },
     Again,
     Fenced,
-    /// The answer was lost; the commit happened, or it did not.
+    /// The response was lost; the commit may or may not have happened.
     Unknown,
 }
 
-/// What becomes of a commit whose answer is lost.
+/// What happens to a commit whose response is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
     /// It did not happen.
@@ -95,7 +95,7 @@ pub enum Cut {
 }
 
 impl Server {
-    /// So many servers on an empty store.
+    /// Creates this number of servers on an empty store.
     pub fn new(count: usize, limits: Limits, tamper: Box<dyn Tamper>) -> Self {
         let clock = Arc::new(AtomicI64::new(BEGINNING));
         let ticking = clock.clone();
@@ -116,22 +116,22 @@ impl Server {
         }
     }
 
-    /// How many servers there are.
+    /// Number of servers.
     pub fn count(&self) -> usize {
         self.states.len()
     }
 
-    /// The time.
+    /// The current time.
     pub fn now(&self) -> Time {
         self.store.now()
     }
 
-    /// Moves the time on; it never goes back.
+    /// Advances the time; it never goes back.
     pub fn move_on_to(&self, time: Time) {
         self.clock.fetch_max(time.0, Ordering::Relaxed);
     }
 
-    /// A server forgets everything that is not in the store.
+    /// Restarts a server, which loses everything that is not in the store.
     pub fn restart(&mut self, server: usize) {
         self.states[server].clear();
     }
@@ -162,7 +162,7 @@ impl Server {
         Ok(Some(execution))
     }
 
-    /// An execution's state as this server knows it, loaded if it does not.
+    /// The state of an execution, from the server's cache or loaded from the store.
     pub fn state(
         &mut self,
         server: usize,
@@ -180,23 +180,24 @@ impl Server {
         Ok(self.states[server].get(&execution))
     }
 
-    /// The playbook of an execution, ready to be decided about.
+    /// The playbook of an execution, prepared for decisions.
     pub fn net(&mut self, hash: &PlaybookHash) -> Result<Arc<Net>, Broken> {
         if let Some(net) = self.nets.get(hash) {
             return Ok(net.clone());
         }
-        let entry = now(self.store.playbook(hash))?.expect("an execution's text is in the catalog");
+        let entry = now(self.store.playbook(hash))?
+            .expect("the catalog has the playbook of every execution");
         let parsed = model::playbook::parse(entry.path.as_str(), entry.text.as_bytes());
         let mut playbook = parsed
             .playbook
-            .expect("a text in the catalog is a playbook");
+            .expect("the catalog contains only valid playbooks");
         self.tamper.playbook(&mut playbook);
         let net = Arc::new(Net::new(Arc::new(playbook), self.limits));
         self.nets.insert(hash.clone(), net.clone());
         Ok(net)
     }
 
-    /// Decides an input and commits what follows, and what follows from that.
+    /// Decides an input, commits the decision, and processes what follows from it.
     pub fn post(
         &mut self,
         server: usize,
@@ -214,7 +215,7 @@ impl Server {
             let decided = self.decide(server, execution, input.clone())?;
             let decision = match decided {
                 Ok(decision) => decision,
-                // A refusal is only worth what the state is it was made from.
+                // A refusal is only valid for the state it was decided on.
                 Err(_) if self.is_stale(server, execution)? => {
                     self.states[server].remove(&execution);
                     continue;
@@ -226,13 +227,13 @@ impl Server {
             };
             let written = self.commit(server, execution, decision, consumed)?;
             if matches!(written, Written::Unknown) && !matches!(input, Input::GoOn) {
-                // What was to follow from it, if it happened.
+                // What must follow if the commit happened.
                 self.post(server, execution, Input::GoOn, None)?;
             }
             match written {
                 Written::Again => {}
                 Written::Fenced => return Ok(Posted::Refused(Refusal::Fenced)),
-                // Nobody knows whether it is in the log. What is safe to say twice is said again.
+                // The result of the commit is unknown. Inputs that are safe to repeat are decided again.
                 Written::Unknown if !is_told_once(&input) && self.is_left(consumed)? => {}
                 Written::Unknown => return Ok(Posted::Done(all)),
                 Written::Done { events, more } => {
@@ -248,7 +249,7 @@ impl Server {
         Err(Broken::Undecidable)
     }
 
-    /// Whether a message is still to be consumed; an input that no message brought always is.
+    /// Whether a message is unconsumed; true for inputs that did not come from a message.
     fn is_left(&self, consumed: Option<MessageKey>) -> Result<bool, Broken> {
         let Some(key) = consumed else { return Ok(true) };
         Ok(self.inbox()?.iter().any(|message| message.key == key))
@@ -411,7 +412,7 @@ impl Server {
         commit
     }
 
-    /// Holders of commands that should stop are told; a command nobody holds is withdrawn at once.
+    /// Sends a stop order to the holders of commands; withdraws unclaimed commands at once.
     fn tell(
         &mut self,
         server: usize,
@@ -434,7 +435,7 @@ impl Server {
         Ok(())
     }
 
-    /// A message whose input was refused is consumed all the same.
+    /// Consumes a message even if its input was refused.
     fn consume(
         &mut self,
         execution: ExecutionId,
@@ -457,7 +458,7 @@ impl Server {
     }
 }
 
-/// What people say in their own name has no id; saying it again would be saying it twice.
+/// Control requests of users have no ID, so repeating one would apply it twice.
 fn is_told_once(input: &Input) -> bool {
     matches!(
         input,

@@ -1,4 +1,4 @@
-//! Where a world can be made to misbehave, so that its checkers are seen to catch it.
+//! Hooks that inject bugs into a world, to show that its checkers report them.
 
 use engine::{Decision, Input, State};
 use model::command::Command;
@@ -6,15 +6,15 @@ use model::id::LeaseEpoch;
 use model::playbook::Playbook;
 use model::time::Time;
 
-/// Changes what a world does. Each hook does nothing unless it is overridden.
+/// Changes the behavior of a world. Each hook does nothing by default.
 pub trait Tamper {
-    /// Changes the playbook that decisions are made from.
+    /// Changes the playbook that decisions use.
     fn playbook(&mut self, _playbook: &mut Playbook) {}
 
-    /// Changes the state before a decision is made from it.
+    /// Changes the state before a decision.
     fn state(&mut self, _state: &mut State) {}
 
-    /// Changes the input, or the time it is decided at.
+    /// Changes the input or its time.
     fn input(&mut self, _state: Option<&State>, _input: &mut Input, _now: &mut Time) {}
 
     /// Changes a decision before it is committed.
@@ -25,12 +25,12 @@ pub trait Tamper {
         false
     }
 
-    /// Whether a state is kept although nobody knows if its commit happened.
+    /// Whether a state is kept although the result of its commit is unknown.
     fn trusts_unknown(&self) -> bool {
         false
     }
 
-    /// Changes the epoch of a claim that is handed out.
+    /// Changes the epoch of a new claim.
     fn claim(&mut self, _command: &Command, _epoch: &mut LeaseEpoch) {}
 }
 

@@ -1,4 +1,4 @@
-//! Claims belong to their workers: nobody else can speak under them, guess their epochs, or give them back.
+//! A claim belongs to its worker: other callers cannot report under it, guess its epoch, or release it.
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::events::{event, log};
 use crate::site::{Answered, HELLO, Site, answered};
 
-/// A server with tokens, a run, and two workers with tokens of their own.
+/// A server with access tokens, a run, and two workers with tokens of their own.
 struct Guarded {
     site: Site,
     execution: String,
@@ -97,7 +97,7 @@ async fn another_worker_cannot_complete_a_command_by_guessing() {
     assert_eq!(
         guarded.log_length().await,
         before,
-        "nothing of it is in the log"
+        "the log contains nothing of it"
     );
 
     let taken = guarded.post(&guarded.holder, "/api/events", &mine).await;
@@ -114,7 +114,7 @@ async fn another_worker_cannot_complete_a_command_by_guessing() {
     );
     assert!(
         !text.contains(&epoch.to_string()),
-        "the log shows no sealed epoch"
+        "the log contains no sealed epoch"
     );
 }
 

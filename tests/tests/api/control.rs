@@ -1,4 +1,4 @@
-//! A word to a run over HTTP: how it ends by decree, goes on in another generation, and is done once more.
+//! Control requests over HTTP: finalize, retry in a new generation, and rerun.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn kinds(site: &Site, execution: &str) -> Vec<String> {
     events.iter().map(kind).collect()
 }
 
-/// Waits until a run has ended; answers how it stands then.
+/// Waits until a run has ended; returns its state.
 async fn ended(site: &Site, execution: &str) -> Value {
     loop {
         let run = site.get(&format!("/api/executions/{execution}")).await.body;

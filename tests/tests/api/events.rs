@@ -1,11 +1,11 @@
-//! Ingestion as the event envelope's specification has it: every age of client, each event once.
+//! Ingestion according to the specification of the event envelope: old and new clients, each event recorded once.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use crate::site::{Answered, HELLO, Site, http};
 
-/// Claims one command as an old client would.
+/// Claims one command like an old client.
 pub(crate) async fn claim(site: &Site, worker: &str) -> Value {
     let ask = json!({"worker": worker, "max": 1, "wait_ms": 5000});
     let claimed = site.post("/api/commands/claim", &ask).await;
@@ -17,7 +17,7 @@ fn number(id: &Value) -> i64 {
     id.as_str().unwrap().parse().unwrap()
 }
 
-/// An event as an old worker sends it: ids as integers, the claim in its meta.
+/// An event in the format of an old worker: IDs as integers, the claim in `meta`.
 pub(crate) fn event(claimed: &Value, name: &str, payload: &Value) -> Value {
     let command = &claimed["command"];
     let id = command["id"].as_str().unwrap();
@@ -69,7 +69,7 @@ async fn a_client_with_integer_ids_runs_hello_world_to_its_terminal_event() {
     let log = log(&site, &execution).await;
     assert_eq!(log.last().map(String::as_str), Some("playbook.processed"));
     let boundaries = log.iter().filter(|name| *name == "step.done").count();
-    assert_eq!(boundaries, 2, "the first boundary counts: {log:?}");
+    assert_eq!(boundaries, 2, "only the first end counts: {log:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,7 +93,7 @@ async fn the_same_event_again_is_one_event_and_another_content_a_conflict() {
         (other.status, other.code()),
         (StatusCode::CONFLICT, "EVENT_ID_CONFLICT")
     );
-    // Without an id of its own an event is known by its claim and content.
+    // An event without an ID is identified by its claim and content.
     let unnamed = event(
         &claim(&site, "old-worker").await,
         "call.done",
@@ -173,7 +173,7 @@ async fn garbage_is_refused_by_name_and_place() {
     assert_eq!(
         log(&site, &execution).await.len(),
         before,
-        "nothing of it was kept"
+        "nothing of it was recorded"
     );
 }
 
@@ -232,7 +232,7 @@ async fn an_accepted_batch_is_decided_later_and_can_be_asked_for() {
     assert_eq!(accepted.status, StatusCode::ACCEPTED, "{:?}", accepted.body);
     assert_eq!(accepted.body["request_id"], "batch-one");
     send().await;
-    // The next step's command appears once the batch is decided.
+    // The command of the next step exists once the batch is decided.
     let next = claim(&site, "old-worker").await;
     assert_eq!(next["command"]["run"]["step"], "end");
     let status = wait_for_batch(&site).await;
@@ -262,11 +262,14 @@ pub(crate) async fn wait_for_batch(site: &Site) -> Answered {
     }
 }
 
-/// Waits until an event of this type is in the log.
+/// Waits until the log has an event of this type.
 pub(crate) async fn wait_for(site: &Site, execution: &str, name: &str) {
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
     while !log(site, execution).await.iter().any(|found| found == name) {
-        assert!(tokio::time::Instant::now() < deadline, "no {name} came");
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "the log has no {name}"
+        );
         tokio::task::yield_now().await;
     }
 }

@@ -1,4 +1,4 @@
-//! One execution never holds up another, and it can always be cancelled.
+//! One execution never delays another, and it can always be cancelled.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const ENDLESS: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name:
                        executor: {spec: {policy: {limits: {max_step_runs: 4000000000}}}}\n\
                        workflow:\n  - {step: ping, next: [{step: pong}]}\n  - {step: pong, next: [{step: ping}]}\n";
 
-/// A step that leads to so many others at once, which all lead to one.
+/// A step with arcs to this number of steps, which all have an arc to one step.
 fn wide(steps: usize) -> String {
     let mut text =
         "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: wide}\nworkflow:\n".to_owned();

@@ -1,6 +1,6 @@
-//! The API under generated requests: every answer is one that the document names, and nobody gets in without a token.
+//! Fuzz test of the API: every response is documented in the API document, and no request succeeds without a token.
 //!
-//! Schemathesis draws the requests from the document itself. It lies in the environment that `cargo xtask test` makes.
+//! Schemathesis generates the requests from the document. `cargo xtask test` installs it into the tests' environment.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,15 +10,15 @@ use server::Server;
 
 use crate::site::Site;
 
-/// Routes that wait or stream by design; the tests beside this one cover them.
+/// Routes that wait or stream by design; other tests of this directory cover them.
 const WAITING: &str = "/stream|/listen|/claim";
 
-/// What is expected of every answer.
+/// Checks of every response.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the environment that the tests run in is named by whoever starts them"
+    reason = "the test runner names the tests' environment in a variable"
 )]
 fn schemathesis() -> PathBuf {
     let python = std::env::var_os("NOETL_TEST_PYTHON").map(PathBuf::from);
@@ -28,10 +28,10 @@ fn schemathesis() -> PathBuf {
     });
     let st = python.map(|python| python.with_file_name("st"));
     let st = st.filter(|st| st.is_file());
-    st.expect("schemathesis is not installed: `cargo xtask test` installs it")
+    st.expect("schemathesis not found: run `cargo xtask test`, which installs it")
 }
 
-/// Sends generated requests; answers the status of each answer by path.
+/// Sends generated requests; returns the status of each response by path.
 async fn statuses(site: &Site, token: Option<&str>) -> Vec<(String, u64)> {
     let dir = tempfile::tempdir().unwrap();
     let document = dir.path().join("openapi.json");

@@ -1,9 +1,6 @@
-//! The HTTP API as its clients meet it: permissions, ingestion, streams, each against a real listening server.
+//! The HTTP API for its clients: permissions, ingestion, streams, each test with a real listening server.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on fails where it stands"
-)]
+#![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod claims;
 mod control;

@@ -1,4 +1,4 @@
-//! Every route needs what the API document says it needs.
+//! Every route requires the permission that the API document states.
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use server::Server;
 
 use crate::site::{Site, answered, http};
 
-/// The roles, and which of them a route that needs the named one lets in.
+/// The roles, and which of them may use a route that requires the named role.
 const ROLES: [&str; 5] = ["worker", "viewer", "operator", "author", "admin"];
 
 fn lets_in(needed: &str, role: &str) -> bool {
@@ -21,11 +21,11 @@ fn lets_in(needed: &str, role: &str) -> bool {
 struct Route {
     method: Method,
     path: String,
-    /// None: nothing is needed.
+    /// `None`: the route requires no permission.
     role: Option<String>,
 }
 
-/// Every route of the document, its parameters filled in.
+/// Every route of the document, with values for its parameters.
 fn routes() -> Vec<Route> {
     let document: Value = serde_json::from_str(Server::api_document()).unwrap();
     let mut routes = Vec::new();
@@ -56,7 +56,7 @@ fn routes() -> Vec<Route> {
     routes
 }
 
-/// Whether the permission layer let a request through; a long poll that waits was let through.
+/// Whether the permission layer accepted a request; a long poll that waits was accepted.
 async fn is_let_in(site: &Site, route: &Route, token: Option<&str>) -> Result<(), StatusCode> {
     let body = json!({});
     let sends = route.method != Method::GET;
@@ -83,7 +83,7 @@ async fn every_route_needs_what_it_says() {
         .first_admin()
         .await
         .unwrap()
-        .expect("a fresh store has no admin");
+        .expect("a new store has no admin");
     let admin = admin.reveal();
     let mut tokens = Vec::new();
     for role in ROLES {
@@ -161,7 +161,7 @@ async fn a_revoked_or_invented_token_works_nowhere() {
     assert!(
         said.contains("token.create") && said.contains("token.revoke") && said.contains("denied")
     );
-    assert!(!said.contains(token), "the audit log holds no token");
+    assert!(!said.contains(token), "the audit log contains no token");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -215,7 +215,7 @@ async fn a_page_of_another_site_cannot_start_anything() {
         (foreign.status, foreign.code()),
         (StatusCode::FORBIDDEN, "ORIGIN_FOREIGN")
     );
-    // Another port or another scheme of the same host is another origin.
+    // Another port or scheme of the same host is another origin.
     let port = site.url.rsplit(':').next().unwrap();
     for near in [
         "http://127.0.0.1:3000".to_owned(),

@@ -1,4 +1,4 @@
-//! Results that are put from outside: kept, referenced and read again.
+//! Results that clients upload: stored, referenced and read again.
 
 use reqwest::{Method, StatusCode};
 use serde_json::json;

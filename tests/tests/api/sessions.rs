@@ -15,7 +15,7 @@ struct GuardedSite {
     other: String,
 }
 
-/// What a caller proves: its access token, and the secret of its session.
+/// What a caller presents: its access token, and the secret of its session.
 #[derive(Clone, Copy)]
 struct Caller<'c> {
     token: &'c str,
@@ -54,7 +54,7 @@ impl GuardedSite {
             .await
     }
 
-    /// Registers `w`, and gives the secret of its session.
+    /// Registers `w`, and returns the secret of its session.
     async fn session(&self) -> String {
         let registered = self.register(&self.own).await;
         assert_eq!(registered.status, StatusCode::OK, "{registered:?}");
@@ -80,7 +80,7 @@ impl GuardedSite {
     }
 }
 
-/// Every route that is called under a worker's name, with a body for it.
+/// Every route that is called under a worker's name, with a request body.
 fn calls(command: &str, lease_epoch: &Value) -> Vec<(String, Value)> {
     let one = json!({"worker": "w", "lease_epoch": lease_epoch});
     vec![
@@ -138,7 +138,7 @@ async fn every_route_under_a_name_needs_the_secret_of_its_session() {
         (StatusCode::FORBIDDEN, "WORKER_NAME_IN_USE"),
         "{taken:?}"
     );
-    // The command is still the worker's, and each route works for the worker itself.
+    // The worker still holds the command, and each route works for the worker itself.
     for (path, body) in calls(command, &claimed["lease_epoch"]) {
         if path.ends_with("/listen") {
             continue;
@@ -150,7 +150,7 @@ async fn every_route_under_a_name_needs_the_secret_of_its_session() {
     assert_eq!(
         registered.status,
         StatusCode::OK,
-        "a name is free after its session: {registered:?}"
+        "a name is free after its session ended: {registered:?}"
     );
 }
 
@@ -187,7 +187,7 @@ async fn a_worker_that_was_killed_registers_again_at_once_and_its_commands_come_
     let expired = events
         .iter()
         .filter(|event| event["event_type"] == "command.expired");
-    assert_eq!(expired.count(), 1, "it counts as a crash: {events:?}");
+    assert_eq!(expired.count(), 1, "the loss counts as a crash: {events:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

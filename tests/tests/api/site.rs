@@ -1,4 +1,4 @@
-//! A server on a store of its own, listening on a free port.
+//! A server with a store of its own, listening on a free port.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use server::api::{Access, ApiConfig, Listening};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-/// A listening server; it stops when this is dropped.
+/// A listening server; it stops with this value.
 pub(crate) struct Site {
     pub(crate) url: String,
     pub(crate) server: Server,
@@ -23,7 +23,7 @@ impl Drop for Site {
     }
 }
 
-/// What a call came to.
+/// Response to a call.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) status: StatusCode,
@@ -31,28 +31,29 @@ pub(crate) struct Answered {
 }
 
 impl Answered {
-    /// The stable code of a refusal.
+    /// The stable code of an error.
     pub(crate) fn code(&self) -> &str {
         self.body["code"].as_str().unwrap_or_default()
     }
 }
 
 impl Site {
-    /// A server where whoever reaches it may do everything.
+    /// A server without access control.
     pub(crate) async fn open() -> Self {
         Self::start(Access::Open).await
     }
 
-    /// A server that asks for tokens.
+    /// A server that requires access tokens.
     pub(crate) async fn guarded() -> Self {
         Self::start(Access::Tokens).await
     }
 
     async fn start(access: Access) -> Self {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let store = store::Sqlite::open(dir.path()).expect("a fresh store");
-        let bodies = results::Local::open(dir.path()).expect("a fresh directory");
-        let logs = results::FileLogs::open(dir.path().join("logs")).expect("a fresh directory");
+        let dir = tempfile::tempdir().expect("a temporary directory can be created");
+        let store = store::Sqlite::open(dir.path()).expect("a new store can be opened");
+        let bodies = results::Local::open(dir.path()).expect("the directory is empty");
+        let logs =
+            results::FileLogs::open(dir.path().join("logs")).expect("the directory is empty");
         let server = Server::start(server::Config {
             store: Arc::new(store),
             bodies: Arc::new(bodies),
@@ -84,7 +85,7 @@ impl Site {
         }
     }
 
-    /// Sends a request as it is.
+    /// Sends a request unchanged.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -99,7 +100,7 @@ impl Site {
         if let Some(body) = body {
             request = request.json(body);
         }
-        request.send().await.expect("the server answers")
+        request.send().await.expect("the server responds")
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Answered {
@@ -110,7 +111,7 @@ impl Site {
         answered(self.send(Method::GET, path, None, None).await).await
     }
 
-    /// A token of this role.
+    /// Creates an access token with this role.
     pub(crate) async fn token(&self, admin: &str, role: &str) -> String {
         let request = json!({"name": role, "role": role});
         let made = self.send(Method::POST, "/api/tokens", Some(admin), Some(&request));
@@ -119,7 +120,7 @@ impl Site {
         made.body["token"].as_str().expect("a token").to_owned()
     }
 
-    /// Starts a run of this text.
+    /// Starts a run of this playbook.
     pub(crate) async fn execute(&self, playbook: &str) -> String {
         let started = self
             .post("/api/execute", &json!({"playbook": playbook}))
@@ -127,28 +128,28 @@ impl Site {
         assert_eq!(started.status, StatusCode::OK, "{:?}", started.body);
         started.body["execution_id"]
             .as_str()
-            .expect("an id")
+            .expect("the response has an ID")
             .to_owned()
     }
 }
 
 pub(crate) async fn answered(response: Response) -> Answered {
     let status = response.status();
-    let bytes = response.bytes().await.expect("a whole answer");
+    let bytes = response.bytes().await.expect("a complete response");
     Answered {
         status,
         body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
     }
 }
 
-/// A client of its own.
+/// A new client.
 pub(crate) fn http() -> reqwest::Client {
-    // TLS needs its algorithms named once in a process; who comes second finds them there.
+    // A process must choose its TLS provider once; a second attempt fails, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::new()
 }
 
-/// Two steps, the second of which uses the first.
+/// Two steps, the second of which uses the result of the first.
 pub(crate) const HELLO: &str = "
 apiVersion: noetl.io/v2
 kind: Playbook

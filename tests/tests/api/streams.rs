@@ -1,4 +1,4 @@
-//! Streams and pages: nothing is missed, nothing comes twice, and a reader can go on where it broke off.
+//! Streams and pages: no event is missed or repeated, and a reader can resume after an interruption.
 
 use futures_util::StreamExt;
 use reqwest::Response;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::site::{HELLO, Site, http};
 
-/// Reads server-sent events until `enough` says so or the stream ends.
+/// Reads server-sent events until `enough` returns true or the stream ends.
 async fn read(response: Response, enough: impl Fn(&[(u64, Value)]) -> bool) -> Vec<(u64, Value)> {
     let mut chunks = response.bytes_stream();
     let mut text = String::new();

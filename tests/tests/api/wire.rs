@@ -1,5 +1,5 @@
-//! One door: events posted one at a time come to what a batch comes to, in every spelling, and each answer says what
-//! became of its event.
+//! Event ingestion: events posted one at a time have the same effect as a batch, in every spelling, and each response
+//! states what happened to its event.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::events::{claim, event, log};
 use crate::site::{HELLO, Site};
 
-/// A step of one task, and one of two.
+/// A step with one task, and one with two.
 const ONE: &str = "
 apiVersion: noetl.io/v2
 kind: Playbook
@@ -42,7 +42,7 @@ fn of_task(claimed: &Value, name: &str, label: Option<&str>, payload: Option<&Va
     event
 }
 
-/// What happened in a run, without ids and times.
+/// The events of a run, without IDs and times.
 async fn happened(site: &Site, execution: &str) -> Vec<Value> {
     let page = site
         .get(&format!("/api/executions/{execution}/events?limit=1000"))
@@ -61,7 +61,7 @@ async fn happened(site: &Site, execution: &str) -> Vec<Value> {
     told.collect()
 }
 
-/// Runs a playbook with these events, posted one by one or together, and tells what happened.
+/// Runs a playbook with these events, posted one by one or as a batch, and returns what happened.
 async fn run_with(
     site: &Site,
     playbook: &str,
@@ -96,9 +96,9 @@ fn says_what_became(answer: &Value) -> bool {
     }
 }
 
-/// What a client sends for one run, made of its claim.
+/// Builds what a client sends for one run, from its claim.
 type Events<'a> = Box<dyn Fn(&Value) -> Vec<Value> + 'a>;
-/// An event's name, and the task it names.
+/// Name of an event, and the task it names.
 type Named = (&'static str, Option<&'static str>);
 
 const LEGACY: &[Named] = &[
@@ -214,7 +214,7 @@ async fn an_event_for_a_command_that_nobody_holds_is_answered_at_once() {
         std::time::Duration::from_secs(5),
         site.post("/api/events", &event),
     );
-    let answer = answer.await.expect("it is answered at once");
+    let answer = answer.await.expect("the response arrives at once");
     assert_eq!(
         (answer.status, answer.code()),
         (StatusCode::CONFLICT, "FENCED")

@@ -1,4 +1,4 @@
-//! A damaged store is said to be damaged, with the run and the row.
+//! A damaged store is reported, with the run and the row.
 
 use tests::binary::Desk;
 

@@ -1,5 +1,5 @@
-//! A full disk is said at once, to clients and on the terminal; what is refused has no effect, and the rest goes on when
-//! there is room. A read-only disk can be read.
+//! A full disk is reported at once, to clients and on the terminal. Rejected requests have no effect, and runs
+//! continue when there is space again. A store on a read-only disk can be read.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -45,7 +45,11 @@ async fn a_full_disk_refuses_at_once_without_effect_and_goes_on_when_there_is_ro
     let (status, refused) = server.execute("tests/waits").await;
     assert_eq!((status, &refused["code"]), (507, &json!("STORE_FULL")));
     let after = server.refused_commits().await;
-    assert_eq!(after, before + 1, "it was tried again before the answer");
+    assert_eq!(
+        after,
+        before + 1,
+        "the write was retried before the response"
+    );
     let (status, ready) = server.get("/readyz").await;
     assert_eq!((status, &ready["code"]), (507, &json!("STORE_FULL")));
     assert!(ready["detail"].as_str().unwrap().contains("noetl.db"));
@@ -53,7 +57,7 @@ async fn a_full_disk_refuses_at_once_without_effect_and_goes_on_when_there_is_ro
     drop(filler);
     server.get_ready().await;
     let runs = server.runs().await;
-    assert_eq!(runs.len(), 1, "what was refused took effect: {runs:?}");
+    assert_eq!(runs.len(), 1, "a rejected request took effect: {runs:?}");
     assert_eq!(runs[0]["status"], "RUNNING");
     server.start_run("tests/waits").await;
     let (status, cancelled) = server.cancel(&id).await;
@@ -71,7 +75,7 @@ fn a_run_says_that_the_disk_is_full_and_goes_on_when_there_is_room() {
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     while !desk.path("begun").exists() {
-        assert_eq!(child.try_wait().unwrap(), None, "it ended too early");
+        assert_eq!(child.try_wait().unwrap(), None, "the run ended too early");
         std::thread::yield_now();
     }
     let filler = small_disk.fill();

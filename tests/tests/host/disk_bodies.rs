@@ -1,4 +1,4 @@
-//! Large results while the disk is full: they wait for space, and nothing is done a second time for want of it.
+//! Large results on a full disk: they wait for space, and no task runs again because of it.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -15,10 +15,10 @@ use crate::disk_server::DiskServer;
 
 const MIB: usize = 1024 * 1024;
 
-/// Fills less than bodies leave free, and more than the log needs.
+/// Leaves less space than bodies require, and more than the log needs.
 const LOG_BYTES: usize = MIB;
 
-/// How long a stand-in waits for the test.
+/// How long the fake web server waits for the test.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 const LARGE_RESULT: &str = r#"
@@ -66,11 +66,11 @@ fn noise(bytes: usize) -> String {
 enum Rest {
     /// Sends it.
     Sent,
-    /// Closes the connection, and answers the next request whole.
+    /// Closes the connection, and sends a complete response to the next request.
     Withheld,
 }
 
-/// A web server that answers in two parts, the second one when the test says so.
+/// A web server that sends its response in two parts, the second one when the test allows it.
 struct SlowPeer {
     port: u16,
     began: Receiver<()>,
@@ -96,10 +96,10 @@ impl SlowPeer {
                 stream = accept(&listener, body.len())?;
                 stream.write_all(first)?;
             }
-            // Another request finds nobody.
+            // Further requests are refused.
             drop(listener);
             stream.write_all(second)?;
-            // The end of the connection, which the client decides about.
+            // The client closes the connection.
             stream.set_read_timeout(Some(WAIT_MAX))?;
             stream.read(&mut [0]).map(drop)
         });
@@ -112,7 +112,7 @@ impl SlowPeer {
     }
 }
 
-/// Takes a request and begins the response.
+/// Accepts a request and starts the response.
 fn accept(listener: &TcpListener, bytes: usize) -> std::io::Result<TcpStream> {
     let (mut stream, _) = listener.accept()?;
     let mut lines = BufReader::new(stream.try_clone()?).lines();
@@ -187,7 +187,7 @@ async fn a_run_is_cancelled_while_its_response_waits_for_space() {
     let (status, cancelled) = server.cancel(&id).await;
     assert_eq!(status, 200, "{cancelled}");
     server.see_status(&id, "CANCELLED").await;
-    // The connection is closed while the server lives: the peer neither waits nor is read on.
+    // The connection is closed while the server runs: the web server does not wait, and is not read any further.
     let _ = peer.answered.join().unwrap();
     let drafts = std::fs::read_dir(small_disk.path("bodies/bodies/new")).unwrap();
     assert_eq!(drafts.count(), 0);

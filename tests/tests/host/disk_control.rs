@@ -37,17 +37,17 @@ workflow:
     tool: {kind: playbook, path: tests/program}
 ";
 
-/// How many runs are started to be cancelled, and how many cancels the reserve must be enough for.
+/// Number of runs to cancel, and the number of cancels that the reserved space must be enough for.
 const RUNS: usize = 30;
 const CANCELS_MIN: usize = 5;
 
-/// The exit code of a run that was cancelled.
+/// Exit code of a cancelled run.
 const CANCELLED: i32 = 8;
 
-/// How long a test waits for what must happen by itself.
+/// Timeout for what must happen by itself.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// The process that a program has written down, once it has.
+/// The process ID that a program has written to a file, once it exists.
 async fn process_number(desk: &Desk) -> String {
     let start = tokio::time::Instant::now();
     while !desk.path("number").exists() {
@@ -155,7 +155,7 @@ async fn cancels_are_refused_when_the_reserve_is_used_up_and_it_is_refilled_when
 
     let filler = small_disk.fill();
     assert_eq!(server.execute("tests/waits").await.0, 507);
-    // The event log grows by the reason; without one the reserve is enough for hundreds of runs.
+    // The event log grows by the reason; without one the reserved space is enough for hundreds of runs.
     let (mut cancelled, reason) = (0, "x".repeat(100_000));
     let refused = loop {
         let path = format!("/api/executions/{}/cancel", ids[cancelled]);
@@ -165,7 +165,10 @@ async fn cancels_are_refused_when_the_reserve_is_used_up_and_it_is_refilled_when
         }
         cancelled += 1;
     };
-    assert!(cancelled >= CANCELS_MIN, "only {cancelled}: {refused:?}");
+    assert!(
+        cancelled >= CANCELS_MIN,
+        "only {cancelled} runs were cancelled: {refused:?}"
+    );
     let (status, refused) = refused;
     assert_eq!((status, &refused["code"]), (507, &json!("STORE_FULL")));
     let detail = refused["detail"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! A server whose store is on a small disk, and what clients ask of it.
+//! A server whose store is on a small disk, and requests of its clients.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -10,13 +10,13 @@ use tests::binary::Desk;
 use tests::serving::line;
 use tests::small_disk::SmallDisk;
 
-/// No answer takes so long, however busy the machine is; without it a fault would hang the test.
+/// Timeout of a request, long enough for a busy machine, so that a fault does not hang the test.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// How long a test waits for what must happen by itself.
+/// Timeout for what must happen by itself.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// A server that ends with its test.
+/// A server that stops with its test.
 pub(crate) struct DiskServer {
     child: Child,
     url: String,
@@ -30,11 +30,11 @@ pub(crate) struct WorkerProcess {
     log: RecordedLog,
 }
 
-/// Everything that a process has logged so far.
+/// The log of a process so far.
 struct RecordedLog(Arc<Mutex<String>>);
 
 impl RecordedLog {
-    /// Reads the lines of a process on a thread until it closes them.
+    /// Reads the output of a process on a thread until it is closed.
     fn read(lines: impl BufRead + Send + 'static) -> Self {
         let text = Arc::new(Mutex::new(String::new()));
         let written = Arc::clone(&text);
@@ -46,7 +46,7 @@ impl RecordedLog {
         Self(text)
     }
 
-    /// Waits until this text is in the log.
+    /// Waits until the log contains this text.
     async fn wait_for(&self, text: &str) {
         let start = tokio::time::Instant::now();
         loop {
@@ -69,7 +69,7 @@ impl Drop for WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Waits until it has logged this.
+    /// Waits until the process has logged this.
     pub(crate) async fn see_log(&self, text: &str) {
         self.log.wait_for(text).await;
     }
@@ -102,7 +102,7 @@ impl DiskServer {
         let ready = line(&mut said, "listening on");
         let url = ready.split_whitespace().nth(2).unwrap().to_owned();
         let log = RecordedLog::read(said);
-        // Another test of this process may have done so before.
+        // Another test of this process may have installed it before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().timeout(ANSWER_MAX);
         let http = http.build().unwrap();
@@ -114,7 +114,7 @@ impl DiskServer {
         }
     }
 
-    /// Starts a worker of this server in a directory on another disk; it ends with the returned value.
+    /// Starts a worker of this server in a directory on another disk; it stops with the returned value.
     pub(crate) fn start_worker(&self, desk: &Desk) -> WorkerProcess {
         let mut command = desk.command(&["worker", "--server", &self.url]);
         command.env("NOETL_LOG", "warn");
@@ -136,7 +136,7 @@ impl DiskServer {
         (answer.status().as_u16(), answer.json().await.unwrap())
     }
 
-    /// Reads until the answer is as expected.
+    /// Repeats a request until the response is as expected.
     pub(crate) async fn get_until(
         &self,
         path: &str,
@@ -149,17 +149,17 @@ impl DiskServer {
                 return body;
             }
             let is_overdue = start.elapsed() > WAIT_MAX;
-            assert!(!is_overdue, "`{path}` still answers {status}: {body}");
+            assert!(!is_overdue, "`{path}` still returns {status}: {body}");
             tokio::task::yield_now().await;
         }
     }
 
-    /// Waits until it has logged this.
+    /// Waits until the server has logged this.
     pub(crate) async fn see_log(&self, text: &str) {
         self.log.wait_for(text).await;
     }
 
-    /// Waits until the store takes writes.
+    /// Waits until the store accepts writes.
     pub(crate) async fn get_ready(&self) {
         self.get_until("/readyz", |status, _| status == 200).await;
     }
@@ -182,7 +182,7 @@ impl DiskServer {
         self.post("/api/execute", json!({"path": path})).await
     }
 
-    /// Starts a run; answers its id.
+    /// Starts a run; returns its ID.
     pub(crate) async fn start_run(&self, path: &str) -> String {
         let (status, started) = self.execute(path).await;
         assert!(status < 300, "{started}");
@@ -200,7 +200,7 @@ impl DiskServer {
         body["executions"].as_array().unwrap().clone()
     }
 
-    /// How many commits the store has refused so far.
+    /// Number of commits that the store has rejected.
     pub(crate) async fn refused_commits(&self) -> u64 {
         let url = format!("{}/metrics", self.url);
         let text = self.http.get(url).send().await.unwrap();

@@ -1,9 +1,6 @@
-//! The machine underneath: a disk that is full or read-only, a damaged file, too few descriptors, a step out of time.
+//! Problems of the host: a full or read-only disk, a damaged file, too few file descriptors, memory limits, timeouts.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on fails where it stands"
-)]
+#![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod damage;
 mod descriptors;

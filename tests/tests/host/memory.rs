@@ -1,4 +1,4 @@
-//! Programs of users that want all memory: their run fails with a code, and the server and other runs continue.
+//! User programs that allocate too much memory: the run fails with an error code; the server and other runs continue.
 
 use std::path::Path;
 use std::time::Duration;
@@ -32,7 +32,7 @@ workflow:
     tool: {kind: rhai, code: 'n * 2', input: {n: '{{ iter.n }}'}}
 ";
 
-/// The most memory that the server may ever have, far below what the script asks for.
+/// Memory limit of the server, far below what the script allocates.
 const SERVER_KIB_MAX: u64 = 300 * 1024;
 
 const WIDE: &str = r"
@@ -51,7 +51,7 @@ workflow:
     tool: {kind: noop, result: '{{ ctx | length }}'}
 ";
 
-/// The most memory that a process ever had.
+/// Peak resident memory of a process.
 fn peak_kib(process: u32) -> u64 {
     let status = Path::new("/proc").join(process.to_string()).join("status");
     let status = std::fs::read_to_string(status).unwrap();
@@ -83,13 +83,13 @@ fn a_script_that_wants_all_memory_fails_its_run_and_no_other() {
     assert!(peak < SERVER_KIB_MAX, "{peak} KiB");
 }
 
-/// A patch of so many keys, each with a short name and a small value.
+/// A patch with this number of keys, each with a short name and a small value.
 fn patch(keys: std::ops::Range<u32>) -> Value {
     let variables: Map<String, Value> = keys.map(|n| (format!("k{n}"), json!(0))).collect();
     json!({"variables": variables})
 }
 
-/// `ctx` is limited by its bytes, so that it can have about a hundred thousand keys: writes, templates and copies of it
+/// `ctx` is limited by its bytes, so it can have about a hundred thousand keys. Writing, rendering and copying it must
 /// stay fast and small.
 #[tokio::test]
 async fn a_ctx_with_as_many_keys_as_fit_is_written_and_read_in_bounded_time_and_memory() {
@@ -108,7 +108,7 @@ async fn a_ctx_with_as_many_keys_as_fit_is_written_and_read_in_bounded_time_and_
         (sent.status().as_u16(), sent.text().await.unwrap())
     };
     let million = http.post(&url).json(&patch(0..1_000_000)).send().await;
-    // The server may close the connection before it has read so large a body.
+    // The server may close the connection before it has read such a large body.
     let status = million.map_or(413, |response| response.status().as_u16());
     assert!(matches!(status, 413 | 422), "{status}");
     let mut keys = 0;

@@ -1,4 +1,4 @@
-//! Programs that tasks start: too few descriptors for them, and the end of a step that is out of time.
+//! Programs that tasks start: too few file descriptors, and a step that times out.
 
 use std::path::Path;
 use std::process::Command;
@@ -109,8 +109,8 @@ fn the_programs_of_a_step_that_is_out_of_time_end_with_it() {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.err.contains("STEP_TIMEOUT"), "{ran:?}");
     let pid = desk.read("pid");
-    assert!(!pid.trim().is_empty(), "the program never began");
-    assert!(desk.is_deserted(), "process {pid} lives on");
+    assert!(!pid.trim().is_empty(), "the program did not start");
+    assert!(desk.is_deserted(), "process {pid} is still running");
 }
 
 #[test]
@@ -125,8 +125,8 @@ fn the_programs_of_a_step_that_is_out_of_time_end_on_a_worker_elsewhere() {
     assert!(ran.err.contains("STEP_TIMEOUT"), "{ran:?}");
     let pid = desk.read("pid");
     let process = Path::new("/proc").join(pid.trim());
-    assert!(!pid.trim().is_empty(), "the program never began");
-    // A program that lives on keeps this waiting until the test runner ends it.
+    assert!(!pid.trim().is_empty(), "the program did not start");
+    // If the program does not exit, this waits until the test runner's timeout.
     while process.exists() {
         std::thread::yield_now();
     }

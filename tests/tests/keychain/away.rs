@@ -1,5 +1,5 @@
-//! Entries that come over the network, by the real binary: a secret manager gives what a token endpoint asks for, and the
-//! token opens an API.
+//! Keychain entries that need the network, with the real binary: a secret manager returns the client secret for a token
+//! endpoint, and the token gives access to an API.
 
 use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
@@ -23,7 +23,7 @@ workflow:
     tool: {kind: http, url: "{{ workload.url }}/items/{{ n }}", auth: api}
 "#;
 
-/// Vault, a token endpoint and an API, each of which knows who may ask.
+/// Vault, a token endpoint and an API, each of which checks its callers.
 fn peers(request: &Request, _before: usize) -> Answer {
     let refused = |why: &str| (403, json!({"errors": [why]}));
     match request.path.as_str() {
@@ -144,7 +144,7 @@ fn a_child_whose_endpoint_hangs_holds_up_no_other_child() {
         let signal = signal.lock().unwrap();
         signal.recv_timeout(Duration::from_secs(8)).is_ok()
     };
-    // The other child begins when the endpoint was asked, which answers when that child has asked for something.
+    // The second child starts after the endpoint got a request; the endpoint responds when that child has sent one.
     let http = Http::start(move |request, _| match request.path.as_str() {
         "/token" => {
             let _ = token.send(());

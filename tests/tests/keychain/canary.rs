@@ -1,4 +1,4 @@
-//! Canaries: secrets go through every door that a playbook has, and then everything that is kept or shown is searched.
+//! Canaries: secrets pass through every input of a playbook, then the test searches all that is stored or printed.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
@@ -9,7 +9,7 @@ use tests::peers::Postgres;
 
 use crate::scan::{hits, hits_below};
 
-/// What must not show. It differs in each of its forms.
+/// The secret that must not appear. Each of its encodings differs.
 pub(crate) const SECRET: &str = "cänary-\"7f/3a+ 9e1d%zz~";
 const FROM_ENV: &str = "env-canary-55aa77cc";
 
@@ -101,10 +101,10 @@ fn check(said: impl AsRef<[u8]>, what: &str) {
     }
 }
 
-/// How often the logs of a run are asked for.
+/// How often the logs of a run are requested.
 const TRIES: u32 = 200;
 
-/// Everything that the command line shows of a run.
+/// Everything that the command line prints about a run.
 fn look(desk: &Desk, id: &str, place: &[&str]) {
     for verb in [
         &["show", id][..],
@@ -119,7 +119,7 @@ fn look(desk: &Desk, id: &str, place: &[&str]) {
         check(&said.out, &format!("{verb:?}"));
         check(&said.err, &format!("{verb:?}"));
     }
-    // Lines are shipped in their own time.
+    // Log lines are sent with a delay.
     let logs = || desk.run(&[&["logs", id][..], place].concat());
     let shipped = (0..TRIES)
         .map(|_| logs())
@@ -166,7 +166,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Ends it, and gives what it said.
+    /// Stops the server, and returns its output.
     pub(crate) fn end(&mut self) -> String {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -212,7 +212,7 @@ pub(crate) fn serve(desk: &Desk, store: &str) -> Served {
     }
 }
 
-/// Every value of every table, as it is: a row as text would quote its values once more.
+/// Every value of every table, unchanged; a row as text would quote its values once more.
 async fn dump(url: &str) -> Vec<u8> {
     let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls)
         .await
@@ -278,7 +278,7 @@ async fn no_secret_shows_in_a_database_or_in_what_its_server_says() {
     let shows = |word: &[u8]| kept.windows(word.len()).any(|window| window == word);
     assert!(shows(b"api_cred") && shows(b"***"));
     check(&kept, "the database");
-    check(served.end(), "what the server says");
+    check(served.end(), "the output of the server");
 }
 
 #[test]

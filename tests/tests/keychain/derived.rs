@@ -1,5 +1,5 @@
-//! Canaries that templates change: each goes through a filter into a kind of task, most into a failure of it, and is then
-//! looked for, as it was and as it became, in everything that is kept or shown.
+//! Canaries that templates change: each passes through a filter into a task, most of them into a failing one. The test
+//! then searches everything that is stored or printed for the original and the changed secret.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use tests::binary::Desk;
 use crate::canary::serve;
 use crate::scan::{base64, hits_below, needles};
 
-/// One canary: what a template makes of it, and the task that is given it in place of `$`.
+/// One canary: the filter that changes it, and the task that gets it in place of `$`.
 struct Canary {
     expression: &'static str,
     becomes: fn(&str) -> String,
@@ -67,7 +67,7 @@ fn capitalized(text: &str) -> String {
     text[..1].to_uppercase() + &text[1..].to_lowercase()
 }
 
-/// Every second letter: what a program of the user's makes of a secret is not known to anybody.
+/// Every second letter: NoETL cannot recognize what a user's program makes of a secret.
 fn picked(text: &str) -> String {
     text.chars().step_by(2).collect()
 }
@@ -273,7 +273,7 @@ const CANARIES: &[Canary] = &[
     ),
 ];
 
-/// Given to a program that changes it: this one is found, which shows that the search finds what is there.
+/// A program that changes the secret: this one is found, which shows that the search works.
 const CONTROL: Canary = canary(
     "| lower",
     |text| picked(&lower(text)),
@@ -320,7 +320,7 @@ fn playbook() -> String {
 const CHILD: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: child, path: child}\nworkload: {a: '', b: ''}\n\
     workflow:\n  - step: say\n    tool: {kind: noop, result: {a: '{{ workload.a }}', b: '{{ workload.b }}'}}\n";
 
-/// Finds every canary, as it was and as it became, in every form, in one pass.
+/// Searches for every canary, original and changed, in every encoding, in one pass.
 struct Search {
     finder: regex::bytes::Regex,
     names: HashMap<Vec<u8>, String>,
@@ -361,7 +361,7 @@ impl Search {
         assert_eq!(self.hits(bytes.as_ref()), Vec::<&String>::new(), "{what}");
     }
 
-    /// Looks into every file in a folder and below.
+    /// Searches every file of a directory tree.
     fn hits_below(&self, folder: &Path) -> Vec<String> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(folder).unwrap().flatten() {
@@ -389,7 +389,7 @@ fn desk() -> Desk {
     desk
 }
 
-/// Registers the credential where these flags say.
+/// Registers the credential with these flags.
 fn register(desk: &Desk, place: &[&str]) {
     let set = desk.run(&[&["register", "-f", "credential.json"], place].concat());
     assert_eq!(set.code, Some(0), "{set:?}");
@@ -409,8 +409,8 @@ fn what_templates_make_of_a_secret_shows_nowhere() {
         String::from_utf8_lossy(&output.stderr).into_owned(),
     );
     assert!(output.status.success(), "{out} {err}");
-    search.check(&out, "what `run` prints");
-    search.check(&err, "what `run` says");
+    search.check(&out, "the stdout of `run`");
+    search.check(&err, "the stderr of `run`");
     let ended: Value = serde_json::from_str(&out).unwrap();
     let ctx = json!({"kept": "***", "y": "***"});
     assert_eq!(
@@ -441,7 +441,7 @@ fn what_templates_make_of_a_secret_shows_nowhere() {
     search.check(&arguments, "the arguments of processes");
     let kept = desk.path(".noetl");
     assert_eq!(search.hits_below(&kept), Vec::<String>::new());
-    // The search finds what a program of the user's made of a secret, and what is planted.
+    // The search finds what a user's program made of a secret, and what the test planted.
     let control = (CONTROL.becomes)(&secret(CANARIES.len()));
     assert!(!hits_below(&kept, &control).is_empty(), "{control}");
     std::fs::write(kept.join("logs").join("planted"), lower(&secret(0))).unwrap();
@@ -457,8 +457,8 @@ async fn what_templates_make_of_a_secret_shows_in_nothing_that_a_server_answers(
     register(&desk, &place);
     let said = desk.run(&["run", "derived.yaml", "-j", place[0], place[1]]);
     assert_eq!(said.code, Some(0), "{said:?}");
-    search.check(&said.out, "what `run` prints");
-    search.check(&said.err, "what `run` says");
+    search.check(&said.out, "the stdout of `run`");
+    search.check(&said.err, "the stderr of `run`");
     let ended = said.json();
     let id = ended["execution_id"].as_str().or(ended["id"].as_str());
     let id = id.unwrap();
@@ -477,7 +477,7 @@ async fn what_templates_make_of_a_secret_shows_in_nothing_that_a_server_answers(
         assert!(answer.status().is_success(), "{path}: {}", answer.status());
         search.check(answer.text().await.unwrap(), path);
     }
-    search.check(served.end(), "what the server says");
+    search.check(served.end(), "the output of the server");
     let found = search.hits_below(&desk.path("kept"));
     assert_eq!(found, Vec::<String>::new());
 }

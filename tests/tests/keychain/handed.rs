@@ -1,4 +1,4 @@
-//! Who is given a credential: the holder of a live claim, for what its step declares, and nobody else.
+//! Who can read a credential: only the worker with a current claim, and only credentials that its step declares.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ workflow:
     tool: {kind: http, url: "http://peer", auth: token}
 "#;
 
-/// An endpoint that counts, in place of the network.
+/// A fake endpoint that counts its requests.
 #[derive(Default)]
 struct Endpoint(std::sync::Mutex<Vec<Value>>);
 
@@ -44,7 +44,7 @@ impl Fetch for Endpoint {
         let status = match request.url.strip_prefix("http://peer/") {
             Some("hangs") => std::future::pending().await,
             Some("late") => {
-                let why = "too late".to_owned();
+                let why = "timed out".to_owned();
                 let is_passing = true;
                 return Err(FetchError { why, is_passing });
             }
@@ -163,7 +163,7 @@ impl House {
 }
 
 fn code<T>(answer: Result<T, Error>) -> String {
-    match answer.err().expect("nothing is given") {
+    match answer.err().expect("no credential is returned") {
         Error::Denied { code, .. } => code,
         Error::Fenced(_) => "FENCED".to_owned(),
         other => panic!("{other:?}"),
@@ -262,12 +262,12 @@ async fn a_token_is_asked_for_once_and_kept_sealed_for_its_scope() {
         .keychain("playbook:uses", "token")
         .await
         .unwrap();
-    let kept = kept.expect("it is kept");
+    let kept = kept.expect("the value is stored");
     assert!(kept.expires_at.is_some());
     assert!(!String::from_utf8_lossy(&kept.sealed.data).contains("canary"));
     let local = PLAYBOOK.replace("scope: global, ", "");
     house.begin(&local).await.unwrap();
-    // What every run of the playbook shares comes first.
+    // Values that all runs of the playbook share come first.
     assert_eq!(house.endpoint.0.lock().unwrap().len(), 1);
     house
         .store
@@ -309,7 +309,7 @@ async fn an_endpoint_that_hangs_holds_up_no_other() {
     let payload = json!({"which": "window"});
     let begun = house.begin_with(&text, payload);
     let begun = tokio::time::timeout(Duration::from_secs(30), begun).await;
-    begun.expect("it does not wait").unwrap();
+    begun.expect("the request does not wait").unwrap();
     hanging.abort();
 }
 
@@ -324,7 +324,7 @@ async fn an_endpoint_that_cannot_answer_now_is_told_from_one_that_refuses() {
     ] {
         let text = PLAYBOOK.replace("http://peer/token", &format!("http://peer/{which}"));
         let SubmitError::Failed(error) = house.begin(&text).await.unwrap_err() else {
-            panic!("the run does not begin");
+            panic!("the run does not start");
         };
         assert_eq!(error.code(), code, "{which}");
         assert_eq!(error.is_passing(), code == "KEYCHAIN_UNAVAILABLE");
@@ -345,7 +345,7 @@ async fn an_error_quotes_nothing_that_a_template_came_to() {
         );
         let text = text.replace("auth: token", "auth: first");
         let SubmitError::Failed(error) = house.begin(&text).await.unwrap_err() else {
-            panic!("the run does not begin");
+            panic!("the run does not start");
         };
         assert_eq!(error.code(), "KEYCHAIN_UNRESOLVED");
         assert!(!error.to_string().contains("canary"), "{error}");
@@ -408,7 +408,7 @@ async fn an_entry_that_nothing_names_does_not_keep_a_run_from_beginning() {
     ] {
         let refused = house.begin(&text).await.unwrap_err();
         let SubmitError::Failed(error) = refused else {
-            panic!("the run does not begin");
+            panic!("the run does not start");
         };
         assert_eq!(error.code(), "KEYCHAIN_UNRESOLVED", "{text}");
     }

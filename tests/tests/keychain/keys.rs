@@ -1,4 +1,4 @@
-//! Master keys: made, changed, missing and wrong, with the real binary.
+//! Master keys: created, rotated, missing and wrong, with the real binary.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -60,7 +60,7 @@ fn a_change_of_keys_that_was_broken_off_is_gone_on_with() {
     let desk = Desk::new();
     desk.write("uses.yaml", PLAYBOOK);
     set(&desk, "door");
-    // As a process leaves it that dies after the new key is in place and before anything is wrapped anew.
+    // The state after a crash between writing the new key and re-encrypting the first credential.
     let (file, old) = (
         desk.path(".noetl/master.key"),
         desk.path(".noetl/master.key.old"),

@@ -1,9 +1,6 @@
-//! Credentials end to end: what is sealed, who is given it, and that what it opens with shows nowhere.
+//! Credentials end to end: they are encrypted, only authorized workers read them, and no output contains secrets.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on fails where it stands"
-)]
+#![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod away;
 mod canary;

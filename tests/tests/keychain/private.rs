@@ -1,4 +1,4 @@
-//! What strangers on a machine may see: no password of a URL, no file of a store; and token files, as the hints of `serve` say.
+//! Other users of a machine see no password of a URL and no file of a store; token files work as `serve` recommends.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -50,7 +50,7 @@ fn no_message_shows_the_password_of_a_url() {
     let said = String::from_utf8_lossy(&said.unwrap().stderr).into_owned();
     assert!(said.contains("STORE_NEEDS_SERVER"), "{said}");
 
-    // A file names the same store, wherever the file is.
+    // A configuration file sets the same store, wherever the file is.
     desk.write("noetl.toml", &format!("store = {store:?}\n"));
     let said = desk.run(&["runs"]);
     let said = format!("{}{}", said.out, said.err);
@@ -68,7 +68,7 @@ workflow:
     tool: {kind: shell, command: "echo said; head -c 200000 /dev/zero | tr '\\0' x"}
 "#;
 
-/// What is below a folder, with what its group and everybody else may do there.
+/// Files below a directory with the permissions of their group and of other users.
 fn open_to_others(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -109,7 +109,7 @@ fn a_store_is_its_owners_alone_also_one_that_was_open_before() {
     assert!(open_to_others(&store).len() > 5);
     run();
     let left = open_to_others(&store);
-    // The key and what is not part of the store stay as they are.
+    // The key, and files that are not part of the store, keep their permissions.
     let left: Vec<_> = left
         .iter()
         .filter(|path| !path.contains("master.key"))
@@ -117,11 +117,13 @@ fn a_store_is_its_owners_alone_also_one_that_was_open_before() {
     assert_eq!(left, Vec::<&String>::new());
 }
 
-/// The command that the remedy of an error names.
+/// The command that the help of an error recommends.
 fn remedy(said: &str) -> String {
     let line = said.lines().find(|line| line.contains("openssl"));
     let line = line.unwrap_or_else(|| panic!("{said}"));
-    let begin = line.find('(').expect("a command in parentheses");
+    let begin = line
+        .find('(')
+        .expect("the help contains a command in parentheses");
     line[begin..].to_owned()
 }
 

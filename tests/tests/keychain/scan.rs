@@ -1,9 +1,9 @@
-//! The scanner: a secret looked for in every form it may take.
+//! Scanner: searches for a secret in every encoding.
 
 use std::fs;
 use std::path::Path;
 
-/// A text with some of its letters written in another way.
+/// A text with some of its letters encoded in another way.
 fn escaped(text: &str, stays: impl Fn(char) -> bool, escape: impl Fn(char) -> String) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -24,7 +24,7 @@ fn percent(c: char) -> String {
     out
 }
 
-/// The forms of a secret, each with its name. They are made here anew, without the code that masks them.
+/// The encodings of a secret, each with its name. They are computed here, independent of the code that masks them.
 pub(crate) fn needles(secret: &str) -> Vec<(&'static str, Vec<u8>)> {
     let bytes = secret.as_bytes();
     let quoted = serde_json::Value::from(secret).to_string();
@@ -77,7 +77,7 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     out
 }
 
-/// The forms in which a secret is in some bytes.
+/// The encodings of a secret that some bytes contain.
 pub(crate) fn hits(bytes: &[u8], secret: &str) -> Vec<&'static str> {
     let is_in = |needle: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
     let found = needles(secret)
@@ -86,7 +86,7 @@ pub(crate) fn hits(bytes: &[u8], secret: &str) -> Vec<&'static str> {
     found.map(|(name, _)| name).collect()
 }
 
-/// Every file in a folder and below in which a secret is.
+/// Every file of a directory tree that contains a secret.
 pub(crate) fn hits_below(folder: &Path, secret: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {

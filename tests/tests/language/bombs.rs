@@ -1,4 +1,4 @@
-//! Hostile text is refused with a code, by limits of structure rather than by running out of time or memory.
+//! Hostile text is rejected with a code, by limits on its structure, before it exhausts time or memory.
 
 use std::fmt::Write as _;
 

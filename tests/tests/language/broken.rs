@@ -1,6 +1,6 @@
-//! Broken playbooks as data: each `tests/broken/<name>.yaml` has beside it what is said of it, word by word.
+//! Invalid playbooks as data: for each `tests/broken/<name>.yaml`, `<name>.txt` has the exact diagnostics.
 //!
-//! With `NOETL_ACCEPT` set, the expectations are rewritten for review.
+//! With `NOETL_ACCEPT` set, the expected diagnostics are rewritten for review.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use model::diagnostic::{CODES, Style};
 use model::playbook::parse;
 
-/// Codes whose playbooks cannot stand in a folder of small text files, `bombs` shows them; and those that only the command
-/// line gives, which knows the manifests and the stores: `programs` and `bodies` show them.
+/// Codes that `tests/broken` cannot contain: `bombs` tests those whose playbooks are not small text files, `programs`
+/// and `bodies` test those that only the command line reports, because it reads tool manifests and store settings.
 const SHOWN_ELSEWHERE: &[&str] = &["E0001", "E0002", "E0127", "W219", "W233"];
 
 fn folder() -> PathBuf {
@@ -18,9 +18,9 @@ fn folder() -> PathBuf {
 }
 
 fn cases() -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder()).expect("the folder of broken playbooks exists");
+    let entries = fs::read_dir(folder()).expect("the directory of invalid playbooks exists");
     let mut cases: Vec<PathBuf> = entries
-        .map(|entry| entry.expect("the folder is readable").path())
+        .map(|entry| entry.expect("the directory is readable").path())
         .filter(|path| {
             path.extension()
                 .is_some_and(|extension| extension == "yaml")
@@ -46,7 +46,7 @@ fn rendered(case: &Path) -> String {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "accepting is asked for through the environment, as test runners pass no flags"
+    reason = "accepting is requested through the environment, because test runners pass no flags"
 )]
 fn accepts() -> bool {
     std::env::var_os("NOETL_ACCEPT").is_some()
@@ -59,7 +59,7 @@ fn every_broken_playbook_is_explained_as_expected() {
         let expectation = case.with_extension("txt");
         let actual = rendered(&case);
         if accepts() {
-            fs::write(&expectation, &actual).expect("the expectation is writable");
+            fs::write(&expectation, &actual).expect("the expected diagnostics can be written");
         } else if fs::read_to_string(&expectation).ok().as_deref() != Some(actual.as_str()) {
             wrong.push(format!("{}:\n{actual}", case.display()));
         }
@@ -83,14 +83,14 @@ fn every_code_is_shown_by_a_broken_playbook() {
         .map(|entry| entry.code)
         .filter(|code| !SHOWN_ELSEWHERE.contains(code) && !shown.contains(&format!("[{code}]")))
         .collect();
-    assert!(missing.is_empty(), "no playbook shows {missing:?}");
+    assert!(missing.is_empty(), "no playbook has {missing:?}");
 }
 
 #[test]
 fn every_example_reads_without_a_word() {
     let folder = folder().join("../../examples");
-    for entry in fs::read_dir(folder).expect("the folder of examples exists") {
-        let path = entry.expect("the folder is readable").path();
+    for entry in fs::read_dir(folder).expect("the directory of examples exists") {
+        let path = entry.expect("the directory is readable").path();
         if path
             .extension()
             .is_some_and(|extension| extension == "yaml")

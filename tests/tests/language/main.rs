@@ -1,4 +1,4 @@
-//! The language from outside: broken playbooks and what is said of them, accepted spellings, and hostile text.
+//! The playbook language: diagnostics of invalid playbooks, accepted spellings, and hostile text.
 
 mod bombs;
 mod broken;

@@ -1,4 +1,4 @@
-//! What a playbook means once it is read: defaults, layers, tasks put in place, and the specification's own example.
+//! The parsed form of a playbook: defaults, layers, workbook tasks, and the example of the specification.
 
 use model::playbook::{
     Backoff, Directive, FailureMode, Jump, LoopMode, Playbook, RouteMode, parse,

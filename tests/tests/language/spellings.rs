@@ -1,10 +1,10 @@
-//! Two dialects, one model: every accepted spelling reads as its canonical form does.
+//! Two dialects, one model: every accepted spelling parses to the same playbook as its canonical form.
 
 use model::diagnostic::Style;
 use model::playbook::{Playbook, parse};
 use regex::Regex;
 
-/// The playbook of a text that must have no errors.
+/// Parses a text that must have no errors.
 pub(crate) fn read(text: &str) -> Playbook {
     let parsed = parse("test.yaml", text.as_bytes());
     let said: String = parsed
@@ -17,7 +17,7 @@ pub(crate) fn read(text: &str) -> Playbook {
 
 pub(crate) const HEAD: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: test}\n";
 
-/// What a playbook says, without where it says it.
+/// The content of a playbook, without positions.
 fn meaning(text: &str) -> String {
     let playbook = read(text);
     let said = format!(
@@ -32,7 +32,7 @@ fn meaning(text: &str) -> String {
     let places = Regex::new(
         r"Span \{[^}]*\}|code_line: [^,]*, |command_lines: \[[^\]]*\], |range: \d+\.\.\d+",
     );
-    let places = places.expect("the pattern is right");
+    let places = places.expect("the pattern is valid");
     places.replace_all(&said, "").into_owned()
 }
 
@@ -43,7 +43,7 @@ fn same(canonical: &str, others: &[&str]) {
     }
 }
 
-/// Steps with the keys given, after which a step `b` and a step `c` stand.
+/// A step with the given keys, followed by the steps `b` and `c`.
 fn step(keys: &str) -> String {
     format!(
         "workflow:\n  - {{step: a, {keys}}}\n  - {{step: b, tool: {{kind: noop}}}}\n  - {{step: c, tool: {{kind: noop}}}}\n"
@@ -435,7 +435,7 @@ fn ctx_and_templates_among_the_defaults_are_read() {
     );
     let parsed = parse("test.yaml", text.as_bytes());
     assert_eq!(parsed.diagnostics, []);
-    let playbook = parsed.playbook.expect("it has no errors");
+    let playbook = parsed.playbook.expect("the playbook has no errors");
     assert_eq!(playbook.default_templates.len(), 2);
     assert_eq!(playbook.ctx["page"], 1);
 }

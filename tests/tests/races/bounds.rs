@@ -1,4 +1,4 @@
-//! What grows with versions, names and workers levels off.
+//! Memory that grows with versions, names and workers is bounded.
 
 use std::time::Duration;
 
@@ -8,9 +8,10 @@ use serde_json::json;
 
 use crate::node::{Place, node};
 
-/// What this process holds in memory, in KiB.
+/// Resident memory of this process in KiB.
 fn resident_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let status = std::fs::read_to_string("/proc/self/status")
+        .expect("Linux reports the memory of a process");
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
     let number = line.and_then(|line| line.split_whitespace().nth(1));
     number.and_then(|text| text.parse().ok()).expect("a number")
@@ -46,7 +47,7 @@ async fn memory_levels_off_over_many_versions() {
     let before = resident_kib();
     register(2_000..20_000).await;
     let grown = resident_kib().saturating_sub(before);
-    // Without a bound two thousand versions take 470 MB.
+    // Without a limit, two thousand versions take 470 MB.
     assert!(grown < 60 * 1_024, "{grown} KiB more");
 }
 
@@ -65,10 +66,10 @@ async fn memory_levels_off_over_many_worker_names() {
                 max: 1,
                 wait: Duration::ZERO,
             };
-            let claimed = transport.claim(&ask).await.expect("it is answered");
+            let claimed = transport.claim(&ask).await.expect("the request succeeds");
             assert!(claimed.is_empty());
             let listening = tokio::time::timeout(Duration::ZERO, transport.listen(&worker));
-            assert!(listening.await.is_err(), "there is nothing to tell");
+            assert!(listening.await.is_err(), "there is no notification");
         }
     };
     work(0..2_000).await;

@@ -1,4 +1,4 @@
-//! The database's clock jumps while servers live: waits take as long as they should, and nobody loses a claim.
+//! The database's clock jumps while servers run: waits keep their duration, and no worker loses a claim.
 
 use std::time::Duration;
 
@@ -30,13 +30,13 @@ workflow:
 /// How long `WAITS` waits.
 const WAIT: Duration = Duration::from_secs(8);
 
-/// How much later than its time a wait may end: the sweep looks once a second, and two cores run many tests.
+/// How late a wait may end: the server checks once a second, and two cores run many tests.
 const LATE_MAX: Duration = Duration::from_secs(3);
 
-/// How far the times of two servers that live may be apart.
+/// Maximum difference between the times of two running servers.
 const APART_MAX: Duration = Duration::from_secs(1);
 
-/// Sets the database's clock off by so many hours.
+/// Shifts the database's clock by this number of hours.
 async fn jump(raw: &Client, hours: i64) {
     let function = format!(
         "CREATE OR REPLACE FUNCTION noetl.micros() RETURNS bigint LANGUAGE sql VOLATILE AS
@@ -47,7 +47,7 @@ async fn jump(raw: &Client, hours: i64) {
         .expect("the store's clock");
 }
 
-/// Waits until a statement counts at least one row.
+/// Waits until a query counts at least one row.
 async fn wait_for(raw: &Client, count: &str) {
     while raw
         .query_one(count, &[])
@@ -92,9 +92,12 @@ async fn a_wait_takes_its_time(hours: i64) {
     let waited = set.elapsed();
     assert!(
         waited + APART_MAX > WAIT,
-        "it ended early, after {waited:?}"
+        "the wait ended early, after {waited:?}"
     );
-    assert!(waited < WAIT + LATE_MAX, "it ended late, after {waited:?}");
+    assert!(
+        waited < WAIT + LATE_MAX,
+        "the wait ended late, after {waited:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! What people say to a run through a server that does not drive it.
+//! Control requests to a server that does not own the run.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ workflow:
     tool: {kind: noop, result: 2}
 ";
 
-/// A run that a server drives and that has failed.
+/// A failed run that a server owns.
 async fn failed_run(node: &Node) -> ExecutionId {
     node.register("fails", FAILS).await;
     let id = node.execute(&json!({"path": "fails"})).await;
@@ -40,7 +40,7 @@ async fn failed_run(node: &Node) -> ExecutionId {
 }
 
 async fn generation(node: &Node, id: ExecutionId) -> u32 {
-    let row = node.store.execution(id).await.expect("the store answers");
+    let row = node.store.execution(id).await.expect("the store responds");
     row.expect("the run exists").generation
 }
 
@@ -53,13 +53,17 @@ async fn a_retry_that_is_answered_well_has_happened_although_its_driver_died() {
     let worker = driver.employ("worker");
     let id = failed_run(&driver).await;
     drop(worker);
-    // From here on the driver hears and says nothing, and nobody knows it yet.
+    // From here on the owner cannot communicate, and no other server has noticed it yet.
     network.refuse(true);
     network.cut();
     let path = format!("/api/executions/{id}/retry");
     let answered = other.post(&path, &json!({})).await;
     assert_eq!(answered.status, 200, "{answered:?}");
-    assert_eq!(generation(&other, id).await, 2, "it says what happened");
+    assert_eq!(
+        generation(&other, id).await,
+        2,
+        "the response states what happened"
+    );
 }
 
 async fn one_of_two_retries_is_carried_out(driver: &Node, other: &Node) {
@@ -143,7 +147,7 @@ async fn what_was_said_to_the_run_of_a_dead_server_is_taken_up_by_another() {
     let (driver, other) = (node(&place).await, node(&place).await);
     driver.register("waits", WAITS).await;
     let id = driver.execute(&json!({"path": "waits"})).await;
-    // A message that the driver has not taken up when it dies.
+    // A message that the owner has not consumed when it crashes.
     driver.server.clone().stop().await;
     let cancel = engine::MessageBody::Cancel(model::event::StopRequested {
         reason: None,
@@ -163,11 +167,11 @@ async fn what_was_said_to_the_run_of_a_dead_server_is_taken_up_by_another() {
         .store
         .send(message, store::Priority::Control)
         .await
-        .expect("the store answers");
+        .expect("the store responds");
     drop(driver);
     let is_cancelled = async {
         loop {
-            let row = other.store.execution(id).await.expect("the store answers");
+            let row = other.store.execution(id).await.expect("the store responds");
             if row.is_some_and(|row| row.status == RunStatus::Cancelled) {
                 return;
             }
@@ -175,5 +179,5 @@ async fn what_was_said_to_the_run_of_a_dead_server_is_taken_up_by_another() {
         }
     };
     let cancelled = tokio::time::timeout(Duration::from_secs(20), is_cancelled).await;
-    cancelled.expect("the message was taken up");
+    cancelled.expect("the message was consumed");
 }

@@ -23,10 +23,10 @@ workflow:
     tool: {kind: noop, result: {first: "{{ one }}", last: "{{ workload.n }}"}}
 "#;
 
-/// Runs that are not held up end within this: a claim that reaches nobody is noticed after eight seconds.
+/// Runs that are not delayed end within this time: a lost assignment is noticed after eight seconds.
 const PROMPT: Duration = Duration::from_secs(5);
 
-/// Requests with one key and as many payloads, at once, to these servers in turn.
+/// Concurrent requests with one key and as many payloads, to these servers in turn.
 async fn race(nodes: &[&Node], key: &str, requests: usize) -> Vec<Answered> {
     let racing = (0..requests).map(|n| {
         let node = nodes[n % nodes.len()];
@@ -38,11 +38,11 @@ async fn race(nodes: &[&Node], key: &str, requests: usize) -> Vec<Answered> {
     futures_util::future::join_all(racing).await
 }
 
-/// What the log says the run was asked for.
+/// The workload that the log recorded for the run.
 async fn payload(node: &Node, id: model::id::ExecutionId) -> serde_json::Value {
     let events = node.store.events(id, Seq(0), 1).await.expect("a log");
     let Body::ExecutionRequested(requested) = &events[0].body else {
-        panic!("a log begins with its request");
+        panic!("a log starts with its request");
     };
     serde_json::from_str(requested.workload.text()).expect("a workload is JSON")
 }
@@ -54,7 +54,7 @@ async fn races_give_one_run(nodes: &[&Node]) {
         let answers = race(nodes, &format!("key {round}"), 16).await;
         let ids: BTreeSet<_> = answers.iter().map(id_of).collect();
         assert_eq!(ids.len(), 1, "one key is one run");
-        let id = *ids.first().expect("there is one");
+        let id = *ids.first().expect("there is one run");
         let result = nodes[0].result(id).await;
         let committed = payload(nodes[0], id).await;
         let n = &committed["n"];
@@ -65,7 +65,7 @@ async fn races_give_one_run(nodes: &[&Node]) {
             began.elapsed()
         );
     }
-    // Nobody stays assigned to what was given up in a race.
+    // No worker stays assigned to a run that lost a race.
     let began = Instant::now();
     let id = nodes[0].execute(&json!({"path": "echo"})).await;
     nodes[0].result(id).await;

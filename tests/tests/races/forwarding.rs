@@ -1,4 +1,4 @@
-//! Events that reach another server than the driver's are passed on; the run is not loaded there.
+//! Events that reach a server which does not own the run are forwarded; that server does not load the run.
 
 use serde_json::{Value, json};
 use tests::peers::Proxy;
@@ -17,13 +17,13 @@ workflow:
     tool: {kind: noop, result: 2}
 ";
 
-/// How often `ctx` is written, and how much each time: the log becomes so much larger than what is passed on.
+/// How often `ctx` is written, and how much each time: the log becomes this much larger than the forwarded events.
 const PATCHES: usize = 30;
 const PATCH_BYTES: usize = 60_000;
-/// More than passing on events takes, and much less than reading the log.
+/// More than forwarding events takes, and much less than reading the log.
 const READ_MAX: u64 = 200_000;
 
-/// An event of an older client on a command that it has claimed.
+/// An event of an older client for a command that it has claimed.
 fn event(claimed: &Value, name: &str) -> Value {
     let command = &claimed["command"];
     let id = command["id"].as_str().expect("a command has an id");
@@ -77,7 +77,7 @@ async fn events_of_older_clients_are_passed_on_without_loading_the_run() {
     let read = network.bytes_answered() - before;
     assert!(read < READ_MAX, "{read} bytes were read to pass events on");
 
-    // What loading it there would have read.
+    // What loading the run there would have read.
     let before = network.bytes_answered();
     let loaded = other.store.load(id, server::SNAPSHOT_VERSION).await;
     assert!(loaded.is_ok_and(|loaded| loaded.is_some()));

@@ -1,5 +1,5 @@
-//! Requests that race, servers that share a store, and what must level off: answers say what happened, what is driven is
-//! what was committed, and no worker stays assigned to work that is gone.
+//! Concurrent requests, servers that share a store, and memory bounds: responses state what happened, servers run what
+//! was committed, and no worker stays assigned to work that no longer exists.
 
 mod bounds;
 mod clock;

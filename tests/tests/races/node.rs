@@ -1,4 +1,4 @@
-//! Servers in this process that listen, on a store that several of them may share.
+//! Listening servers in this process, on a store that several of them can share.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tests::peers;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// How long a test waits between two looks.
+/// Interval between two checks.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// A store that several servers can open.
@@ -24,14 +24,14 @@ pub(crate) enum Place {
 
 impl Place {
     pub(crate) fn directory() -> Self {
-        Self::Directory(tempfile::tempdir().expect("there is room for a folder"))
+        Self::Directory(tempfile::tempdir().expect("a temporary directory can be created"))
     }
 
     pub(crate) fn database() -> Self {
         Self::Database(peers::Postgres::shared().fresh_database())
     }
 
-    /// A connection to the database beside the servers.
+    /// A separate connection to the database.
     pub(crate) async fn raw(&self) -> tokio_postgres::Client {
         let Self::Database(database) = self else {
             panic!("a directory has no connections");
@@ -42,7 +42,7 @@ impl Place {
         client
     }
 
-    /// Where the database listens.
+    /// Host and port of the database.
     pub(crate) fn server_address(&self) -> String {
         let Self::Database(database) = self else {
             panic!("a directory has no address");
@@ -55,7 +55,7 @@ impl Place {
     async fn open(&self, address: &str, port: Option<u16>) -> Arc<dyn Store> {
         match self {
             Self::Directory(dir) => {
-                Arc::new(store::Sqlite::open(dir.path()).expect("the store opens"))
+                Arc::new(store::Sqlite::open(dir.path()).expect("the store can be opened"))
             }
             Self::Database(database) => {
                 let options = PostgresOptions {
@@ -65,13 +65,17 @@ impl Place {
                         port.map_or_else(|| database.url(), |port| database.url_at(port)),
                     ))
                 };
-                Arc::new(Postgres::open(options).await.expect("the store opens"))
+                Arc::new(
+                    Postgres::open(options)
+                        .await
+                        .expect("the store can be opened"),
+                )
             }
         }
     }
 }
 
-/// A server that listens; it stops when this is dropped.
+/// A listening server; it stops with this value.
 pub(crate) struct Node {
     pub(crate) server: Server,
     pub(crate) store: Arc<dyn Store>,
@@ -88,7 +92,7 @@ pub(crate) async fn node(place: &Place) -> Node {
 
 /// A server on this store, which it reaches through this port.
 pub(crate) async fn node_by_way_of(place: &Place, port: Option<u16>) -> Node {
-    // TLS needs its algorithms named once in a process; who comes second finds them there.
+    // A process must choose its TLS provider once; a second attempt fails, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let listening = Listening::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}", listening.address());
@@ -100,8 +104,8 @@ pub(crate) async fn node_by_way_of(place: &Place, port: Option<u16>) -> Node {
             secret.expect("settings can be read")
         }
     };
-    let dir = tempfile::tempdir().expect("there is room for a folder");
-    let bodies = results::Local::open(dir.path()).expect("there is room for bodies");
+    let dir = tempfile::tempdir().expect("a temporary directory can be created");
+    let bodies = results::Local::open(dir.path()).expect("the body store can be opened");
     let server = Server::start(server::Config {
         store: store.clone(),
         bodies: Arc::new(bodies),
@@ -120,7 +124,7 @@ pub(crate) async fn node_by_way_of(place: &Place, port: Option<u16>) -> Node {
         access: Access::Open,
         is_loopback: true,
         hosts: Vec::new(),
-        logs: Arc::new(logs.expect("there is room for logs")),
+        logs: Arc::new(logs.expect("the log directory can be created")),
         cluster_secret: secret,
     };
     tokio::spawn(listening.serve(server.clone(), config, None, stop.clone()));
@@ -134,7 +138,7 @@ pub(crate) async fn node_by_way_of(place: &Place, port: Option<u16>) -> Node {
     }
 }
 
-/// What a call came to.
+/// Response to a call.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) status: u16,
@@ -144,9 +148,9 @@ pub(crate) struct Answered {
 impl Node {
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Answered {
         let request = self.client.post(format!("{}{path}", self.url)).json(body);
-        let response = request.send().await.expect("the server answers");
+        let response = request.send().await.expect("the server responds");
         let status = response.status().as_u16();
-        let bytes = response.bytes().await.expect("a whole answer");
+        let bytes = response.bytes().await.expect("a complete response");
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         Answered { status, body }
     }
@@ -161,23 +165,23 @@ impl Node {
         id_of(&self.post("/api/execute", request).await)
     }
 
-    /// Waits until a run has ended, and gives its result.
+    /// Waits until a run has ended, and returns its result.
     pub(crate) async fn result(&self, id: ExecutionId) -> Value {
         loop {
-            let row = self.store.execution(id).await.expect("the store answers");
+            let row = self.store.execution(id).await.expect("the store responds");
             if row.is_some_and(|row| row.status.is_terminal()) {
                 return self
                     .server
                     .result(id)
                     .await
-                    .expect("it has a result")
+                    .expect("the run has a result")
                     .result;
             }
             tokio::time::sleep(LOOK).await;
         }
     }
 
-    /// Ends the server, and waits until it has left the database's table of processes.
+    /// Stops the server, and waits until it has left the database's table of processes.
     pub(crate) async fn end(self, raw: &tokio_postgres::Client) {
         self.server.clone().stop().await;
         drop(self);
@@ -196,7 +200,7 @@ impl Node {
     /// A worker of this server, until the value is dropped.
     pub(crate) fn employ(&self, name: &str) -> DropGuard {
         let logs = results::FileLogs::open(self.dir.path().join("logs"));
-        let bodies = results::Local::open(self.dir.path()).expect("there is room for bodies");
+        let bodies = results::Local::open(self.dir.path()).expect("the body store can be opened");
         let config = worker::Config {
             worker: WorkerId(name.into()),
             pool: "default".into(),
@@ -204,7 +208,7 @@ impl Node {
             slots: 2,
             tools: tools::Registry::builtin(tools::Config::default()),
             bodies: Arc::new(bodies),
-            logs: Arc::new(logs.expect("there is room for logs")),
+            logs: Arc::new(logs.expect("the log directory can be created")),
             clock: Arc::new(worker::SystemClock::default()),
             env: serde_json::Map::new(),
             base_dir: PathBuf::from("."),
@@ -219,7 +223,7 @@ impl Node {
     }
 }
 
-/// The run that an answer names.
+/// The run that a response names.
 pub(crate) fn id_of(answered: &Answered) -> ExecutionId {
     assert_eq!(answered.status, 200, "{answered:?}");
     let id = answered.body["execution_id"].as_str().expect("an id");

@@ -1,5 +1,5 @@
-//! Servers on Postgres, in one process: what one of them remembers wrongly does not stop a run, and what a run of plain
-//! steps costs the database.
+//! Servers on Postgres, in one process: stale state of one server does not stop a run, and a run of plain steps needs
+//! few database calls.
 
 use model::id::ExecutionId;
 use model::status::RunStatus;
@@ -24,9 +24,9 @@ workflow:
     tool: {kind: noop, result: 2}
 ";
 
-/// Waits until the run is driven by this server.
+/// Waits until this server owns the run.
 async fn driven_by(node: &Node, id: ExecutionId) {
-    let me = node.store.owner().expect("it has a name");
+    let me = node.store.owner().expect("the server has a name");
     loop {
         let owner = node.store.owner_of(id).await.ok().flatten();
         if owner.is_some_and(|owner| owner.owner == me) {
@@ -47,8 +47,12 @@ async fn a_server_that_lost_a_run_and_does_not_know_it_passes_its_reports_on() {
         text: PLAYBOOK.to_owned(),
         payload: None,
     };
-    let id = first.server.submit(submission).await.expect("it starts");
-    // The wait has given its slot up, and the first server remembers the run so.
+    let id = first
+        .server
+        .submit(submission)
+        .await
+        .expect("the run starts");
+    // The wait has released its slot, and the first server has cached the run in this state.
     while first
         .store
         .open_commands(id)
@@ -74,17 +78,17 @@ async fn a_server_that_lost_a_run_and_does_not_know_it_passes_its_reports_on() {
         payload: None,
     };
     let signalled = second.server.control(id, go).await;
-    signalled.expect("the second server drives it");
+    signalled.expect("the second server owns the run");
     network.refuse(false);
 
     assert_eq!(ended(&second, id).await, RunStatus::Completed);
 }
 
-/// How a run ends.
+/// Final status of a run.
 async fn ended(node: &Node, id: ExecutionId) -> RunStatus {
     loop {
         let row = node.store.execution(id).await.expect("runs can be read");
-        let status = row.expect("the run is there").status;
+        let status = row.expect("the run exists").status;
         if status.is_terminal() {
             return status;
         }
@@ -111,7 +115,7 @@ workflow:
 async fn each_commit_of_a_run_of_plain_steps_takes_the_short_way() {
     let place = Place::database();
     let Place::Database(database) = &place else {
-        panic!("it is a database");
+        panic!("the store is a database");
     };
     let connected = tokio_postgres::connect(&database.url(), NoTls).await;
     let (admin, connection) = connected.expect("the database runs");
@@ -120,7 +124,10 @@ async fn each_commit_of_a_run_of_plain_steps_takes_the_short_way() {
         "ALTER DATABASE {} SET track_functions = 'all'",
         database.name()
     );
-    admin.batch_execute(&track).await.expect("it can be asked");
+    admin
+        .batch_execute(&track)
+        .await
+        .expect("the database responds");
 
     let node = node(&place).await;
     let worker = node.employ("worker");
@@ -129,17 +136,24 @@ async fn each_commit_of_a_run_of_plain_steps_takes_the_short_way() {
         text: CHAIN.to_owned(),
         payload: None,
     };
-    let id = node.server.submit(submission).await.expect("it starts");
+    let id = node
+        .server
+        .submit(submission)
+        .await
+        .expect("the run starts");
     assert_eq!(ended(&node, id).await, RunStatus::Completed);
     drop((worker, node));
 
-    // The first commit, the end of each step but the last, and the last one. A worker that was not waiting yet is handed the
-    // first command by one more, which goes the long way.
+    // The first commit, the end of each step but the last, and the last one. If a worker was not waiting yet, one more
+    // commit assigns the first command to it.
     let calls = "SELECT calls FROM pg_stat_user_functions WHERE schemaname = 'noetl' AND funcname = 'append_one'";
     let mut called = 0;
-    // Connections tell later what they called, within ten seconds.
+    // Connections report their function calls later, within ten seconds.
     for _ in 0..400 {
-        let found = admin.query_opt(calls, &[]).await.expect("it can be asked");
+        let found = admin
+            .query_opt(calls, &[])
+            .await
+            .expect("the database responds");
         called = found.map_or(0, |row| row.get::<_, i64>(0));
         if called >= 4 {
             break;

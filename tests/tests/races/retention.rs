@@ -1,4 +1,4 @@
-//! Rows that only recognize repetitions are removed by the server when their retention has passed.
+//! The server deletes rows that only serve deduplication when their retention has passed.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ workflow:
 const LATER: &str = "CREATE OR REPLACE FUNCTION noetl.micros() RETURNS bigint LANGUAGE sql VOLATILE AS
     $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 8 * 86400 * 1000000::bigint $$";
 
-/// How long the server may take to remove a handful of rows.
+/// How long the server may take to delete a few rows.
 const REMOVAL_MAX: Duration = Duration::from_secs(30);
 
 /// Consumed messages and settings that the requests of the test left behind.
@@ -52,11 +52,11 @@ async fn send_batch(node: &Node, execution: ExecutionId) -> Value {
         .header("prefer", "respond-async")
         .header("idempotency-key", "once")
         .json(&batch);
-    let response = request.send().await.expect("the server answers");
+    let response = request.send().await.expect("the server responds");
     assert_eq!(response.status(), 202);
     loop {
         let status = client.get(format!("{}/api/events/batch/once/status", node.url));
-        let status = status.send().await.expect("the server answers");
+        let status = status.send().await.expect("the server responds");
         let status: Value = status.json().await.expect("JSON");
         if status["status"] != "accepted" {
             return status;
@@ -92,7 +92,7 @@ async fn keys_of_messages_and_states_of_batches_are_removed_after_their_retentio
         assert!(recorded > 0, "the batch is in the log");
         send_batch(&node, execution).await;
         assert_eq!(batches_in_log(&node, execution).await, recorded);
-        // The start of the child, its end, and the batch; the batch's two settings and the `dedup` word.
+        // The start of the child, its end, and the batch; the batch's two settings and the `dedup` key.
         assert_eq!(rows_left(&raw).await, (3, 3));
         drop(worker);
         node.end(&raw).await;

@@ -1,4 +1,4 @@
-//! A session that a worker began at one server is checked by every server on the store.
+//! Every server on a store checks sessions that workers started at another server.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -14,15 +14,15 @@ workflow:
     tool: {kind: noop, result: 1}
 ";
 
-/// Registers `w` at a server, and gives the secret of its session.
+/// Registers `w` at a server, and returns the secret of its session.
 async fn register(node: &Node) -> String {
     let request = json!({"worker": "w", "session_secret": true});
     let answered = node.post("/api/worker/pool/register", &request).await;
     let secret = answered.body["session_secret"].as_str();
-    secret.expect("it is registered").to_owned()
+    secret.expect("the worker is registered").to_owned()
 }
 
-/// Calls a route with a session secret; gives the status and the code of a refusal.
+/// Calls a route with a session secret; returns the status and the error code.
 async fn call(node: &Node, secret: Option<&str>, path: &str, body: &Value) -> (StatusCode, Value) {
     let mut request = reqwest::Client::new()
         .post(format!("{}{path}", node.url))
@@ -30,7 +30,7 @@ async fn call(node: &Node, secret: Option<&str>, path: &str, body: &Value) -> (S
     if let Some(secret) = secret {
         request = request.header(wire::SESSION, secret);
     }
-    let response = request.send().await.expect("the server answers");
+    let response = request.send().await.expect("the server responds");
     let status = response.status();
     (status, response.json().await.unwrap_or_default())
 }

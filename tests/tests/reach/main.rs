@@ -1,9 +1,6 @@
-//! Tools that reach others, each against the real thing: NATS, and a server of the Model Context Protocol.
+//! Tools that call external services, each with a real one: NATS, and a server of the Model Context Protocol.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on fails where it stands"
-)]
+#![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod mcp;
 mod nats;
@@ -16,7 +13,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tools::{Call, LogSink, NoLog, Registry, Stream, Tool};
 
-/// A sink that remembers every line.
+/// A log sink that records every line.
 #[derive(Default)]
 struct Lines(Mutex<Vec<String>>);
 

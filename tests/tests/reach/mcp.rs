@@ -1,4 +1,4 @@
-//! `mcp`: a server made with the protocol's own package, over HTTP with both kinds of answer, and over pipes.
+//! `mcp`: a server based on the official package of the protocol, over HTTP with both response formats, and over pipes.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tests::peers::{Answers, Mcp};
 
 use super::*;
 
-/// A server, and how a call names it.
+/// A server, and the keys of a call that name it.
 struct Site {
     tool: Arc<dyn Tool>,
     place: Value,
@@ -172,7 +172,7 @@ async fn a_program_is_shut_in_as_far_as_the_deployment_demands() {
     };
     let shut = Registry::builtin(config).get("mcp").unwrap();
     let told = format!("{:?}", run(&shut, call("mcp", fields)).await);
-    // A machine that cannot shut it in does not start it.
+    // A machine that cannot sandbox the program does not start it.
     assert!(!told.contains("canary"), "{told}");
     assert!(
         told.contains("denied") || told.contains("ISOLATION_UNAVAILABLE"),

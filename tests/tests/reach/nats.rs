@@ -1,4 +1,4 @@
-//! `nats`: every operation, and what goes wrong.
+//! `nats`: every operation, and its errors.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl Site {
         call("nats", fields)
     }
 
-    /// Makes a call, and does what it leaves to be done.
+    /// Makes a call, and runs its deferred work.
     async fn run(&self, operation: &str, fields: Value) -> Outcome {
         let call = self.call(operation, fields);
         let afterwards = call.afterwards.clone();
@@ -177,7 +177,7 @@ async fn a_write_that_expects_another_revision_is_refused() {
     assert_eq!(
         site.ok("kv_put", put(4, 0)).await["revision"],
         4,
-        "what was deleted may be made again"
+        "a deleted key may be created again"
     );
 }
 
@@ -263,7 +263,9 @@ async fn a_large_object_streams_into_the_store_of_bodies() {
         missing: results::MissingPaths::default(),
     });
     let reference = match run(&site.tool, call).await {
-        Outcome::Ok(success) => *success.reference.expect("it is too large to be held"),
+        Outcome::Ok(success) => *success
+            .reference
+            .expect("the value is too large for memory"),
         Outcome::Error(failure) => panic!("{:?}", failure.error),
     };
     assert_eq!(reference.extracted["size_bytes"], bytes);
@@ -375,7 +377,7 @@ async fn messages_are_consumed_in_batches_and_acknowledged() {
         )
         .await;
     assert_eq!(none["count"], 0);
-    // Without a name nothing is acknowledged, and everything is there.
+    // Without a consumer name nothing is acknowledged, and all messages stay.
     let all = site
         .ok("js_consume", json!({"stream": "work", "batch": 5}))
         .await;
@@ -418,7 +420,11 @@ async fn messages_are_acknowledged_only_when_they_are_recorded() {
     let call = site.call("js_consume", fields);
     let afterwards = call.afterwards.clone();
     assert_eq!(result(run(&site.tool, call).await)["count"], 2);
-    assert_eq!(open().await, 2, "nothing says yet that they are recorded");
+    assert_eq!(
+        open().await,
+        2,
+        "nothing is acknowledged before the result is recorded"
+    );
     afterwards.take().unwrap().await;
     assert_eq!(open().await, 0);
     let fields = json!({"stream": "work", "consumer": "c", "ack": false});
@@ -427,7 +433,7 @@ async fn messages_are_acknowledged_only_when_they_are_recorded() {
     assert_eq!(result(run(&site.tool, call).await)["count"], 1);
     assert!(
         afterwards.take().is_none(),
-        "they are someone else's to acknowledge"
+        "with `ack: false` the caller acknowledges them"
     );
 }
 

@@ -1,4 +1,4 @@
-//! The kinds that reach others, as playbooks spell them.
+//! The tool kinds for external services, in the syntax of playbooks.
 
 use model::playbook::parse;
 
@@ -55,7 +55,7 @@ fn a_playbook_spells_them_as_the_reference_says() {
     );
     assert!(
         playbook.steps[2].tasks[0].input.is_none(),
-        "`args` are the container's"
+        "`args` belong to the container"
     );
 }
 

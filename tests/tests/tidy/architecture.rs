@@ -1,4 +1,4 @@
-//! `ARCHITECTURE.md` and the pages for contributors keep up with the code: crates, dependencies, paths and types.
+//! Checks that `ARCHITECTURE.md` and the contributor pages match the code: crates, dependencies, paths and types.
 
 use std::collections::BTreeSet;
 
@@ -24,9 +24,9 @@ fn crates_are_listed(files: &[File]) -> Vec<Finding> {
     missing.chain(stale).collect()
 }
 
-/// The directories of the members that a manifest of a workspace names.
+/// Directories of the workspace members.
 fn members(manifest: &str, files: &[File]) -> BTreeSet<String> {
-    let manifest: Table = manifest.parse().expect("cargo reads the manifest too");
+    let manifest: Table = manifest.parse().expect("the manifest is valid TOML");
     let patterns = manifest["workspace"]["members"].as_array();
     let patterns = patterns.expect("the workspace lists its members").iter();
     let patterns: Vec<&str> = patterns.filter_map(Value::as_str).collect();
@@ -43,7 +43,7 @@ fn members(manifest: &str, files: &[File]) -> BTreeSet<String> {
     directories.filter(is_member).map(str::to_owned).collect()
 }
 
-/// The table of dependencies is the one that the manifests are checked against.
+/// The table of dependencies equals `ARROWS`, which the manifests are checked against.
 fn dependencies_are_the_allowed_ones(files: &[File]) -> Vec<Finding> {
     let Some(page) = file(files, PAGE) else {
         return Vec::new();
@@ -94,7 +94,7 @@ fn paths_exist(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// Types in the table of the data flow are declared somewhere.
+/// Every type in the data flow table is declared in a crate.
 fn types_exist(files: &[File]) -> Vec<Finding> {
     let Some(page) = file(files, PAGE) else {
         return Vec::new();
@@ -132,11 +132,11 @@ fn declares(text: &str, name: &str, variant: Option<&str>) -> bool {
         None => format!(r"(?m)^pub (?:struct|enum|trait|type) {name}\b"),
         Some(variant) => format!(r"(?ms)^pub enum {name} \{{[^}}]*?^    {variant}\b"),
     };
-    let pattern = Regex::new(&pattern).expect("names are plain");
+    let pattern = Regex::new(&pattern).expect("type names need no escaping");
     pattern.is_match(text)
 }
 
-/// Findings as the runner prints them.
+/// Findings in the format of the test output.
 fn to_lines(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }
@@ -145,7 +145,7 @@ fn file<'a>(files: &'a [File], path: &str) -> Option<&'a File> {
     files.iter().find(|file| file.path == path)
 }
 
-/// The lines below a heading of the second level, up to the next one.
+/// Lines between a level 2 heading and the next one.
 fn section<'a>(page: &'a str, heading: &str) -> Vec<&'a str> {
     let heading = format!("## {heading}");
     page.lines()
@@ -155,7 +155,7 @@ fn section<'a>(page: &'a str, heading: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// The names in backticks that rows of a table begin with.
+/// Names in backticks at the start of table rows.
 fn first_cells(lines: &[&str]) -> BTreeSet<String> {
     lines
         .iter()

@@ -1,10 +1,10 @@
-//! Who may know whom: the arrows between crates, read from their manifests.
+//! Allowed dependencies between crates, checked against their manifests.
 
 use toml::{Table, Value};
 
 use crate::house::{File, Finding, assert_catches, assert_clean, assert_passes};
 
-/// Each crate, and the crates of ours it may name. `noetl`, the binary, joins everything and is not listed.
+/// Each crate and the workspace crates it may depend on. The binary `noetl` may use all of them and is not listed.
 pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("pipeline", &["model"]),
@@ -20,19 +20,19 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Kept for the rooms whose job they are.
+/// Libraries that only the listed crates may use.
 const ROOMS: &[(&str, &[&str])] = &[
     ("rusqlite", &["store", "results", "tools"]),
-    // In `results` only for the TLS that `object_store` needs of it.
+    // `results` uses it only for the TLS of `object_store`.
     ("reqwest", &["wire", "tools", "results"]),
     ("object_store", &["results"]),
     ("anyhow", &["cli"]),
     ("clap", &["cli"]),
 ];
 
-/// The dependencies a crate's manifest names, of every sort.
+/// All dependencies in a manifest: normal, dev and build.
 pub(crate) fn dependencies(manifest: &File) -> Vec<String> {
-    let manifest: Table = manifest.text.parse().expect("cargo reads the manifest too");
+    let manifest: Table = manifest.text.parse().expect("the manifest is valid TOML");
     ["dependencies", "dev-dependencies", "build-dependencies"]
         .iter()
         .filter_map(|section| manifest.get(*section).and_then(Value::as_table))
@@ -40,7 +40,7 @@ pub(crate) fn dependencies(manifest: &File) -> Vec<String> {
         .collect()
 }
 
-/// The manifests of the crates under `crates/`, with the crate's folder.
+/// Manifests of the crates under `crates/`, each with its directory name.
 pub(crate) fn manifests(files: &[File]) -> impl Iterator<Item = (&str, &File)> {
     files
         .iter()
@@ -53,13 +53,14 @@ fn crates_know_only_whom_they_may(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, manifest) in manifests(files).filter(|(name, _)| *name != "cli") {
         let Some((_, allowed)) = ARROWS.iter().find(|(known, _)| *known == name) else {
-            findings
-                .push(manifest.finding(1, format!("`{name}` has no place in the table of arrows")));
+            findings.push(manifest.finding(1, format!("`{name}` is missing from `ARROWS`")));
             continue;
         };
         for dependency in dependencies(manifest).iter().filter(|name| is_ours(name)) {
             if !allowed.contains(&dependency.as_str()) {
-                findings.push(manifest.finding(1, format!("`{name}` may not know `{dependency}`")));
+                findings.push(
+                    manifest.finding(1, format!("`{name}` must not depend on `{dependency}`")),
+                );
             }
         }
     }
@@ -73,7 +74,9 @@ fn libraries_stay_in_their_rooms(files: &[File]) -> Vec<Finding> {
         for (library, rooms) in ROOMS {
             if named.iter().any(|dependency| dependency == library) && !rooms.contains(&name) {
                 let rooms = rooms.join(", ");
-                findings.push(manifest.finding(1, format!("`{library}` is for {rooms} only")));
+                findings.push(
+                    manifest.finding(1, format!("only these crates may use `{library}`: {rooms}")),
+                );
             }
         }
     }

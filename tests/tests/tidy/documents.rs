@@ -1,4 +1,4 @@
-//! Documents that must keep up with the tree: the list of dependencies, and links between pages.
+//! Checks the list of dependencies and the links between pages.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::house::{File, Finding, assert_clean};
 
 const REASONS: &str = "docs/dependencies.md";
 
-/// Every library of the workspace has a row with its reason, and every row is a library of the workspace.
+/// Every external dependency has a row with its reason, and every row is a dependency of the workspace.
 fn dependencies_have_reasons(files: &[File]) -> Vec<Finding> {
     let Some(manifest) = files.iter().find(|file| file.path == "Cargo.toml") else {
         return Vec::new();
@@ -23,17 +23,20 @@ fn dependencies_have_reasons(files: &[File]) -> Vec<Finding> {
     let missing = used.difference(&listed).map(|name| {
         manifest.finding(
             1,
-            format!("`{name}` has no row in {REASONS} that says why it is here"),
+            format!("`{name}` has no row in {REASONS}: add one with the reason for it"),
         )
     });
-    let stale = listed
-        .difference(&used)
-        .map(|name| manifest.finding(1, format!("{REASONS} lists `{name}`, which nothing uses")));
+    let stale = listed.difference(&used).map(|name| {
+        manifest.finding(
+            1,
+            format!("{REASONS} lists `{name}`, which is not a dependency"),
+        )
+    });
     missing.chain(stale).collect()
 }
 
 fn libraries(manifest: &str) -> BTreeSet<String> {
-    let manifest: Table = manifest.parse().expect("cargo reads the manifest too");
+    let manifest: Table = manifest.parse().expect("the manifest is valid TOML");
     let dependencies = manifest["workspace"]["dependencies"]
         .as_table()
         .expect("the workspace has dependencies");
@@ -42,7 +45,7 @@ fn libraries(manifest: &str) -> BTreeSet<String> {
     foreign.map(|(name, _)| name.clone()).collect()
 }
 
-/// The names in the first column: rows begin with a name in backticks.
+/// Names in backticks in the first column.
 fn rows(page: &str) -> BTreeSet<String> {
     page.lines()
         .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
@@ -50,7 +53,7 @@ fn rows(page: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// A relative link leads to a file of the tree.
+/// The target of every relative link exists.
 fn links_lead_somewhere(files: &[File]) -> Vec<Finding> {
     let link = Regex::new(r"\]\(([^)\s#]+)(?:#[^)]*)?\)").expect("the pattern is valid");
     let mut findings = Vec::new();
@@ -59,7 +62,7 @@ fn links_lead_somewhere(files: &[File]) -> Vec<Finding> {
             for captures in link.captures_iter(line) {
                 let target = &captures[1];
                 if !target.contains("://") && !leads_somewhere(files, &file.path, target) {
-                    findings.push(file.finding(number, format!("`{target}` leads nowhere")));
+                    findings.push(file.finding(number, format!("`{target}` does not exist")));
                 }
             }
         }
@@ -79,7 +82,7 @@ fn leads_somewhere(files: &[File], from: &str, target: &str) -> bool {
     }
     let path = parts.join("/");
     let folder = format!("{path}/");
-    // Licence files carry no extension, so the walk does not read them.
+    // License files have no extension, so `files` does not read them.
     path.starts_with("LICENSE-")
         || files
             .iter()
@@ -125,5 +128,5 @@ fn a_link_that_leads_nowhere_is_caught() {
         .iter()
         .map(ToString::to_string)
         .collect();
-    assert_eq!(findings, ["docs/index.md:1: `gone.md` leads nowhere"]);
+    assert_eq!(findings, ["docs/index.md:1: `gone.md` does not exist"]);
 }

@@ -1,14 +1,14 @@
-//! The size of functions: lines and parameters, read from text that rustfmt has laid out.
+//! Size of functions: lines and parameters. Relies on the layout of rustfmt.
 
 use crate::house::{File, Finding, assert_catches, assert_clean, assert_passes};
 
 const LINES_MAX: usize = 70;
 const PARAMETERS_MAX: usize = 5;
 
-/// A function as the scanner sees it.
+/// A function that the scanner found.
 struct Function<'a> {
     name: &'a str,
-    /// Counted from 1.
+    /// Line number, from 1.
     line: usize,
     lines: usize,
     parameters: usize,
@@ -18,7 +18,7 @@ fn functions_stay_short(files: &[File]) -> Vec<Finding> {
     over(files, |function| {
         (function.lines > LINES_MAX).then(|| {
             format!(
-                "`{}` has {} lines; the wall is {LINES_MAX}",
+                "`{}` has {} lines; the maximum is {LINES_MAX}",
                 function.name, function.lines
             )
         })
@@ -32,7 +32,7 @@ fn parameters_stay_few(files: &[File]) -> Vec<Finding> {
                 name, parameters, ..
             } = function;
             format!(
-                "`{name}` takes {parameters} parameters; more than {PARAMETERS_MAX} hide a type"
+                "`{name}` has {parameters} parameters; the maximum is {PARAMETERS_MAX}, so group some in a type"
             )
         })
     })
@@ -83,7 +83,7 @@ fn function_name(line: &str) -> Option<&str> {
     (is_declaration && !name.is_empty()).then_some(name)
 }
 
-/// The text from `fn` to the brace or semicolon that ends the signature.
+/// Text from `fn` to the brace or semicolon that ends the signature.
 fn signature(lines: &[&str]) -> String {
     let mut signature = String::new();
     for line in lines {
@@ -96,7 +96,7 @@ fn signature(lines: &[&str]) -> String {
     signature.trim_end().to_owned()
 }
 
-/// In formatted text a body ends at the first closing brace with the indentation of its `fn`.
+/// Number of lines up to the first closing brace with the indentation of the `fn`.
 fn body_lines(lines: &[&str]) -> usize {
     let indent = lines[0].len() - lines[0].trim_start().len();
     let end = lines.iter().position(|line| {
@@ -108,7 +108,7 @@ fn body_lines(lines: &[&str]) -> usize {
     end.map_or(lines.len(), |end| end + 1)
 }
 
-/// How many parameters a signature has besides `self`.
+/// Number of parameters of a signature, without `self`.
 fn parameters(signature: &str) -> usize {
     let plain = signature.replace("->", "  ");
     let mut depth = 0_i32;

@@ -1,16 +1,16 @@
-//! The files of the tree as values, and what a rule reports about them.
+//! Loads the files of the project, and reports what a rule finds in them.
 
 use std::fmt;
 use std::fs;
 use std::path::Path;
 
-/// One text file: its path from the root, with forward slashes, and what it holds.
+/// A text file: its path relative to the root, with forward slashes, and its content.
 pub(crate) struct File {
     pub(crate) path: String,
     pub(crate) text: String,
 }
 
-/// One violation.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     path: String,
@@ -25,7 +25,7 @@ impl fmt::Display for Finding {
 }
 
 impl File {
-    /// A file made up by a negative control.
+    /// Creates a file for a negative control.
     pub(crate) fn seeded(path: &str, text: &str) -> Self {
         Self {
             path: path.to_owned(),
@@ -33,7 +33,7 @@ impl File {
         }
     }
 
-    /// A violation in this file; lines count from 1.
+    /// Creates a violation in this file; `line` starts at 1.
     pub(crate) fn finding(&self, line: usize, what: impl Into<String>) -> Finding {
         Finding {
             path: self.path.clone(),
@@ -60,7 +60,7 @@ impl File {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// The crate of ours it belongs to: `engine` for `crates/engine/src/lib.rs`.
+    /// Workspace crate of the file: `engine` for `crates/engine/src/lib.rs`.
     pub(crate) fn crate_name(&self) -> Option<&str> {
         self.path.strip_prefix("crates/")?.split('/').next()
     }
@@ -70,14 +70,14 @@ impl File {
         self.name() == "tests.rs" || self.path.split('/').any(|part| part == "tests")
     }
 
-    /// The numbered lines outside comments and in-file test modules.
+    /// Numbered lines, without comments and inline test modules.
     pub(crate) fn code_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.numbered()
             .take_while(|(_, line)| line.trim_end() != "mod tests {")
             .filter(|(_, line)| !line.trim_start().starts_with("//"))
     }
 
-    /// The numbered lines.
+    /// Lines with their numbers, from 1.
     pub(crate) fn numbered(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text
             .lines()
@@ -86,14 +86,14 @@ impl File {
     }
 }
 
-/// Every text file of the tree.
+/// Reads every text file of the project.
 pub(crate) fn files() -> Vec<File> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
-        .expect("the tests lie directly under the root");
+        .expect("the tests package is in the root directory");
     let mut files = Vec::new();
     gather(root, root, &mut files);
-    assert!(files.len() > 50, "the walk finds the tree");
+    assert!(files.len() > 50, "too few files found");
     files.sort_by(|a, b| a.path.cmp(&b.path));
     files
 }
@@ -108,8 +108,8 @@ fn gather(root: &Path, directory: &Path, files: &mut Vec<File>) {
         "__pycache__",
     ];
     const READ: &[&str] = &["rs", "md", "toml", "yaml", "yml", "txt", "py", "sh"];
-    for entry in fs::read_dir(directory).expect("the tree is readable") {
-        let path = entry.expect("the tree is readable").path();
+    for entry in fs::read_dir(directory).expect("the directory is readable") {
+        let path = entry.expect("the directory is readable").path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if path.is_dir() {
             if !SKIPPED.contains(&name.as_ref()) {
@@ -123,14 +123,16 @@ fn gather(root: &Path, directory: &Path, files: &mut Vec<File>) {
             continue;
         }
         if let Ok(text) = fs::read_to_string(&path) {
-            let relative = path.strip_prefix(root).expect("the walk stays inside");
+            let relative = path
+                .strip_prefix(root)
+                .expect("every path starts with the root");
             let path = relative.to_string_lossy().replace('\\', "/");
             files.push(File { path, text });
         }
     }
 }
 
-/// Fails with every finding of a rule over this tree.
+/// Applies a rule to this project and panics with all findings.
 pub(crate) fn assert_clean(rule: fn(&[File]) -> Vec<Finding>) {
     let findings = rule(&files());
     let listed: Vec<String> = findings.iter().map(Finding::to_string).collect();
@@ -142,7 +144,7 @@ pub(crate) fn assert_clean(rule: fn(&[File]) -> Vec<Finding>) {
     );
 }
 
-/// Fails unless the rule has exactly one finding in each of the seeded files.
+/// Panics unless the rule has exactly one finding in each seeded file.
 pub(crate) fn assert_catches(rule: fn(&[File]) -> Vec<Finding>, seeds: &[(&str, &str)]) {
     for (path, text) in seeds {
         let findings = rule(&[File::seeded(path, text)]);
@@ -150,7 +152,7 @@ pub(crate) fn assert_catches(rule: fn(&[File]) -> Vec<Finding>, seeds: &[(&str, 
     }
 }
 
-/// Fails if the rule finds anything in the seeded files.
+/// Panics if the rule has a finding in a seeded file.
 pub(crate) fn assert_passes(rule: fn(&[File]) -> Vec<Finding>, seeds: &[(&str, &str)]) {
     for (path, text) in seeds {
         let findings = rule(&[File::seeded(path, text)]);

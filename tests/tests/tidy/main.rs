@@ -1,7 +1,7 @@
-//! The house rules, where a machine can check them.
+//! Project rules that a program can check.
 //!
-//! Each rule is a function over a list of files that returns findings. It is applied to this tree, and its negative
-//! control shows that it catches a seeded violation.
+//! Each rule is a function from a list of files to findings. A test applies it to this tree, and a negative control
+//! shows that it reports a seeded violation.
 
 mod architecture;
 mod arrows;

@@ -1,8 +1,10 @@
-//! The language of the documentation: phrases that plain English does without.
+//! Banned phrases in the documentation, and in the comments and string literals of the crates.
+
+use regex::Regex;
 
 use crate::house::{File, Finding, assert_catches, assert_clean, assert_passes};
 
-/// Where the phrases are not used.
+/// Pages and directories of pages that are checked.
 const PAGES: &[&str] = &[
     "README.md",
     "ARCHITECTURE.md",
@@ -20,7 +22,15 @@ const PAGES: &[&str] = &[
     "docs/start/",
 ];
 
-/// Each phrase, and what to write instead.
+/// Crates and modules that are not checked, because their texts still contain the phrases.
+const UNCHECKED_CODE: &[&str] = &[
+    "crates/model/",
+    "crates/tools/",
+    "crates/server/src/reading/",
+    "crates/server/src/results.rs",
+];
+
+/// Phrases that neither pages nor code may contain, each with a replacement.
 const PHRASES: &[(&str, &str)] = &[
     ("unless said", "by default"),
     ("unless told", "by default"),
@@ -40,8 +50,8 @@ const PHRASES: &[(&str, &str)] = &[
     ("in the clear", "unencrypted"),
     ("at hand", "available"),
     ("says goodbye", "deregisters"),
+    ("say goodbye", "deregister"),
     ("that it lives", "a heartbeat"),
-    ("offered again", "reassigned"),
     ("given back", "released"),
     ("folded anew", "replayed"),
     ("poisonous", "dead-lettered"),
@@ -50,6 +60,23 @@ const PHRASES: &[(&str, &str)] = &[
     ("leads nowhere", "does not exist"),
     ("of the house", "of the project"),
     ("the house", "the project"),
+];
+
+/// Phrases that pages may not contain. In code, a command that no worker has claimed is offered.
+const PAGE_PHRASES: &[(&str, &str)] = &[("offered again", "reassigned")];
+
+/// Phrases that code may not contain.
+const CODE_PHRASES: &[(&str, &str)] = &[
+    ("in the same breath", "in the same commit"),
+    ("somebody", "the actor"),
+    ("is told", "receives"),
+    ("are told", "receive"),
+    ("heard", "received"),
+    ("hears", "receives"),
+    ("so often", "maximum"),
+    ("anew", "again"),
+    ("the room", "the module"),
+    ("rooms", "modules"),
 ];
 
 fn pages_use_plain_phrases(files: &[File]) -> Vec<Finding> {
@@ -70,25 +97,71 @@ fn pages_use_plain_phrases(files: &[File]) -> Vec<Finding> {
             if is_sample {
                 continue;
             }
-            let prose = prose(line);
-            for (phrase, better) in PHRASES {
-                if has_phrase(&prose, phrase) {
-                    let what = format!("\"{phrase}\": write \"{better}\" or the like");
-                    findings.push(page.finding(number, what));
-                }
+            for what in banned(line, PAGE_PHRASES) {
+                findings.push(page.finding(number, what));
             }
         }
     }
     findings
 }
 
-/// A line in lower case, without what is in backticks.
+fn code_uses_plain_phrases(files: &[File]) -> Vec<Finding> {
+    let is_judged = |file: &&File| {
+        file.is_rust()
+            && file.crate_name().is_some()
+            && !UNCHECKED_CODE
+                .iter()
+                .any(|path| file.path.starts_with(path))
+    };
+    let mut findings = Vec::new();
+    for file in files.iter().filter(is_judged) {
+        for (number, line) in comments_and_literals(&file.text) {
+            for what in banned(line, CODE_PHRASES) {
+                findings.push(file.finding(number, what));
+            }
+        }
+    }
+    findings
+}
+
+/// Numbered lines of comments and string literals. Literals without a space are values, not prose, and are left out.
+fn comments_and_literals(text: &str) -> Vec<(usize, &str)> {
+    // Character literals are matched first, because they may contain a quote.
+    let pattern = Regex::new(
+        r####"(?s)//[^\n]*|'(?:\\.[^'\n]*|[^\\'])'|r##".*?"##|r#".*?"#|r"[^"]*"|"(?:\\.|[^"\\])*""####,
+    )
+    .expect("the pattern is valid");
+    let mut lines = Vec::new();
+    let (mut number, mut end) = (1, 0);
+    for found in pattern.find_iter(text) {
+        number += text[end..found.start()].matches('\n').count();
+        end = found.start();
+        if found.as_str().contains(' ') {
+            let found_lines = found.as_str().lines().enumerate();
+            lines.extend(found_lines.map(|(index, line)| (number + index, line)));
+        }
+    }
+    lines
+}
+
+/// A message for each banned phrase in a line: those of `PHRASES` and `more`.
+fn banned(line: &str, more: &[(&str, &str)]) -> Vec<String> {
+    let prose = prose(line);
+    PHRASES
+        .iter()
+        .chain(more)
+        .filter(|(phrase, _)| has_phrase(&prose, phrase))
+        .map(|(phrase, better)| format!("\"{phrase}\": write \"{better}\" or the like"))
+        .collect()
+}
+
+/// The line in lower case, without text in backticks.
 fn prose(line: &str) -> String {
     let outside = line.split('`').step_by(2);
     outside.collect::<Vec<_>>().join(" ").to_lowercase()
 }
 
-/// Whether a phrase is in a text, as whole words.
+/// Whether a text contains a phrase as whole words.
 fn has_phrase(text: &str, phrase: &str) -> bool {
     let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
     text.match_indices(phrase).any(|(start, _)| {
@@ -101,6 +174,11 @@ fn has_phrase(text: &str, phrase: &str) -> bool {
 #[test]
 fn pages_are_written_in_plain_phrases() {
     assert_clean(pages_use_plain_phrases);
+}
+
+#[test]
+fn code_is_written_in_plain_phrases() {
+    assert_clean(code_uses_plain_phrases);
 }
 
 #[test]
@@ -124,5 +202,45 @@ fn a_phrase_of_the_list_is_caught() {
             ("docs/decisions/a.md", "16 unless said.\n"),
             ("docs/start/b.md", "The warehouse has income to report.\n"),
         ],
+    );
+}
+
+#[test]
+fn a_phrase_in_code_is_caught() {
+    assert_catches(
+        code_uses_plain_phrases,
+        &[
+            ("crates/store/src/a.rs", "//! Whoever reads this.\n"),
+            ("crates/store/src/b.rs", "let a = 1; // The run goes on.\n"),
+            (
+                "crates/store/src/c.rs",
+                "let quote = '\"';\nbail!(\"nobody asked\");\n",
+            ),
+            (
+                "crates/store/src/d.rs",
+                "let text = r#\"a \"quoted\" word\nand somebody\"#;\n",
+            ),
+        ],
+    );
+    assert_passes(
+        code_uses_plain_phrases,
+        &[
+            (
+                "crates/store/src/a.rs",
+                "fn goes_on<'a>(nobody: &'a str) {}\n",
+            ),
+            ("crates/store/src/b.rs", "let worker = \"nobody\";\n"),
+            ("crates/store/src/c.rs", "/// Fills `so many` fields.\n"),
+            ("tests/src/d.rs", "// Nobody reads this.\n"),
+        ],
+    );
+}
+
+#[test]
+fn comments_and_literals_keep_their_lines() {
+    let text = "fn a() {\n    // one two\n    b(\"three\\\" four\nfive\", 'x', \"six\");\n}\n";
+    assert_eq!(
+        comments_and_literals(text),
+        [(2, "// one two"), (3, "\"three\\\" four"), (4, "five\"")]
     );
 }

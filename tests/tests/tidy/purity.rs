@@ -1,4 +1,4 @@
-//! Purity: the deciding crates reach nothing outside their values, and SQL stays where databases are.
+//! Purity: `model`, `pipeline` and `engine` perform no I/O; only some crates contain SQL or unsafe code.
 
 use regex::Regex;
 
@@ -8,7 +8,7 @@ use crate::house::{File, Finding, assert_catches, assert_clean, assert_passes};
 const PURE: &[&str] = &["model", "pipeline", "engine"];
 const SQL_ROOMS: &[&str] = &["store", "results", "tools"];
 
-/// Libraries that wait, reach outside or draw lots.
+/// Libraries for async code, I/O and random numbers.
 const IMPURE_LIBRARIES: &[&str] = &[
     "tokio",
     "tokio-util",
@@ -53,9 +53,10 @@ fn deciding_crates_need_nothing_impure(files: &[File]) -> Vec<Finding> {
     for (name, manifest) in manifests(files).filter(|(name, _)| PURE.contains(name)) {
         for dependency in dependencies(manifest) {
             if IMPURE_LIBRARIES.contains(&dependency.as_str()) {
-                findings.push(
-                    manifest.finding(1, format!("`{name}` is pure and needs no `{dependency}`")),
-                );
+                findings.push(manifest.finding(
+                    1,
+                    format!("`{name}` is a pure crate and must not depend on `{dependency}`"),
+                ));
             }
         }
     }
@@ -85,13 +86,13 @@ fn sql_stays_with_the_databases(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// The rooms that call C: a library, and one call to the allocator.
+/// Modules that call C: the library of `DuckDB`, and one function of the allocator.
 const UNSAFE_ROOMS: [&str; 2] = ["crates/tools/src/duckdb/ffi/", "crates/cli/src/memory.rs"];
 
 fn unsafe_code_stays_in_its_rooms(files: &[File]) -> Vec<Finding> {
     let lifted = Regex::new(r"\bunsafe (?:\{|fn|impl|extern)|\bunsafe_code\b")
         .expect("the pattern is valid");
-    // The parent says why the room is there.
+    // The parent module declares `ffi` with an `expect(unsafe_code)` and its reason.
     let is_judged = |file: &&File| {
         file.is_rust()
             && !UNSAFE_ROOMS.iter().any(|room| file.path.starts_with(room))
@@ -102,7 +103,10 @@ fn unsafe_code_stays_in_its_rooms(files: &[File]) -> Vec<Finding> {
     for file in files.iter().filter(is_judged) {
         for (number, line) in file.code_lines() {
             if lifted.is_match(line) {
-                findings.push(file.finding(number, "unsafe code belongs in one of its rooms"));
+                findings.push(file.finding(
+                    number,
+                    "unsafe code is only allowed in the modules of `UNSAFE_ROOMS`",
+                ));
             }
         }
     }
@@ -173,7 +177,7 @@ fn reaching_outside_is_caught() {
         &[
             (
                 "crates/engine/src/a.rs",
-                "// `std::fs` has no place here.\nuse std::fmt;\n",
+                "// `std::fs` is not allowed here.\nuse std::fmt;\n",
             ),
             (
                 "crates/engine/src/b.rs",

@@ -1,4 +1,4 @@
-//! The shape of files: how long they are, how they open, and what may stand in `mod.rs` and `lib.rs`.
+//! Layout of files: length, module documentation, and the content of `mod.rs` and `lib.rs`.
 
 use crate::house::{File, Finding, assert_catches, assert_clean, assert_passes};
 
@@ -11,7 +11,10 @@ fn files_stay_below_the_wall(files: &[File]) -> Vec<Finding> {
         .filter(|file| file.text.lines().count() > LINES_MAX)
         .map(|file| {
             let lines = file.text.lines().count();
-            file.finding(LINES_MAX, format!("{lines} lines; the wall is {LINES_MAX}"))
+            file.finding(
+                LINES_MAX,
+                format!("{lines} lines; the maximum is {LINES_MAX}"),
+            )
         })
         .collect()
 }
@@ -29,13 +32,13 @@ fn files_open_with_their_purpose(files: &[File]) -> Vec<Finding> {
         .map(|file| {
             file.finding(
                 1,
-                "opens without a `//!` line that says what the room is for",
+                "the first line must be a `//!` comment that describes the module",
             )
         })
         .collect()
 }
 
-/// `mod.rs` and `lib.rs` hold documentation, `mod` lines and exports.
+/// `mod.rs` and `lib.rs` contain only documentation, `mod` lines and exports.
 fn entrances_hold_no_logic(files: &[File]) -> Vec<Finding> {
     files
         .iter()
@@ -46,14 +49,14 @@ fn entrances_hold_no_logic(files: &[File]) -> Vec<Finding> {
                 .filter(|(_, item)| !is_entrance_item(item))
                 .map(|(line, item)| {
                     let head: String = item.chars().take(40).collect();
-                    file.finding(line, format!("`{head}` belongs in a file of its own"))
+                    file.finding(line, format!("move `{head}` to a file of its own"))
                 })
                 .take(1)
         })
         .collect()
 }
 
-/// The items of a file as one line each, without comments, with the line they begin on.
+/// Items of a file, each as one line without comments, with the number of its first line.
 fn items(text: &str) -> Vec<(usize, String)> {
     let mut items = Vec::new();
     let mut open: Option<(usize, String)> = None;
@@ -107,7 +110,7 @@ fn entrances_hold_only_docs_modules_and_exports() {
 
 #[test]
 fn a_file_over_the_wall_is_caught() {
-    let long = "//! A long room.\n".repeat(LINES_MAX + 1);
+    let long = "//! A long module.\n".repeat(LINES_MAX + 1);
     assert_catches(
         files_stay_below_the_wall,
         &[("crates/model/src/long.rs", &long)],
@@ -137,15 +140,15 @@ fn logic_in_an_entrance_is_caught() {
         &[
             (
                 "crates/model/src/lib.rs",
-                "//! A crate of ours.\n\npub fn go() {}\n",
+                "//! A crate of the project.\n\npub fn go() {}\n",
             ),
             (
                 "crates/model/src/x/mod.rs",
-                "//! A folder of ours.\nmod a {\n    fn b() {}\n}\n",
+                "//! A module directory.\nmod a {\n    fn b() {}\n}\n",
             ),
             (
                 "crates/model/src/y/mod.rs",
-                "//! A folder of ours.\nconst A: u8 = 1;\n",
+                "//! A module directory.\nconst A: u8 = 1;\n",
             ),
         ],
     );
@@ -153,7 +156,7 @@ fn logic_in_an_entrance_is_caught() {
         entrances_hold_no_logic,
         &[(
             "crates/model/src/lib.rs",
-            "//! A crate of ours.\n#![cfg_attr(\n    test,\n    allow(clippy::unwrap_used)\n)]\nmod a;\npub use a::{\n    B,\n    C,\n};\n#[cfg(test)]\npub(crate) mod testing;\n",
+            "//! A crate of the project.\n#![cfg_attr(\n    test,\n    allow(clippy::unwrap_used)\n)]\nmod a;\npub use a::{\n    B,\n    C,\n};\n#[cfg(test)]\npub(crate) mod testing;\n",
         )],
     );
 }

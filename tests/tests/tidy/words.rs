@@ -1,10 +1,10 @@
-//! Words: what nothing is called, and what no text says.
+//! Banned names of types and modules, and banned texts: unfinished work, local paths, disabled code, history.
 
 use regex::Regex;
 
 use crate::house::{File, Finding, assert_catches, assert_clean, assert_passes};
 
-/// Say nothing about the thing they are attached to.
+/// Suffixes that do not describe a type.
 const EMPTY_WORDS: &[&str] = &[
     "Manager", "Handler", "Service", "Helper", "Helpers", "Info", "Util", "Utils", "V2",
 ];
@@ -26,7 +26,7 @@ fn types_have_telling_names(files: &[File]) -> Vec<Finding> {
             let is_empty = EMPTY_WORDS.iter().any(|word| name.ends_with(word))
                 || (name.ends_with("Data") && name != "Data");
             if is_empty {
-                findings.push(file.finding(number, format!("`{name}` does not say what it is")));
+                findings.push(file.finding(number, format!("`{name}` does not describe the type")));
             }
         }
     }
@@ -38,13 +38,13 @@ fn rooms_have_telling_names(files: &[File]) -> Vec<Finding> {
     files
         .iter()
         .filter(|file| file.is_rust() && file.path.split('/').any(is_empty))
-        .map(|file| file.finding(1, "a room is named after what it owns"))
+        .map(|file| file.finding(1, "name a module or crate after what it contains"))
         .collect()
 }
 
-/// Unfinished work and paths of one machine, in any text.
+/// Finds markers of unfinished work and paths of a developer's machine, in all files.
 fn texts_are_finished(files: &[File]) -> Vec<Finding> {
-    // Spelled in halves, because this file is checked too.
+    // The markers are split so that this line does not match them.
     let marker =
         Regex::new(concat!(r"\b(TO", "DO|FIX", "ME|XX", r"X)\b")).expect("the pattern is valid");
     let machine = Regex::new(r"(?:^|[^\w.])/(?:root|work|farm)/").expect("the pattern is valid");
@@ -52,16 +52,19 @@ fn texts_are_finished(files: &[File]) -> Vec<Finding> {
     for file in files.iter().filter(|file| !is_this_file(file)) {
         for (number, line) in file.numbered() {
             if marker.is_match(line) {
-                findings.push(file.finding(number, "unfinished work belongs in the tracker"));
+                findings.push(file.finding(
+                    number,
+                    "marker of unfinished work; move it to the issue tracker",
+                ));
             } else if machine.is_match(line) {
-                findings.push(file.finding(number, "a path of one machine"));
+                findings.push(file.finding(number, "path of a developer's machine"));
             }
         }
     }
     findings
 }
 
-/// Code that is switched off, or not written.
+/// Finds disabled and unimplemented code.
 fn code_is_alive(files: &[File]) -> Vec<Finding> {
     const DEAD: &[&str] = &[
         "todo!(",
@@ -77,14 +80,16 @@ fn code_is_alive(files: &[File]) -> Vec<Finding> {
     {
         for (number, line) in file.numbered() {
             if let Some(dead) = DEAD.iter().find(|dead| line.contains(**dead)) {
-                findings.push(file.finding(number, format!("`{dead}`: write it or delete it")));
+                findings.push(
+                    file.finding(number, format!("`{dead}`: implement the code or delete it")),
+                );
             }
         }
     }
     findings
 }
 
-/// History and plans in comments and documents: issue numbers, dates of work, phases.
+/// Finds history and plans in comments and documents: issue numbers, dates of work, phases.
 fn texts_speak_of_today(files: &[File]) -> Vec<Finding> {
     let history = Regex::new(
         r"(?i)(?:^|[\s(])#\d+\b|\b20\d\d-\d\d-\d\d\b(?:[^T\d]|$)|\bphase \d|\bpreviously\b",
@@ -109,7 +114,10 @@ fn texts_speak_of_today(files: &[File]) -> Vec<Finding> {
                 is_sample = !is_sample;
             }
             if !is_sample && history.is_match(&quoted.replace_all(prose, "")) {
-                findings.push(file.finding(number, "history lives in git, plans in the tracker"));
+                findings.push(file.finding(
+                    number,
+                    "remove history and plans: they belong in git and in the issue tracker",
+                ));
             }
         }
     }
@@ -124,7 +132,7 @@ fn comment(line: &str) -> Option<&str> {
     line.split_once("; // ").map(|(_, comment)| comment)
 }
 
-/// The patterns and the controls of this file are violations by themselves.
+/// This file is exempt because its patterns and controls match the rules.
 fn is_this_file(file: &File) -> bool {
     file.path == "tests/tests/tidy/words.rs"
 }

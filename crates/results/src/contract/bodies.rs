@@ -346,7 +346,7 @@ pub async fn a_stream_that_breaks_off_leaves_nothing(site: &dyn Site) {
         let left = noise(count);
         let mut broken = Broken { left: left.clone() };
         let error = bodies.put(Source::Stream(&mut broken)).await;
-        let error = error.expect_err("it broke off");
+        let error = error.expect_err("the stream was interrupted");
         assert!(matches!(error, Error::Interrupted(_)), "{error:?}");
         assert!(error.is_retryable());
         let mut half = reference(&ok(bodies.put(Source::Bytes(noise(1))).await));
