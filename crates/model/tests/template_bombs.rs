@@ -95,15 +95,49 @@ fn bombs() -> Vec<(&'static str, String)> {
         ("comparison chains", format!("{{{{ 1{} }}}}", " < 2".repeat(15_000))),
         ("slices of slices", format!("{{{{ text{} }}}}", "[0:]".repeat(1400))),
         ("too long a source", "x".repeat(70_000) + "{{ 1 }}"),
+        ("trim of many characters", "{{ ('y' ~ letters) | trim(letters[1:]) }}".to_owned()),
+        ("strip of many characters", "{{ big.strip(letters) }}".to_owned()),
+        ("lstrip of many characters", "{{ big.lstrip(letters) }}".to_owned()),
+        ("rstrip of many characters", "{{ big.rstrip(letters) }}".to_owned()),
+        ("texts summed", "{{ (['x' * 100] * 30000) | sum(start='') }}".to_owned()),
+        ("lists summed", "{{ ([[1, 2, 3]] * 100000) | sum(start=[]) }}".to_owned()),
+        ("characters of a text", "{% for i in range(20000) %}{{ big[499999] }}{% endfor %}".to_owned()),
+        ("lengths of a text", "{% for i in range(20000) %}{{ big | length }}{% endfor %}".to_owned()),
+        ("a text as a number", "{% for i in range(20000) %}{{ zeros | int }}{% endfor %}".to_owned()),
+        ("a text tested", "{% for i in range(20000) %}{{ big is lower }}{% endfor %}".to_owned()),
+        ("many texts tested", "{{ ([big] * 20000) | select('lower') | length }}".to_owned()),
+        ("a text looked up", "{% for i in range(20000) %}{{ big in {'a': 1, 'b': 2} }}{% endfor %}".to_owned()),
+        ("a text as a key", "{{ ([{'key': big, 'value': 1}] * 50000) | items2dict | length }}".to_owned()),
+        ("a list of itself as a key", format!("{{% set a = [1] %}}{}{{{{ ([{{'key': a, 'value': 1}}] * 5000) | items2dict }}}}", "{% set a = [a, a] %}".repeat(16))),
+        ("patterns compiled", "{% for i in range(20000) %}{{ 'x' | regex_search('\\w{5}' ~ i) }}{% endfor %}".to_owned()),
+        ("a search in many places of a pattern", "{{ big | regex_search('(x{0,50}){0,50}[0-9]') }}".to_owned()),
+        ("a search with many groups", format!("{{{{ big | regex_search('{}x{{0,2000}}[0-9]') }}}}", "(x?)".repeat(60))),
+        ("a search for optional letters", format!("{{{{ big | regex_search('{}[0-9]') }}}}", "x?".repeat(2000))),
+        ("a search that looks ahead", "{{ big | regex_findall('.*[^a-z]|[a-z]') | length }}".to_owned()),
+        ("a replacement that looks ahead", "{{ big | regex_replace('.*[^a-z]|[a-z]', '') }}".to_owned()),
+        ("a search that follows an option", "{{ big | regex_replace('x(x*y)?', '') }}".to_owned()),
+        ("a search that follows a repetition", "{{ big | regex_replace('x(x*y){0,2}', '') }}".to_owned()),
+        ("words of a text", "{{ (words * 4) | regex_replace('[a-z]+ ', 'y') | length }}".to_owned()),
+        ("a replacement of empty groups", "{{ big | regex_replace('()x', '\\\\1' * 200000) }}".to_owned()),
+        ("pprint of a deep value", "{{ deep | pprint }}".to_owned()),
     ]
 }
 
 fn scope() -> Scope {
+    let mut deep = json!(vec![0; 5000]);
+    for _ in 0..100 {
+        deep = json!([deep]);
+    }
     Scope {
         workload: Data::new(json!({
             "text": "0123456789abcdef".repeat(64),
             "big": "x".repeat(500_000),
             "same": "x".repeat(500_000),
+            "deep": deep,
+            "words": "word ".repeat(20_000),
+            "zeros": "0".repeat(500_000),
+            // The character that `big` consists of stands at the end of many others.
+            "letters": ('\u{4e00}'..='\u{9fff}').cycle().take(500_000).chain(['x']).collect::<String>(),
             "lines": "\n".repeat(100_000),
         })),
         ..Scope::default()

@@ -28,6 +28,8 @@ pub(crate) const ELIF_MAX: usize = 100;
 pub(crate) const RECURSION_MAX: usize = 64;
 /// What a list item costs beside its content.
 pub(crate) const ITEM_BYTES: usize = 32;
+/// What a map costs beside its entries.
+pub(crate) const MAP_BYTES: usize = 64;
 
 /// The error of a rendering that is over its budget.
 pub(crate) fn exceeded(what: &str) -> Error {

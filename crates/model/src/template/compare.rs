@@ -134,6 +134,7 @@ fn contains(item: &Native, list: &Native) -> Result<bool, Error> {
         }
         ValueKind::Map => {
             let item = envelope::whole(item);
+            weigh::scan(&item)?;
             Ok(list
                 .as_object()
                 .is_some_and(|map| map.get_value(&item).is_some()))

@@ -9,7 +9,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::playbook::credentials;
 use crate::result_ref::ResultRef;
-use crate::template::budget::{self, DEPTH_MAX, ITEM_BYTES};
+use crate::template::budget::{self, DEPTH_MAX, ITEM_BYTES, MAP_BYTES};
 use crate::template::envelope;
 use crate::template::reference::Reference;
 use crate::template::session;
@@ -169,14 +169,15 @@ fn json_within(value: &Native, depth: usize) -> Result<Value, Error> {
         ValueKind::Bool => Value::Bool(value.is_true()),
         ValueKind::Number => Value::Number(number(value)?),
         ValueKind::Seq | ValueKind::Iterable => {
-            let mut items = Vec::new();
+            let mut items = Vec::with_capacity(reserved(value)?);
             for item in value.try_iter()?.checked() {
                 items.push(json_within(&item?, depth + 1)?);
             }
             Value::Array(items)
         }
         ValueKind::Map => {
-            let mut map = Map::new();
+            session::charge_result(MAP_BYTES)?;
+            let mut map = Map::with_capacity(reserved(value)?);
             for key in value.try_iter()?.checked() {
                 let key = key?;
                 let name = key.to_string();
@@ -193,6 +194,13 @@ fn json_within(value: &Native, depth: usize) -> Result<Value, Error> {
             None => value.to_string(),
         }),
     })
+}
+
+/// How many items a list or map will have, if that is known and they fit into the result.
+fn reserved(value: &Native) -> Result<usize, Error> {
+    let items = value.len().unwrap_or_default();
+    session::check_result_room(items.saturating_mul(ITEM_BYTES))?;
+    Ok(items)
 }
 
 fn number(value: &Native) -> Result<Number, Error> {

@@ -1,5 +1,6 @@
 //! The operators of the language, and how values are taken: native, bounded, and forgiving where the language says so.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -100,10 +101,10 @@ pub(crate) fn size(value: &Native) -> usize {
 fn concat(a: &Native, b: &Native) -> Result<Native, Error> {
     let (left, right) = (print(a)?, print(b)?);
     session::charge(left.len() + right.len())?;
-    Ok(Native::from(left + &right))
+    Ok(Native::from([left, right].concat()))
 }
 
-fn add(a: &Native, b: &Native) -> Result<Native, Error> {
+pub(crate) fn add(a: &Native, b: &Native) -> Result<Native, Error> {
     if let (Some(left), Some(right)) = (a.as_str(), b.as_str()) {
         session::charge(left.len() + right.len())?;
         return Ok(Native::from([left, right].concat()));
@@ -165,12 +166,9 @@ fn slice(value: &Native, start: &Native, end: &Native, step: &Native) -> Result<
         session::charge(text.len())?;
         let chars: Vec<char> = text.chars().collect();
         let picked = indices(chars.len(), start, end, step)?;
-        return Ok(Native::from(
-            picked
-                .into_iter()
-                .map(|index| chars[index])
-                .collect::<String>(),
-        ));
+        let mut sliced = String::with_capacity(text.len());
+        sliced.extend(picked.map(|index| chars[index]));
+        return Ok(Native::from(sliced));
     }
     if !is_list(value) {
         return Err(Error::new(
@@ -181,10 +179,7 @@ fn slice(value: &Native, start: &Native, end: &Native, step: &Native) -> Result<
     let items = items(value)?;
     let picked = indices(items.len(), start, end, step)?;
     Ok(Native::from(
-        picked
-            .into_iter()
-            .map(|index| items[index].clone())
-            .collect::<Vec<_>>(),
+        picked.map(|index| items[index].clone()).collect::<Vec<_>>(),
     ))
 }
 
@@ -194,7 +189,7 @@ fn indices(
     start: &Native,
     end: &Native,
     step: &Native,
-) -> Result<Vec<usize>, Error> {
+) -> Result<impl Iterator<Item = usize>, Error> {
     let number = |value: &Native| match value.as_i64() {
         _ if value.is_none() => Ok(None),
         Some(number) => Ok(Some(i128::from(number))),
@@ -223,13 +218,12 @@ fn indices(
         Some(at) => at.clamp(low, high),
     };
     let (first, last) = if step > 0 { (low, high) } else { (high, low) };
-    let (mut at, end) = (bound(number(start)?, first), bound(number(end)?, last));
-    let mut picked = Vec::new();
-    while (step > 0 && at < end) || (step < 0 && at > end) {
-        picked.extend(usize::try_from(at));
-        at += step;
-    }
-    Ok(picked)
+    let (start, end) = (bound(number(start)?, first), bound(number(end)?, last));
+    let is_within = move |at: &i128| (step > 0 && *at < end) || (step < 0 && *at > end);
+    let places = std::iter::successors(Some(start), move |at| Some(at + step));
+    Ok(places
+        .take_while(is_within)
+        .filter_map(|at| usize::try_from(at).ok()))
 }
 
 /// Whether `value` is a multiple of `of`; nothing is a multiple of 0.
@@ -275,14 +269,37 @@ fn arithmetic(
 }
 
 /// A value's text, accounted for while it is written.
-pub(crate) fn print(value: &Native) -> Result<String, Error> {
+pub(crate) fn print(value: &Native) -> Result<Cow<'_, str>, Error> {
     if let Some(text) = value.as_str() {
-        return Ok(text.to_owned());
+        return Ok(Cow::Borrowed(text));
     }
     let mut text = Bounded(String::new());
     fmt::write(&mut text, format_args!("{value}"))
         .map_err(|_| budget::exceeded("a value's text is too long"))?;
-    Ok(text.0)
+    Ok(Cow::Owned(text.0))
+}
+
+/// How long a value's text is, without building it.
+pub(crate) fn printed_bytes(value: &Native) -> Result<usize, Error> {
+    if let Some(text) = value.as_str() {
+        return Ok(text.len());
+    }
+    let mut bytes = Measured(0);
+    fmt::write(&mut bytes, format_args!("{value}"))
+        .map_err(|_| budget::exceeded("a value's text is too long"))?;
+    Ok(bytes.0)
+}
+
+/// The length of a text, up to what can still be built.
+struct Measured(usize);
+
+impl fmt::Write for Measured {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        self.0 += part.len();
+        session::work(part.len())
+            .and_then(|()| session::check_room(self.0))
+            .map_err(|_| fmt::Error)
+    }
 }
 
 /// Text that stops growing at the budget.
@@ -339,7 +356,7 @@ fn note_piece(text: Option<&Text>, value: &Native) -> Result<(), Error> {
 pub(crate) fn piece(value: &Native) -> Result<Piece, Error> {
     Ok(match value.downcast_object_ref::<Marked>() {
         Some(Marked::Ident(value)) => Piece::Ident(convert::to_json(value)?),
-        Some(Marked::Raw(value)) => Piece::Raw(print(value)?),
+        Some(Marked::Raw(value)) => Piece::Raw(print(value)?.into_owned()),
         None => Piece::Value(convert::to_json(value)?),
     })
 }

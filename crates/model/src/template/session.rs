@@ -17,6 +17,7 @@ use crate::template::budget::{
     self, ALLOCATION_BYTES_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, WORK_MAX,
 };
 use crate::template::convert;
+use crate::template::filters::CompiledPattern;
 use crate::template::origin::WrittenPiece;
 use crate::template::scope::{Loaded, Need, Scope, Unavailable};
 use crate::template::taint::Origin;
@@ -54,6 +55,8 @@ pub(crate) struct Session {
     pub(crate) pieces: Option<Vec<WrittenPiece>>,
     /// Where in the template the expression stands that is printed next.
     pub(crate) expression: Range<usize>,
+    /// The patterns that were compiled last.
+    pub(crate) patterns: VecDeque<CompiledPattern>,
     allocated: usize,
     written: usize,
     worked: usize,
@@ -153,6 +156,16 @@ pub(crate) fn charge(bytes: usize) -> Result<(), Error> {
     })
 }
 
+/// Checks that `bytes` can still be built. They are charged with the value, once it is there.
+pub(crate) fn check_room(bytes: usize) -> Result<(), Error> {
+    with(|session| {
+        if session.allocated.saturating_add(bytes) > ALLOCATION_BYTES_MAX {
+            return Err(budget::exceeded("it builds more than 4 MiB of values"));
+        }
+        Ok(())
+    })
+}
+
 /// Accounts for `bytes` that are about to be written out.
 pub(crate) fn charge_output(bytes: usize) -> Result<(), Error> {
     with(|session| {
@@ -183,6 +196,16 @@ pub(crate) fn charge_result(bytes: usize) -> Result<(), Error> {
     with(|session| {
         session.resulted = session.resulted.saturating_add(bytes);
         if session.resulted > RESULT_BYTES_MAX {
+            return Err(budget::exceeded("the value is larger than 12 MiB"));
+        }
+        Ok(())
+    })
+}
+
+/// Checks that `bytes` more can leave as data.
+pub(crate) fn check_result_room(bytes: usize) -> Result<(), Error> {
+    with(|session| {
+        if session.resulted.saturating_add(bytes) > RESULT_BYTES_MAX {
             return Err(budget::exceeded("the value is larger than 12 MiB"));
         }
         Ok(())

@@ -10,9 +10,11 @@ use crate::template::session;
 
 /// Filters that look at their subject's surface only.
 const CHEAP: &[&str] = &[
-    "default", "d", "length", "count", "first", "ident", "raw_jq", "raw_py", "raw_rhai", "raw_sql",
-    "raw_sh", "int", "float", "bool", "ternary", "get", "abs", "round", "attr",
+    "default", "d", "first", "ident", "raw_jq", "raw_py", "raw_rhai", "raw_sql", "raw_sh",
+    "ternary", "abs", "round",
 ];
+/// Filters that read their subject and arguments if those are texts, and else look at their surface.
+const SCANNED: &[&str] = &["length", "count", "int", "float", "bool", "get", "attr"];
 /// Filters that read their subject as text.
 const TEXT: &[&str] = &[
     "safe",
@@ -52,12 +54,14 @@ const DEEP: &[&str] = &[
     "unique", "sort", "groupby", "dictsort", "min", "max", "sum", "pprint",
 ];
 /// Methods that look at a value's surface, or account for themselves.
-const CHEAP_METHODS: &[&str] = &["get", "keys", "values", "items", "append", "join"];
+const CHEAP_METHODS: &[&str] = &["keys", "values", "items", "append", "join"];
 
 /// The filters through which the subject and the arguments of filter `name` go.
 pub(crate) fn for_filter(name: &str) -> (Option<&'static str>, Option<&'static str>) {
     if CHEAP.contains(&name) {
         (None, None)
+    } else if SCANNED.contains(&name) {
+        (Some("%scan"), Some("%scan"))
     } else if TEXT.contains(&name) {
         (Some("%text"), Some("%deep"))
     } else if DEEP.contains(&name) {
@@ -71,6 +75,8 @@ pub(crate) fn for_filter(name: &str) -> (Option<&'static str>, Option<&'static s
 pub(crate) fn for_method(name: &str) -> (Option<&'static str>, Option<&'static str>) {
     if CHEAP_METHODS.contains(&name) {
         (None, None)
+    } else if name == "get" {
+        (None, Some("%scan"))
     } else {
         (Some("%deep"), Some("%deep"))
     }
@@ -81,6 +87,7 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("%text", text);
     env.add_filter("%deep", |value: Native| deep(&value, 0).map(|()| value));
     env.add_filter("%surface", |value: Native| surface(&value).map(|()| value));
+    env.add_filter("%scan", |value: Native| scan(&value).map(|()| value));
     env.add_filter("%kept", kept);
     env.add_filter("%key", key);
 }
@@ -92,7 +99,9 @@ fn text(value: Native) -> Result<Native, Error> {
             session::work(value.as_str().map_or(0, str::len))?;
             Ok(value)
         }
-        ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => Ok(Native::from(print(&value)?)),
+        ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => {
+            Ok(Native::from(print(&value)?.into_owned()))
+        }
         _ => Ok(value),
     }
 }
@@ -103,6 +112,20 @@ fn surface(value: &Native) -> Result<(), Error> {
         Some(text) => session::work(text.len()),
         None => session::work(value.len().unwrap_or(1).saturating_mul(ITEM_WORK)),
     }
+}
+
+/// Accounts for reading a value that is text.
+pub(crate) fn scan(value: &Native) -> Result<(), Error> {
+    session::work(value.as_str().map_or(0, str::len))
+}
+
+/// The filters through which the subject and the arguments of test `name` go.
+pub(crate) fn for_test(name: &str) -> Option<&'static str> {
+    matches!(
+        name,
+        "lower" | "upper" | "startingwith" | "endingwith" | "sameas"
+    )
+    .then_some("%scan")
 }
 
 /// Accounts for reading all of a value.
@@ -141,7 +164,8 @@ fn kept(value: Native) -> Result<Native, Error> {
 }
 
 /// A key of a map or an index.
-fn key(value: Native) -> Result<Native, Error> {
+pub(crate) fn key(value: Native) -> Result<Native, Error> {
+    scan(&value)?;
     if is_list(&value) || value.kind() == ValueKind::Map {
         return Err(Error::new(
             ErrorKind::InvalidOperation,

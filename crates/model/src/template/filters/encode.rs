@@ -1,14 +1,17 @@
 //! Encodings: JSON, YAML, base64, hashes.
 
-use std::fmt::Write as _;
+use std::io;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use minijinja::value::{Kwargs, Value as Native, ValueKind};
 use minijinja::{Environment, Error, ErrorKind};
+use serde::Serialize;
 use serde_json::Value;
 use sha2::Digest as _;
 
+use super::text::substitute;
+use crate::template::budget::{self, ITEM_BYTES, MAP_BYTES};
 use crate::template::convert;
 use crate::template::operators::{self, print};
 use crate::template::session;
@@ -18,7 +21,7 @@ pub(crate) fn register(env: &mut Environment<'static>) {
         "tojson",
         |value: &Native, indent: Option<usize>, kwargs: Kwargs| {
             let text = json(value, indent, &kwargs)?;
-            Ok::<_, Error>(Native::from_safe_string(html_safe(&text)))
+            html_safe(&text).map(Native::from_safe_string)
         },
     );
     env.add_filter(
@@ -31,7 +34,9 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("from_json", from_json);
     env.add_filter("to_yaml", to_yaml);
     env.add_filter("b64encode", |value: &Native| {
-        print(value).map(|text| STANDARD.encode(text))
+        let text = print(value)?;
+        session::check_room(text.len())?;
+        Ok::<_, Error>(STANDARD.encode(&*text))
     });
     env.add_filter("b64decode", b64decode);
     env.add_filter("hash", hash);
@@ -56,7 +61,7 @@ fn write_json(
 ) -> Result<(), Error> {
     let line = |text: &mut String, depth: usize| {
         let margin = indent.map_or(0, |width| width.saturating_mul(depth));
-        session::charge(margin + 2)?;
+        session::charge(margin.saturating_add(2))?;
         if indent.is_some() {
             text.push('\n');
             text.extend(std::iter::repeat_n(' ', margin));
@@ -80,32 +85,55 @@ fn write_json(
             for (index, (key, item)) in map.iter().enumerate() {
                 text.push_str(if index > 0 { comma } else { "" });
                 line(text, depth + 1)?;
-                text.push_str(&Value::from(key.as_str()).to_string());
+                push_scalar(key, text)?;
                 text.push_str(": ");
                 write_json(item, indent, depth + 1, text)?;
             }
             line(text, depth)?;
             text.push('}');
         }
-        scalar => {
-            let scalar = scalar.to_string();
-            session::charge(scalar.len())?;
-            text.push_str(&scalar);
-        }
+        scalar => push_scalar(scalar, text)?,
     }
     Ok(())
 }
 
+/// Writes a scalar as JSON, accounted for while it is written.
+fn push_scalar(scalar: &impl Serialize, text: &mut String) -> Result<(), Error> {
+    let mut written = BoundedBytes(Vec::new());
+    serde_json::to_writer(&mut written, scalar)
+        .map_err(|_| budget::exceeded("a value's text is too long"))?;
+    text.push_str(&String::from_utf8_lossy(&written.0));
+    Ok(())
+}
+
+/// Bytes that stop growing at the budget.
+struct BoundedBytes(Vec<u8>);
+
+impl io::Write for BoundedBytes {
+    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+        session::charge(part.len()).map_err(io::Error::other)?;
+        self.0.extend_from_slice(part);
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Escapes what would end a script or an attribute, as Jinja2 does.
-fn html_safe(text: &str) -> String {
-    text.replace('<', "\\u003c")
-        .replace('>', "\\u003e")
-        .replace('&', "\\u0026")
-        .replace('\'', "\\u0027")
+fn html_safe(text: &str) -> Result<String, Error> {
+    substitute(text, |c| match c {
+        '<' => Some("\\u003c"),
+        '>' => Some("\\u003e"),
+        '&' => Some("\\u0026"),
+        '\'' => Some("\\u0027"),
+        _ => None,
+    })
 }
 
 fn from_json(text: &str) -> Result<Native, Error> {
-    session::charge(text.len())?;
+    charge_parsed(text)?;
     let value: Value = serde_json::from_str(text).map_err(|error| {
         Error::new(
             ErrorKind::InvalidOperation,
@@ -113,6 +141,24 @@ fn from_json(text: &str) -> Result<Native, Error> {
         )
     })?;
     Ok(convert::to_native(&value))
+}
+
+/// Accounts for the values in a JSON text: two bytes may be an item of a list, and seven a map.
+fn charge_parsed(text: &str) -> Result<(), Error> {
+    let (mut bytes, mut is_quoted, mut is_escaped) = (text.len(), false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            _ if is_quoted => {}
+            b',' => bytes += ITEM_BYTES / 2,
+            b'[' => bytes += ITEM_BYTES,
+            b'{' => bytes += MAP_BYTES,
+            _ => {}
+        }
+    }
+    session::charge(bytes)
 }
 
 /// YAML in block style; a scalar is quoted wherever a reader could take it for something else.
@@ -124,44 +170,58 @@ fn to_yaml(value: &Native) -> Result<String, Error> {
 }
 
 fn write_yaml(value: &Value, depth: usize, text: &mut String) -> Result<(), Error> {
-    let entries: Vec<(String, &Value)> = match value {
+    match value {
         Value::Array(items) if !items.is_empty() => {
-            items.iter().map(|item| ("-".to_owned(), item)).collect()
+            for item in items {
+                session::charge(depth * 2 + 3)?;
+                text.extend(std::iter::repeat_n(' ', depth * 2));
+                text.push('-');
+                write_yaml_item(item, depth, text)?;
+            }
+            Ok(())
         }
-        Value::Object(map) if !map.is_empty() => map
-            .iter()
-            .map(|(key, item)| (format!("{}:", plain(&Value::from(key.as_str()))), item))
-            .collect(),
+        Value::Object(map) if !map.is_empty() => {
+            for (key, item) in map {
+                session::charge(depth * 2 + 3)?;
+                text.extend(std::iter::repeat_n(' ', depth * 2));
+                push_plain_text(key, text)?;
+                text.push(':');
+                write_yaml_item(item, depth, text)?;
+            }
+            Ok(())
+        }
         scalar => {
-            text.push_str(&plain(scalar));
+            push_plain(scalar, text)?;
             text.push('\n');
-            return session::charge(text.len());
-        }
-    };
-    for (lead, item) in entries {
-        session::charge(depth * 2 + lead.len() + 2)?;
-        text.extend(std::iter::repeat_n(' ', depth * 2));
-        text.push_str(&lead);
-        let nested = matches!(item, Value::Array(items) if !items.is_empty())
-            || matches!(item, Value::Object(map) if !map.is_empty());
-        if nested {
-            text.push('\n');
-            write_yaml(item, depth + 1, text)?;
-        } else {
-            text.push(' ');
-            text.push_str(&plain(item));
-            text.push('\n');
+            Ok(())
         }
     }
-    Ok(())
 }
 
-/// A scalar as YAML: bare only where no reader could take it for something else.
-fn plain(value: &Value) -> String {
+/// Writes what follows a dash or a key: a scalar on the same line, anything else on lines of its own.
+fn write_yaml_item(item: &Value, depth: usize, text: &mut String) -> Result<(), Error> {
+    let nested = matches!(item, Value::Array(items) if !items.is_empty())
+        || matches!(item, Value::Object(map) if !map.is_empty());
+    text.push(if nested { '\n' } else { ' ' });
+    write_yaml(item, depth + 1, text)
+}
+
+/// Writes a scalar as YAML.
+fn push_plain(value: &Value, text: &mut String) -> Result<(), Error> {
     match value {
-        Value::String(text) if is_bare(text) => text.clone(),
-        other => other.to_string(),
+        Value::String(scalar) => push_plain_text(scalar, text),
+        other => push_scalar(other, text),
     }
+}
+
+/// Writes a text as YAML: bare only where no reader could take it for something else.
+fn push_plain_text(scalar: &str, text: &mut String) -> Result<(), Error> {
+    if !is_bare(scalar) {
+        return push_scalar(&scalar, text);
+    }
+    session::charge(scalar.len())?;
+    text.push_str(scalar);
+    Ok(())
 }
 
 fn is_bare(text: &str) -> bool {
@@ -174,6 +234,7 @@ fn is_bare(text: &str) -> bool {
 }
 
 fn b64decode(text: &str) -> Result<String, Error> {
+    session::check_room(text.len() / 4 * 3)?;
     let invalid = || Error::new(ErrorKind::InvalidOperation, "this is not base64 of text");
     let bytes = STANDARD.decode(text.trim()).map_err(|_| invalid())?;
     String::from_utf8(bytes).map_err(|_| invalid())
@@ -182,44 +243,47 @@ fn b64decode(text: &str) -> Result<String, Error> {
 /// A path's text keeps its slashes; a map is a query, with pluses for spaces.
 fn urlencode(value: &Native) -> Result<String, Error> {
     if value.kind() != ValueKind::Map {
-        return Ok(percent(&print(value)?, b"/", "%20"));
+        let mut encoded = String::new();
+        push_percent(&print(value)?, b"/", "%20", &mut encoded)?;
+        return Ok(encoded);
     }
-    let mut pairs = Vec::new();
-    for key in operators::items(value)? {
-        let item = print(&value.get_item(&key)?)?;
-        pairs.push(format!(
-            "{}={}",
-            percent(&print(&key)?, b"", "+"),
-            percent(&item, b"", "+")
-        ));
+    let mut query = String::new();
+    for (index, key) in operators::items(value)?.iter().enumerate() {
+        if index > 0 {
+            query.push('&');
+        }
+        push_percent(&print(key)?, b"", "+", &mut query)?;
+        query.push('=');
+        push_percent(&print(&value.get_item(key)?)?, b"", "+", &mut query)?;
     }
-    Ok(pairs.join("&"))
+    Ok(query)
 }
 
-fn percent(text: &str, safe: &[u8], space: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
+/// Writes a text with percent signs in place of what an address cannot hold. Its length is computed first.
+fn push_percent(text: &str, safe: &[u8], space: &str, encoded: &mut String) -> Result<(), Error> {
+    let is_plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"_.-~".contains(&byte) || safe.contains(&byte);
+    let plain = text.bytes().filter(|byte| is_plain(*byte)).count();
+    let bytes = plain + (text.len() - plain) * 3;
+    session::check_room(encoded.len().saturating_add(bytes))?;
+    encoded.reserve(bytes);
     for byte in text.bytes() {
         match byte {
             b' ' => encoded.push_str(space),
-            b'_' | b'.' | b'-' | b'~' => encoded.push(char::from(byte)),
-            byte if byte.is_ascii_alphanumeric() || safe.contains(&byte) => {
-                encoded.push(char::from(byte));
-            }
-            byte => {
-                let _ = write!(encoded, "%{byte:02X}");
-            }
+            byte if is_plain(byte) => encoded.push(char::from(byte)),
+            byte => encoded.push_str(&format!("%{byte:02X}")),
         }
     }
-    encoded
+    Ok(())
 }
 
 fn hash(value: &Native, algorithm: Option<&str>) -> Result<String, Error> {
     let text = print(value)?;
     match algorithm.unwrap_or("sha256") {
-        "sha256" => Ok(hex::encode(sha2::Sha256::digest(text))),
-        "sha512" => Ok(hex::encode(sha2::Sha512::digest(text))),
-        "sha224" => Ok(hex::encode(sha2::Sha224::digest(text))),
-        "sha384" => Ok(hex::encode(sha2::Sha384::digest(text))),
+        "sha256" => Ok(hex::encode(sha2::Sha256::digest(text.as_bytes()))),
+        "sha512" => Ok(hex::encode(sha2::Sha512::digest(text.as_bytes()))),
+        "sha224" => Ok(hex::encode(sha2::Sha224::digest(text.as_bytes()))),
+        "sha384" => Ok(hex::encode(sha2::Sha384::digest(text.as_bytes()))),
         other => Err(Error::new(
             ErrorKind::InvalidOperation,
             format!("hash does not know `{other}`; use sha224, sha256, sha384 or sha512"),

@@ -1,10 +1,10 @@
 //! Lists and maps.
 
 use minijinja::value::{Kwargs, Rest, Value as Native, ValueKind};
-use minijinja::{Environment, Error, ErrorKind, State, filters};
+use minijinja::{Environment, Error, ErrorKind, State};
 
 use crate::number_range::{NumberRange, RANGE_ITEMS_MAX};
-use crate::template::budget::{self, ITEM_BYTES};
+use crate::template::budget::{self, ITEM_WORK, MAP_BYTES};
 use crate::template::operators::{self, is_list, items};
 use crate::template::session;
 use crate::template::weigh;
@@ -17,20 +17,6 @@ const LISTED_RANGE_ITEMS_MAX: usize = 100_000;
 
 pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("list", |value: &Native| items(value).map(Native::from));
-    env.add_filter(
-        "batch",
-        |state: &State<'_, '_>, value: Native, count: usize, fill: Option<Native>| {
-            session::charge(count.saturating_mul(ITEM_BYTES))?;
-            filters::batch(state, value, count, fill)
-        },
-    );
-    env.add_filter(
-        "slice",
-        |state: &State<'_, '_>, value: Native, count: usize, fill: Option<Native>| {
-            session::charge(count.saturating_mul(ITEM_BYTES))?;
-            filters::slice(state, value, count, fill)
-        },
-    );
     env.add_filter("map", map);
     env.add_filter("keys", keys);
     env.add_filter("values", values);
@@ -87,6 +73,7 @@ fn map(
                     .as_ref()
                     .map(ToString::to_string)
                     .unwrap_or_default();
+                session::work(path.split('.').count().saturating_mul(ITEM_WORK))?;
                 follow(&item, &path).or(default.clone()).unwrap_or_default()
             }
         };
@@ -149,6 +136,7 @@ fn merge(a: &Native, b: &Native, depth: usize) -> Result<Native, Error> {
     mapping(b)?;
     let mut pairs = Vec::new();
     for key in items(a)?.into_iter().chain(items(b)?) {
+        let key = weigh::key(key)?;
         let (old, new) = (a.get_item(&key)?, b.get_item(&key)?);
         let both = old.kind() == ValueKind::Map && new.kind() == ValueKind::Map;
         let value = if new.is_undefined() {
@@ -184,6 +172,7 @@ fn dict2items(value: &Native) -> Result<Native, Error> {
     mapping(value)?;
     let mut pairs = Vec::new();
     for key in items(value)? {
+        session::charge(MAP_BYTES)?;
         let found = value.get_item(&key)?;
         pairs.push(Native::from_pairs([("key", key), ("value", found)]));
     }
@@ -193,7 +182,10 @@ fn dict2items(value: &Native) -> Result<Native, Error> {
 fn items2dict(value: &Native) -> Result<Native, Error> {
     let pairs = items(value)?
         .iter()
-        .map(|item| Ok((item.get_attr("key")?, item.get_attr("value")?)))
+        .map(|item| {
+            let key = weigh::key(item.get_attr("key")?)?;
+            Ok((key, item.get_attr("value")?))
+        })
         .collect::<Result<Vec<_>, Error>>()?;
     Ok(Native::from_pairs(pairs))
 }

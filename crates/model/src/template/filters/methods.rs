@@ -1,12 +1,16 @@
 //! Methods that Python people write: `.get()`, `.items()`, `.split()` and the like.
 
+use minijinja::formatting::FormatStyle;
 use minijinja::value::{Kwargs, Value as Native, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State};
 
 use crate::template::operators::{self, items};
 use crate::template::session;
 
-use super::text;
+use super::{formatting, strings, text};
+
+/// Methods of texts that build a text of about the same length.
+const SAME_LENGTH: &[&str] = &["upper", "lower", "title", "capitalize"];
 
 /// Calls a method on a value. Nothing is changed in place: `append` answers with a longer list.
 pub(crate) fn method(
@@ -16,6 +20,11 @@ pub(crate) fn method(
     args: &[Native],
 ) -> Result<Native, Error> {
     let is_text = value.kind() == ValueKind::String;
+    if let Some(result) = strings::method(value, name, args) {
+        let result = result?;
+        session::charge(operators::size(&result))?;
+        return Ok(result);
+    }
     let result = match name {
         "replace" if is_text => {
             let (from, to, count): (&Native, &Native, Option<usize>) = from_args(args)?;
@@ -27,11 +36,8 @@ pub(crate) fn method(
             text::join(list, value.as_str(), None, none).map(Native::from)?
         }
         "format" if is_text => {
-            text::check_widths(value.as_str().unwrap_or_default())?;
-            for arg in args {
-                session::charge(operators::print(arg)?.len())?;
-            }
-            library(state, value, name, args)?
+            let pattern = value.as_str().unwrap_or_default();
+            formatting::format(FormatStyle::StrFormat, pattern, args)?
         }
         "append" if operators::is_list(value) => {
             let (item,): (Native,) = from_args(args)?;
@@ -43,7 +49,12 @@ pub(crate) fn method(
             let (width,): (usize,) = from_args(args)?;
             zfill(value.as_str().unwrap_or_default(), width)?
         }
-        _ => library(state, value, name, args)?,
+        _ => {
+            if SAME_LENGTH.contains(&name) {
+                session::check_room(value.as_str().map_or(0, str::len))?;
+            }
+            library(state, value, name, args)?
+        }
     };
     session::charge(operators::size(&result))?;
     Ok(result)
@@ -71,7 +82,7 @@ fn library(
 
 fn zfill(text: &str, width: usize) -> Result<Native, Error> {
     let missing = width.saturating_sub(text.chars().count());
-    session::charge(missing + text.len())?;
+    session::charge(missing.saturating_add(text.len()))?;
     let (sign, digits) = match text.strip_prefix(['-', '+']) {
         Some(digits) => (&text[..1], digits),
         None => ("", text),

@@ -5,13 +5,18 @@
     reason = "the library hands arguments over by value"
 )]
 
+mod collections;
 mod encode;
+mod formatting;
 mod lists;
 mod methods;
+mod pattern_work;
 mod patterns;
 mod registry;
+mod strings;
 mod text;
 mod when;
 
 pub(crate) use methods::method;
+pub(crate) use patterns::CompiledPattern;
 pub(crate) use registry::{NAMES, register};

@@ -10,8 +10,19 @@ use crate::template::budget;
 use crate::template::operators::print;
 use crate::template::session;
 
+use super::pattern_work::PatternWork;
+
 /// A compiled pattern may take this much.
 const PATTERN_BYTES_MAX: usize = 256 * 1024;
+/// The longest pattern: what it is read into is many times as large.
+const PATTERN_TEXT_BYTES_MAX: usize = 8 * 1024;
+/// How many groups a pattern may have: a search remembers all of them for each of its states.
+const GROUPS_MAX: usize = 63;
+/// What it costs to compile a pattern, in characters read, and for each of its own characters.
+const COMPILE_WORK: usize = 4096;
+const COMPILE_WORK_OF_CHARACTER: usize = 128;
+/// How many patterns a rendering keeps compiled.
+const COMPILED_MAX: usize = 8;
 
 pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("regex_replace", regex_replace);
@@ -19,8 +30,47 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("regex_findall", regex_findall);
 }
 
-fn pattern(text: &str, ignore_case: bool, multiline: bool) -> Result<Regex, Error> {
-    regex::RegexBuilder::new(text)
+/// A pattern that a rendering has compiled.
+#[derive(Clone)]
+pub(crate) struct CompiledPattern {
+    text: String,
+    ignore_case: bool,
+    multiline: bool,
+    regex: Regex,
+    work: PatternWork,
+}
+
+/// A pattern for a text through which it is about to go, accounted for.
+fn pattern(text: &str, subject: &str, kwargs: &Kwargs) -> Result<CompiledPattern, Error> {
+    let (ignore_case, multiline) = flags(kwargs)?;
+    let known = session::with(|session| {
+        let same = |compiled: &&CompiledPattern| {
+            compiled.text == text
+                && (compiled.ignore_case, compiled.multiline) == (ignore_case, multiline)
+        };
+        session.patterns.iter().find(same).cloned()
+    });
+    let compiled = match known {
+        Some(compiled) => Ok(compiled),
+        None => compile(text, ignore_case, multiline),
+    }?;
+    session::work(compiled.work.through(subject.len()))?;
+    Ok(compiled)
+}
+
+/// Compiles a pattern, and keeps it for the next text.
+fn compile(text: &str, ignore_case: bool, multiline: bool) -> Result<CompiledPattern, Error> {
+    if text.len() > PATTERN_TEXT_BYTES_MAX {
+        return Err(budget::exceeded("a pattern is longer than 8 KiB"));
+    }
+    session::work(COMPILE_WORK + text.len() * COMPILE_WORK_OF_CHARACTER)?;
+    let work = PatternWork::of(text, ignore_case, multiline);
+    if work.groups() > GROUPS_MAX {
+        return Err(budget::exceeded("a pattern has more than 63 groups"));
+    }
+    session::work(work.compiling())?;
+    session::charge(work.memory())?;
+    let regex = regex::RegexBuilder::new(text)
         .case_insensitive(ignore_case)
         .multi_line(multiline)
         .size_limit(PATTERN_BYTES_MAX)
@@ -32,7 +82,21 @@ fn pattern(text: &str, ignore_case: bool, multiline: bool) -> Result<Regex, Erro
                 format!("`{text}` is not a pattern"),
             )
             .with_source(error)
-        })
+        })?;
+    let compiled = CompiledPattern {
+        text: text.to_owned(),
+        ignore_case,
+        multiline,
+        regex,
+        work,
+    };
+    session::with(|session| {
+        if session.patterns.len() == COMPILED_MAX {
+            session.patterns.pop_front();
+        }
+        session.patterns.push_back(compiled.clone());
+    });
+    Ok(compiled)
 }
 
 fn flags(kwargs: &Kwargs) -> Result<(bool, bool), Error> {
@@ -50,23 +114,49 @@ fn regex_replace(
     kwargs: Kwargs,
 ) -> Result<String, Error> {
     let text = print(value)?;
-    let (ignore_case, multiline) = flags(&kwargs)?;
-    let regex = pattern(find, ignore_case, multiline)?;
-    let template = group_references(with.unwrap_or_default());
+    let CompiledPattern { regex, work, .. } = pattern(find, &text, &kwargs)?;
+    let with = with.unwrap_or_default();
+    session::check_room(with.len())?;
+    let template = group_references(with);
+    let counts = count_references(&template, &regex);
     let mut replaced = String::new();
     let mut end = 0;
     for captures in regex.captures_iter(&text) {
         let Some(found) = captures.get(0) else {
             continue;
         };
+        let ahead = work.ahead(text.len() - found.end());
+        session::work(ahead.saturating_add(template.len() + 1))?;
+        let groups: usize = counts
+            .iter()
+            .enumerate()
+            .map(|(group, count)| captures.get(group).map_or(0, |found| found.len()) * count)
+            .sum();
+        let between = found.start() - end;
+        session::check_room(replaced.len() + between + groups + template.len())?;
         replaced.push_str(&text[end..found.start()]);
-        let before = replaced.len();
         captures.expand(&template, &mut replaced);
-        session::charge(replaced.len() - before + 1)?;
         end = found.end();
     }
+    session::check_room(replaced.len() + text.len() - end)?;
     replaced.push_str(&text[end..]);
     Ok(replaced)
+}
+
+/// How often each group of a pattern stands in a replacement: `${1}`, `${name}`.
+fn count_references(template: &str, regex: &Regex) -> Vec<usize> {
+    let mut counts = vec![0; regex.captures_len()];
+    for reference in template.split("${").skip(1) {
+        let name = reference.split('}').next().unwrap_or_default();
+        let group = match name.parse::<usize>() {
+            Ok(group) => Some(group),
+            Err(_) => regex.capture_names().position(|known| known == Some(name)),
+        };
+        if let Some(count) = group.and_then(|group| counts.get_mut(group)) {
+            *count += 1;
+        }
+    }
+    counts
 }
 
 fn group_references(with: &str) -> String {
@@ -101,34 +191,41 @@ fn group_references(with: &str) -> String {
 /// The first match, or its only group, or all its groups; none where nothing matches.
 fn regex_search(value: &Native, find: &str, kwargs: Kwargs) -> Result<Native, Error> {
     let text = print(value)?;
-    let (ignore_case, multiline) = flags(&kwargs)?;
-    let regex = pattern(find, ignore_case, multiline)?;
-    Ok(regex
-        .captures(&text)
-        .map_or(Native::from(()), |captures| groups(&captures)))
+    let CompiledPattern { regex, .. } = pattern(find, &text, &kwargs)?;
+    match regex.captures(&text) {
+        Some(captures) => groups(&captures),
+        None => Ok(Native::from(())),
+    }
 }
 
 fn regex_findall(value: &Native, find: &str, kwargs: Kwargs) -> Result<Native, Error> {
     let text = print(value)?;
-    let (ignore_case, multiline) = flags(&kwargs)?;
-    let regex = pattern(find, ignore_case, multiline)?;
+    let CompiledPattern { regex, work, .. } = pattern(find, &text, &kwargs)?;
     let mut found = Vec::new();
     for captures in regex.captures_iter(&text) {
+        let end = captures.get(0).map_or(0, |whole| whole.end());
+        session::work(work.ahead(text.len() - end))?;
         session::charge(budget::ITEM_BYTES)?;
-        found.push(groups(&captures));
+        found.push(groups(&captures)?);
     }
     Ok(Native::from(found))
 }
 
-fn groups(captures: &regex::Captures<'_>) -> Native {
+/// The groups of a match, accounted for.
+fn groups(captures: &regex::Captures<'_>) -> Result<Native, Error> {
+    let texts = captures.iter().skip(usize::from(captures.len() > 1));
+    let bytes: usize = texts
+        .map(|found| budget::ITEM_BYTES + found.map_or(0, |found| found.len()))
+        .sum();
+    session::charge(bytes)?;
     let group = |index| {
         captures
             .get(index)
             .map_or(Native::from(()), |found| Native::from(found.as_str()))
     };
-    match captures.len() {
+    Ok(match captures.len() {
         1 => group(0),
         2 => group(1),
         count => Native::from((1..count).map(group).collect::<Vec<_>>()),
-    }
+    })
 }

@@ -3,7 +3,9 @@
 use minijinja::Environment;
 use minijinja::value::Value as Native;
 
-use crate::template::filters::{encode, lists, patterns, text, when};
+use crate::template::filters::{
+    collections, encode, formatting, lists, patterns, strings, text, when,
+};
 use crate::template::operators::Marked;
 
 /// The filters registered here.
@@ -65,6 +67,9 @@ pub(crate) fn register(env: &mut Environment<'static>) {
         });
     }
     text::register(env);
+    strings::register(env);
+    formatting::register(env);
+    collections::register(env);
     patterns::register(env);
     lists::register(env);
     encode::register(env);

@@ -1,31 +1,30 @@
-//! Text: replacing, joining, padding, quoting, patterns.
+//! Text: replacing, joining, padding, wrapping, quoting.
 
-use minijinja::value::{Kwargs, Rest, Value as Native, ValueKind};
+use std::borrow::Cow;
+use std::fmt;
+
+use minijinja::value::{Kwargs, Value as Native, ValueKind};
 use minijinja::{Environment, Error};
 
-use crate::template::budget;
+use crate::template::budget::{self, ITEM_BYTES, ITEM_WORK};
 use crate::template::operators::print;
 use crate::template::session;
-
-/// The widest padding that `format` may ask for.
-const WIDTH_MAX: usize = 4096;
 
 pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("replace", replace);
     env.add_filter("join", join);
     env.add_filter("indent", indent);
-    env.add_filter("format", format);
-    env.add_filter("escape", |value: &Native| {
-        print(value).map(|text| escape(&text))
-    });
-    env.add_filter("e", |value: &Native| print(value).map(|text| escape(&text)));
+    env.add_filter("escape", escape);
+    env.add_filter("e", escape);
     env.add_filter("truncate", truncate);
     env.add_filter("wordwrap", wordwrap);
     env.add_filter("center", center);
-    env.add_filter("string", |value: &Native| print(value));
-    env.add_filter("quote", |value: &Native| {
-        print(value).map(|text| quote(&text))
+    env.add_filter("pprint", pprint);
+    env.add_filter("string", |value: &Native| match print(value)? {
+        Cow::Borrowed(_) => Ok::<_, Error>(value.clone()),
+        Cow::Owned(text) => Ok(Native::from(text)),
     });
+    env.add_filter("quote", quote);
     env.add_filter("bool", boolean);
     env.add_filter(
         "ternary",
@@ -44,13 +43,13 @@ pub(crate) fn replace(
     let found = if from.is_empty() {
         text.chars().count() + 1
     } else {
-        text.matches(&from).count()
+        text.matches(&*from).count()
     };
     session::charge(
         text.len()
             .saturating_add(found.min(count).saturating_mul(to.len())),
     )?;
-    Ok(text.replacen(&from, &to, count))
+    Ok(text.replacen(&*from, &to, count))
 }
 
 pub(crate) fn join(
@@ -71,6 +70,7 @@ pub(crate) fn join(
         let mut item = item?;
         if let Some(path) = attribute {
             for part in path.split('.') {
+                session::work(ITEM_WORK)?;
                 item = item.get_attr(part)?;
             }
         }
@@ -101,7 +101,7 @@ fn indent(
     kwargs.assert_all_used()?;
     let margin = match width {
         None => "    ".to_owned(),
-        Some(width) if width.kind() == ValueKind::String => print(&width)?,
+        Some(width) if width.kind() == ValueKind::String => print(&width)?.into_owned(),
         Some(width) => {
             let width = width.as_usize().unwrap_or(0);
             session::charge(width)?;
@@ -131,34 +131,6 @@ fn indent(
     Ok(indented)
 }
 
-/// `"%s of %d" | format(a, b)`.
-fn format(value: &str, args: Rest<Native>) -> Result<Native, Error> {
-    check_widths(value)?;
-    for arg in args.iter() {
-        session::charge(print(arg)?.len())?;
-    }
-    minijinja::formatting::format(minijinja::formatting::FormatStyle::Printf, value, &args)
-        .map(Native::from)
-}
-
-/// Refuses paddings without reason: a width is a few digits to write and as many bytes as it says.
-pub(crate) fn check_widths(pattern: &str) -> Result<(), Error> {
-    let mut digits = 0_usize;
-    let mut padded = 0_usize;
-    for c in pattern.chars() {
-        if let Some(digit) = c.to_digit(10) {
-            digits = digits.saturating_mul(10).saturating_add(digit as usize);
-        } else {
-            padded = padded.saturating_add(digits);
-            digits = 0;
-        }
-        if digits > WIDTH_MAX || c == '*' {
-            return Err(budget::exceeded("a format's width is too large"));
-        }
-    }
-    session::charge(padded)
-}
-
 fn center(value: &Native, width: Option<usize>) -> Result<String, Error> {
     let text = print(value)?;
     let width = width.unwrap_or(80);
@@ -174,19 +146,33 @@ fn center(value: &Native, width: Option<usize>) -> Result<String, Error> {
 }
 
 /// Text for HTML.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
+fn escape(value: &Native) -> Result<String, Error> {
+    substitute(&print(value)?, |c| match c {
+        '&' => Some("&amp;"),
+        '<' => Some("&lt;"),
+        '>' => Some("&gt;"),
+        '\'' => Some("&#39;"),
+        '"' => Some("&#34;"),
+        _ => None,
+    })
+}
+
+/// A text of which some characters are replaced. Its length is computed before it is built.
+pub(crate) fn substitute(
+    text: &str,
+    replacement: impl Fn(char) -> Option<&'static str>,
+) -> Result<String, Error> {
+    let length = |c: char| replacement(c).map_or(c.len_utf8(), str::len);
+    let bytes = text.chars().map(length).sum();
+    session::check_room(bytes)?;
+    let mut substituted = String::with_capacity(bytes);
     for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '\'' => escaped.push_str("&#39;"),
-            '"' => escaped.push_str("&#34;"),
-            c => escaped.push(c),
+        match replacement(c) {
+            Some(replacement) => substituted.push_str(replacement),
+            None => substituted.push(c),
         }
     }
-    escaped
+    Ok(substituted)
 }
 
 /// Cuts text to `length`, at a word's end unless `killwords`; up to `leeway` more is left alone.
@@ -204,17 +190,19 @@ fn truncate(
     let leeway = kwargs.get::<Option<usize>>("leeway")?.unwrap_or(5);
     kwargs.assert_all_used()?;
     if text.chars().count() <= length.saturating_add(leeway) {
-        return Ok(text);
+        session::check_room(text.len())?;
+        return Ok(text.into_owned());
     }
-    let cut: String = text
-        .chars()
-        .take(length.saturating_sub(end.chars().count()))
-        .collect();
+    let length = length.saturating_sub(end.chars().count());
+    let bytes = text
+        .char_indices()
+        .nth(length)
+        .map_or(text.len(), |at| at.0);
+    let cut = text.get(..bytes).unwrap_or_default();
     let kept = if killwords {
-        cut.as_str()
+        cut
     } else {
-        cut.rsplit_once(' ')
-            .map_or(cut.as_str(), |(words, _)| words)
+        cut.rsplit_once(' ').map_or(cut, |(words, _)| words)
     };
     session::charge(kept.len() + end.len())?;
     Ok(format!("{kept}{end}"))
@@ -236,32 +224,68 @@ fn wordwrap(
         .get::<Option<bool>>("break_on_hyphens")?
         .unwrap_or(true);
     kwargs.assert_all_used()?;
-    session::charge(text.len().saturating_mul(wrap.len().max(1)))?;
+    check_wrapped(&text, width, wrap)?;
     let options = Kwargs::from_iter([
         ("width", Native::from(width)),
         ("break_long_words", Native::from(break_long_words)),
         ("wrapstring", Native::from(wrap)),
         ("break_on_hyphens", Native::from(on_hyphens)),
     ]);
-    minijinja_contrib::filters::wordwrap(&Native::from(text), options)
+    minijinja_contrib::filters::wordwrap(&Native::from(text.into_owned()), options)
+}
+
+/// Checks that wrapped text can be built: the parts that the longest line is divided into, and the text with a `wrap`
+/// between any two parts.
+fn check_wrapped(text: &str, width: usize, wrap: &str) -> Result<(), Error> {
+    let parts = |line: &str| {
+        let places = line.bytes().filter(|byte| matches!(byte, b' ' | b'-'));
+        places.count() + line.len() / width.max(1) + 1
+    };
+    let longest = text.lines().map(parts).max().unwrap_or_default();
+    session::check_room(longest.saturating_mul(ITEM_BYTES))?;
+    let all: usize = text.lines().map(parts).sum();
+    session::check_room(text.len().saturating_add(all.saturating_mul(wrap.len())))
+}
+
+/// A value over several lines, with a margin that grows with the depth.
+fn pprint(value: &Native) -> Result<String, Error> {
+    let mut text = PrettyText(String::new());
+    fmt::write(&mut text, format_args!("{value:#?}"))
+        .map_err(|_| budget::exceeded("a value's text is too long"))?;
+    Ok(text.0)
+}
+
+/// Text that stops growing at the budget. Each part goes through as many margins as the value is deep.
+struct PrettyText(String);
+
+impl fmt::Write for PrettyText {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        session::work(2 * ITEM_WORK)
+            .and_then(|()| session::check_room(self.0.len() + part.len()))
+            .map_err(|_| fmt::Error)?;
+        self.0.push_str(part);
+        Ok(())
+    }
 }
 
 /// A word of the shell, quoted where it needs to be.
-fn quote(text: &str) -> String {
+fn quote(value: &Native) -> Result<String, Error> {
+    let text = print(value)?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
-        return text.to_owned();
+        session::check_room(text.len())?;
+        return Ok(text.into_owned());
     }
-    format!("'{}'", text.replace('\'', "'\"'\"'"))
+    let quoted = substitute(&text, |c| (c == '\'').then_some("'\"'\"'"))?;
+    Ok(format!("'{quoted}'"))
 }
 
 /// Texts that mean yes are true; any other value has its own truth.
 fn boolean(value: &Native) -> bool {
     match value.as_str() {
-        Some(text) => matches!(
-            text.trim().to_ascii_lowercase().as_str(),
-            "true" | "yes" | "on" | "1" | "y" | "t"
-        ),
+        Some(text) => ["true", "yes", "on", "1", "y", "t"]
+            .iter()
+            .any(|yes| text.trim().eq_ignore_ascii_case(yes)),
         None => value.is_true(),
     }
 }

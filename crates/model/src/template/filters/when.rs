@@ -9,6 +9,11 @@ use minijinja::{Environment, Error, ErrorKind};
 use crate::template::operators::print;
 use crate::template::session;
 
+/// How long one field of a pattern is, at most, when it is written without a width.
+const FIELD_BYTES_MAX: usize = 64;
+/// How much of a text is repeated in a message.
+const QUOTED_CHARACTERS_MAX: usize = 120;
+
 pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_function("now", now);
     env.add_filter("to_datetime", to_datetime);
@@ -28,7 +33,8 @@ fn to_datetime(value: &Native, format: Option<&str>) -> Result<String, Error> {
         None => read(value)?,
         Some(format) => {
             let text = print(value)?;
-            let parsed = strtime::parse(format, &text).map_err(|error| {
+            let parsed = strtime::parse(format, text.as_bytes()).map_err(|error| {
+                let (text, format) = (quoted(&text), quoted(format));
                 failure(format!(
                     "`{text}` does not have the form `{format}`: {error}"
                 ))
@@ -58,7 +64,13 @@ fn strftime(value: &Native, other: &Native) -> Result<String, Error> {
                 .ok_or_else(|| failure("strftime needs a pattern"))?,
         ),
     };
-    super::text::check_widths(pattern)?;
+    super::formatting::check_widths(pattern)?;
+    let fields = pattern.matches('%').count();
+    session::check_room(
+        pattern
+            .len()
+            .saturating_add(fields.saturating_mul(FIELD_BYTES_MAX)),
+    )?;
     strtime::format(pattern, &read(time)?).map_err(|error| failure(error.to_string()))
 }
 
@@ -79,10 +91,20 @@ fn read(value: &Native) -> Result<Zoned, Error> {
     text.parse::<DateTime>()
         .and_then(|time| time.to_zoned(TimeZone::UTC))
         .map_err(|_| {
+            let text = quoted(text);
             failure(format!(
                 "`{text}` is not a time; write it as RFC 3339 or name its form"
             ))
         })
+}
+
+/// The beginning of a text, for a message.
+fn quoted(text: &str) -> String {
+    let mut quoted: String = text.chars().take(QUOTED_CHARACTERS_MAX).collect();
+    if quoted.len() < text.len() {
+        quoted.push('…');
+    }
+    quoted
 }
 
 fn failure(message: impl Into<String>) -> Error {

@@ -158,8 +158,14 @@ impl<'s> Rewriter<'s> {
                 Expr::GetAttr(Spanned::new(rewritten, node.span()))
             }
             Expr::GetItem(node) => {
+                let mut subject = self.access(&node.expr)?;
+                // A text is read from its start to find one of its characters.
+                if !matches!(&node.subscript_expr, Expr::Const(key) if key.value.as_str().is_some())
+                {
+                    subject = apply("%scan", subject, vec![], extent(&node.expr));
+                }
                 let rewritten = ast::GetItem {
-                    expr: self.access(&node.expr)?,
+                    expr: subject,
                     subscript_expr: self.key(&node.subscript_expr)?,
                 };
                 Expr::GetItem(Spanned::new(rewritten, node.span()))

@@ -53,13 +53,24 @@ impl<'s> Rewriter<'s> {
                 CallArg::Kwarg(name, value) => {
                     CallArg::Kwarg(name, self.weighed(value, taken, scale)?)
                 }
-                CallArg::PosSplat(value) => CallArg::PosSplat(self.weighed(value, taken, scale)?),
+                CallArg::PosSplat(value) => CallArg::PosSplat(self.spread(value, taken, scale)?),
                 CallArg::KwargSplat(value) => {
-                    CallArg::KwargSplat(self.weighed(value, taken, scale)?)
+                    CallArg::KwargSplat(self.spread(value, taken, scale)?)
                 }
             });
         }
         Ok(rewritten)
+    }
+
+    /// A list or map of arguments, which the call copies.
+    fn spread(
+        &mut self,
+        value: &Expr<'s>,
+        taken: Taken,
+        scale: Option<&'static str>,
+    ) -> Done<Expr<'s>> {
+        let inner = self.weighed(value, taken, scale)?;
+        Ok(apply("%spread", inner, vec![], extent(value)))
     }
 
     /// A value that is weighed before something reads it.
@@ -112,8 +123,8 @@ impl<'s> Rewriter<'s> {
         };
         let rewritten = ast::Test {
             name: node.name,
-            expr: self.expression(&node.expr, taken)?,
-            args: self.arguments(&node.args, taken, None)?,
+            expr: self.weighed(&node.expr, taken, weigh::for_test(node.name))?,
+            args: self.arguments(&node.args, taken, weigh::for_test(node.name))?,
         };
         Ok(Expr::Test(Spanned::new(rewritten, node.span())))
     }

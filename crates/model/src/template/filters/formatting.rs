@@ -1,0 +1,122 @@
+//! `format`, as a filter and as a method. A pattern may name one argument in many fields, so the length of each field is
+//! computed before the text is built.
+
+use minijinja::formatting::{FormatStyle, format as format_text};
+use minijinja::value::{Kwargs, Rest, Value as Native, ValueKind, from_args};
+use minijinja::{Environment, Error};
+
+use crate::template::budget::{self, ITEM_WORK};
+use crate::template::operators::printed_bytes;
+use crate::template::session;
+
+/// The widest padding that a pattern may ask for.
+const WIDTH_MAX: usize = 4096;
+/// How many bytes one character of padding may have.
+const CHARACTER_BYTES_MAX: usize = 4;
+/// How long the text of a number is without padding, at most.
+const NUMBER_BYTES_MAX: usize = 512;
+
+pub(crate) fn register(env: &mut Environment<'static>) {
+    env.add_filter("format", |value: &str, args: Rest<Native>| {
+        format(FormatStyle::Printf, value, &args)
+    });
+}
+
+/// Fills arguments into the fields of a pattern: `"%s of %d" | format(a, b)` or `"{} of {}".format(a, b)`.
+pub(crate) fn format(style: FormatStyle, pattern: &str, args: &[Native]) -> Result<Native, Error> {
+    check_widths(pattern)?;
+    let mut bytes = pattern.len();
+    match style {
+        FormatStyle::Printf => {
+            for arg in args {
+                bytes = add_field(bytes, arg)?;
+            }
+            for key in keys(pattern) {
+                let named = args
+                    .first()
+                    .filter(|arg| arg.kind() == ValueKind::Map)
+                    .and_then(|arg| arg.get_attr(key).ok());
+                bytes = add_field(bytes, &named.unwrap_or_default())?;
+            }
+        }
+        FormatStyle::StrFormat => {
+            let (positional, named): (&[Native], Kwargs) = from_args(args)?;
+            for arg in positional {
+                bytes = add_field(bytes, arg)?;
+            }
+            for path in paths(pattern) {
+                bytes = add_field(bytes, &find(path, positional, &named))?;
+            }
+        }
+    }
+    format_text(style, pattern, args).map(Native::from)
+}
+
+/// The length of a text after one more field.
+fn add_field(bytes: usize, value: &Native) -> Result<usize, Error> {
+    session::work(ITEM_WORK)?;
+    let field = match value.kind() {
+        ValueKind::Number | ValueKind::Bool | ValueKind::None => NUMBER_BYTES_MAX,
+        _ => printed_bytes(value)?,
+    };
+    let bytes = bytes.saturating_add(field);
+    session::check_room(bytes)?;
+    Ok(bytes)
+}
+
+/// The keys that a pattern reads from a map: `a` in `%(a)s`.
+fn keys(pattern: &str) -> impl Iterator<Item = &str> {
+    pattern
+        .split("%(")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(')').map(|(key, _)| key))
+}
+
+/// The numbers and names with which fields begin: `0.a` in `{0.a:>9}`. A field without one takes the next argument, which
+/// is counted with the arguments.
+fn paths(pattern: &str) -> impl Iterator<Item = &str> {
+    pattern.split('{').skip(1).filter_map(|rest| {
+        let end = rest.find([':', '}']).unwrap_or(rest.len());
+        rest.get(..end).filter(|path| !path.is_empty())
+    })
+}
+
+/// What a path leads to: an argument, or something inside it.
+fn find(path: &str, positional: &[Native], named: &Kwargs) -> Native {
+    let mut parts = path.split(['.', '[', ']']).filter(|part| !part.is_empty());
+    let first = parts.next().unwrap_or_default();
+    let mut found = match first.parse::<usize>() {
+        Ok(index) => positional.get(index).cloned(),
+        Err(_) => named.peek::<Native>(first).ok(),
+    };
+    for part in parts {
+        found = found.and_then(|value| match part.parse::<usize>() {
+            Ok(index) => value.get_item_by_index(index).ok(),
+            Err(_) => value.get_attr(part).ok(),
+        });
+    }
+    found.unwrap_or_default()
+}
+
+/// Refuses paddings without reason: a width is a few digits to write and as many bytes as it says.
+pub(crate) fn check_widths(pattern: &str) -> Result<(), Error> {
+    let mut digits = 0_usize;
+    let mut padded = 0_usize;
+    for c in pattern.chars() {
+        if let Some(digit) = c.to_digit(10) {
+            digits = digits.saturating_mul(10).saturating_add(digit as usize);
+        } else {
+            padded = padded.saturating_add(digits);
+            digits = 0;
+        }
+        if digits > WIDTH_MAX || c == '*' {
+            return Err(budget::exceeded("a format's width is too large"));
+        }
+    }
+    let of_character = if pattern.is_ascii() {
+        1
+    } else {
+        CHARACTER_BYTES_MAX
+    };
+    session::charge(padded.saturating_mul(of_character))
+}
