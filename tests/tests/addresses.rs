@@ -45,6 +45,7 @@ fn check(desk: &Desk) {
     assert_eq!(found(&["last", "read"]), pages);
     assert_eq!(found(&["last/read#0"]), pages[0]);
     assert_eq!(found(&["last/read#0/fetch"]), pages[0]);
+    assert_eq!(found(&["last/read/fetch"]), pages[1]);
     let second = found(&["last/read#0", "--page", "2"]);
     assert_eq!(second["items"], json!([0, 2, 2]));
     let first_try = found(&[
@@ -81,6 +82,38 @@ fn check(desk: &Desk) {
     assert!(missing.err.contains("--list"), "{missing:?}");
     let nowhere = desk.run(&["result", "last", "--page", "1"]);
     assert_eq!(nowhere.code, Some(2), "{nowhere:?}");
+}
+
+/// Tasks of a loop that always succeed, that fail in the end, and that always fail.
+const LOOP_TASKS: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: ends, path: tests/ends}
+workflow:
+  - step: each
+    loop: {in: [0, 1, 2], iterator: n}
+    tool:
+      - always: {kind: noop, result: "{{ iter.n }}"}
+      - some:
+          kind: shell
+          command: "test {{ iter.n }} -lt 2 && echo {{ iter.n }}"
+          spec: {policy: {rules: [{else: {then: {do: continue}}}]}}
+      - never:
+          kind: shell
+          command: "exit 1{{ iter.n }}"
+          spec: {policy: {rules: [{else: {then: {do: continue}}}]}}
+"#;
+
+#[test]
+fn a_task_of_a_loop_is_found_by_its_latest_result_or_else_its_latest_failure() {
+    let desk = Desk::new();
+    desk.write("ends.yaml", LOOP_TASKS);
+    desk.json(&["run", "ends.yaml", "-o", "json"]);
+    assert_eq!(address(&desk, &["last/each/always"]), json!(2));
+    assert_eq!(address(&desk, &["last/each/some"])["stdout"], "1\n");
+    assert_eq!(address(&desk, &["last/each/never"])["exit_code"], 12);
+    let absent = desk.run(&["result", "last/each/absent"]);
+    assert_eq!(absent.code, Some(4), "{absent:?}");
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use model::id::Seq;
@@ -11,10 +10,9 @@ use model::template::LoopPointer;
 use serde_json::{Value, json};
 use server::{Found, Reader, ResultAddress, ResultPlace};
 use store::Store;
-use store::contract::{FinishedLoop, finish_loop};
+use store::contract::{FinishedLoop, LOOP_APPEND_ITERATIONS, finish_loop, log_rows_read};
 use tests::binary::Desk;
 use tests::serving::Served;
-use tokio::time::Instant;
 
 /// What a server may hold that runs a million iterations: a list of their numbers alone would take half of it.
 const MEMORY_MAX: u64 = 128_000_000;
@@ -199,6 +197,7 @@ fn the_end_of_a_long_loop_names_the_manifest_of_its_results() {
 
 /// A loop in a store of its own, and what reads it.
 struct ReadingFixture {
+    store: Arc<dyn Store>,
     reader: Reader,
     finished: FinishedLoop,
     _dir: tempfile::TempDir,
@@ -212,7 +211,8 @@ impl ReadingFixture {
         let bodies = results::Local::open(&dir.path().join("bodies")).expect("the results open");
         let finished = finish_loop(&*store, iterations).await;
         Self {
-            reader: Reader::new(store, Arc::new(bodies)),
+            reader: Reader::new(store.clone(), Arc::new(bodies)),
+            store,
             finished,
             _dir: dir,
         }
@@ -233,6 +233,31 @@ impl ReadingFixture {
         assert_eq!(value, json!(index));
     }
 
+    /// Reads the latest result of a task, whatever its iteration.
+    async fn read_task(&self, task: &str, wanted: Option<u64>) {
+        let address = ResultAddress {
+            place: ResultPlace {
+                task: Some(task.into()),
+                ..ResultPlace::default()
+            },
+            ..ResultAddress::of_step("each".into())
+        };
+        let found = self.reader.find(self.finished.execution, &address).await;
+        let found = found.expect("the result is read");
+        let value = found.map(|found| match found {
+            Found::Value(value) => value,
+            other => panic!("a result is inline: {other:?}"),
+        });
+        assert_eq!(value, wanted.map(|index| json!(index)));
+    }
+
+    /// How many rows of the log something reads.
+    async fn count_rows(&self, read: impl Future<Output = ()>) -> u64 {
+        let before = log_rows_read(self.finished.execution);
+        read.await;
+        log_rows_read(self.finished.execution) - before
+    }
+
     /// Reads all results; answers their text.
     async fn read_all(&self) -> Vec<u8> {
         let mut pieces = self.pieces().await;
@@ -241,6 +266,13 @@ impl ReadingFixture {
             text.extend_from_slice(&piece.expect("the piece is read"));
         }
         text
+    }
+
+    async fn read_log(&self) {
+        let id = self.finished.execution;
+        let log = self.store.events(id, Seq(0), usize::MAX).await;
+        let last = log.expect("the log is read").pop().map(|event| event.seq);
+        assert_eq!(last, Some(self.finished.done.next()));
     }
 
     async fn read_outline(&self) {
@@ -268,44 +300,41 @@ impl ReadingFixture {
     }
 }
 
-/// The shortest of some times that it takes.
-async fn shortest(mut read: impl AsyncFnMut()) -> Duration {
-    let mut shortest = Duration::MAX;
-    for _ in 0..7 {
-        let begun = Instant::now();
-        read().await;
-        shortest = shortest.min(begun.elapsed());
-    }
-    shortest
-}
-
-/// A pass over the log would take a hundred times as long for the large loop as for the small one.
+/// A pass over the log would read a hundred times as many rows of the large loop as of the small one.
 #[tokio::test(flavor = "multi_thread")]
 async fn reading_a_run_costs_the_same_at_any_number_of_iterations() {
-    let small = ReadingFixture::new(1_000).await;
-    let large = ReadingFixture::new(100_000).await;
-    let outlines = [
-        shortest(async || small.read_outline().await).await,
-        shortest(async || large.read_outline().await).await,
-    ];
-    let iterations = [
-        shortest(async || small.read_iteration(997).await).await,
-        shortest(async || large.read_iteration(99_997).await).await,
-    ];
-    for (what, [small, large]) in [("the outline", outlines), ("one iteration", iterations)] {
-        assert!(large < small * 10, "{what}: {large:?} after {small:?}");
+    let mut counts = Vec::new();
+    for iterations in [500, 50_000] {
+        let fixture = ReadingFixture::new(iterations).await;
+        let last = iterations - 1;
+        let pass = fixture.count_rows(fixture.read_log()).await;
+        assert!(pass > iterations / LOOP_APPEND_ITERATIONS, "{pass}");
+        counts.push([
+            fixture.count_rows(fixture.read_outline()).await,
+            fixture.count_rows(fixture.read_iteration(last)).await,
+            fixture
+                .count_rows(fixture.read_task("part", Some(last)))
+                .await,
+            fixture.count_rows(fixture.read_task("absent", None)).await,
+        ]);
     }
+    assert_eq!(counts[1], counts[0]);
+    assert!(counts[0].iter().all(|rows| *rows < 8), "{counts:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_results_of_a_loop_come_in_order_and_in_linear_time() {
-    let small = ReadingFixture::new(500).await;
-    let large = ReadingFixture::new(20_000).await;
+async fn all_results_of_a_loop_come_in_order_and_each_row_is_read_about_once() {
+    let iterations = 20_000;
+    let fixture = ReadingFixture::new(iterations).await;
     let mut text = Vec::new();
-    let small = shortest(async || text = small.read_all().await).await;
-    let large = shortest(async || text = large.read_all().await).await;
-    let values: Vec<Value> = serde_json::from_slice(&text).unwrap();
-    let wanted: Vec<Value> = (0..20_000).map(|index| json!(index)).collect();
+    let rows = fixture.count_rows(async { text = fixture.read_all().await });
+    let rows = rows.await;
+    let values: Vec<u64> = serde_json::from_slice(&text).unwrap();
+    let wanted: Vec<u64> = (0..iterations).collect();
     assert_eq!(values, wanted);
-    assert!(large < small * 40 * 4, "{large:?} after {small:?}");
+    let appends = iterations / LOOP_APPEND_ITERATIONS;
+    assert!(
+        rows >= appends && rows <= appends * 11 / 10,
+        "{rows} of {appends}"
+    );
 }

@@ -3,7 +3,11 @@
 //! A manifest is a reference whose body is nowhere: its rule says where in the log its parts are and what they come
 //! to. Parts are the results of a task's visits, by page, or of a loop's iterations, by index.
 
+use std::borrow::Cow;
+
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use serde_json_path::JsonPath;
 
@@ -157,6 +161,28 @@ pub fn outcome_of(event: &Event) -> Option<Outcome> {
         Body::ManifestUpdated(stored) => result_of(stored),
         _ => None,
     }
+}
+
+/// The JSON text of a task's result that its event holds, on one line; none if the result is stored elsewhere, or if the
+/// task failed. Cheaper than the whole outcome.
+pub fn inline_result(event: &Event) -> Option<&str> {
+    #[derive(Deserialize)]
+    struct InlineOutcome<'a> {
+        #[serde(borrow)]
+        status: Cow<'a, str>,
+        #[serde(default, borrow)]
+        result: Option<&'a RawValue>,
+        #[serde(default)]
+        reference: Option<IgnoredAny>,
+    }
+    let Body::TaskDone(ended) = &event.body else {
+        return None;
+    };
+    let outcome: InlineOutcome<'_> = serde_json::from_str(ended.outcome.text()).ok()?;
+    let is_inline =
+        outcome.status == "ok" && outcome.reference.is_none() && ended.result_ref.is_none();
+    let text = outcome.result.map_or("null", RawValue::get);
+    (is_inline && !text.contains(['\n', '\r'])).then_some(text)
 }
 
 /// Whether an event says what its pipeline came to, unless another of the same pipeline follows it: the end of a task,

@@ -13,7 +13,7 @@ use store::Store;
 
 use crate::Shared;
 use crate::error::Error;
-use crate::reading::{Found, Parts};
+use crate::reading::{Found, PARTS_AT_ONCE, Parts};
 
 /// Format version of snapshots. Snapshots of another version are ignored and the log is replayed instead.
 pub const SNAPSHOT_VERSION: u32 = 1;
@@ -349,8 +349,9 @@ pub(crate) async fn loop_results(
     let parts = Parts::of_loop(&*shared.store, execution, ends).await?;
     let mut results = Vec::with_capacity(parts.len());
     while results.len() < parts.len() {
-        for event in parts.events(&*shared.store, results.len()).await? {
-            let outcome = event.as_ref().and_then(outcome_of);
+        let events = parts.events(&*shared.store, results.len(), PARTS_AT_ONCE);
+        for event in events.await? {
+            let outcome = event.as_deref().and_then(outcome_of);
             results.push(outcome.map_or(Value::Null, |outcome| outcome.shown()));
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use model::event::{CodecError, Event, unpack};
+use model::event::{CodecError, Event, EventHead, unpack_wanted};
 use model::id::{ExecutionId, Seq};
 
 use crate::error::Cause;
@@ -66,10 +66,15 @@ impl Rows {
         }
     }
 
-    /// Reads the next row.
-    pub(crate) fn read(&mut self, first: Seq, body: &str) -> Result<Vec<Event>, DamagedRow> {
+    /// Reads the wanted events of the next row.
+    pub(crate) fn read(
+        &mut self,
+        first: Seq,
+        body: &str,
+        is_wanted: impl FnMut(EventHead<'_>) -> bool,
+    ) -> Result<Vec<Event>, DamagedRow> {
         let damaged = |what: CodecError| DamagedRow::new(self.execution, first, what);
-        let events = unpack(self.execution, first, body).map_err(damaged)?;
+        let unpacked = unpack_wanted(self.execution, first, body, is_wanted).map_err(damaged)?;
         let continues = if self.is_begun {
             first == self.next
         } else {
@@ -79,8 +84,10 @@ impl Rows {
             return Err(self.missing());
         }
         self.is_begun = true;
-        self.next = Seq(first.0 + events.len() as u64);
-        Ok(events)
+        self.next = Seq(first.0 + unpacked.total as u64);
+        #[cfg(any(test, feature = "contract"))]
+        crate::contract::count_log_row(self.execution);
+        Ok(unpacked.events)
     }
 
     /// Checks that the rows reach the last event of the execution.

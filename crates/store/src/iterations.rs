@@ -1,14 +1,14 @@
 //! Loop iterations: which appends record them, how many ended and how, and which appends contain nothing else.
 //!
 //! Pure logic. Input: the events of one append. Output: [`IterationDelta`], the changes to the rows of
-//! `loop_progress`, `iteration_index` and `iteration_span`. Readers find an iteration, or skip all of them, without
-//! scanning the log.
+//! `loop_progress`, `loop_task`, `iteration_index` and `iteration_span`. Readers find an iteration, or skip all of
+//! them, without scanning the log.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use model::event::{Body, Event};
-use model::id::{Seq, StepRunId};
+use model::event::{Body, Event, EventHead, Kind};
+use model::id::{Name, Seq, StepRunId};
 use model::playbook::Directive;
 
 use crate::rows::LoopProgress;
@@ -21,6 +21,8 @@ const BLOCK_SIZE: u64 = 64;
 pub(crate) struct IterationDelta {
     /// Changes to `loop_progress`, in order.
     pub(crate) progress: Vec<ProgressChange>,
+    /// Changes to `loop_task`.
+    pub(crate) tasks: Vec<TaskEnds>,
     /// New rows of `iteration_index`.
     pub(crate) blocks: Vec<IterationBlock>,
     /// The sequence numbers of the append, if it records only iterations.
@@ -45,6 +47,17 @@ pub(crate) struct ProgressCount {
     pub(crate) succeeded: u64,
     pub(crate) failed: u64,
     pub(crate) retries: u64,
+}
+
+/// The last ends of a task in the iterations that an append records.
+#[derive(Debug, PartialEq)]
+pub(crate) struct TaskEnds {
+    pub(crate) run: StepRunId,
+    pub(crate) task: Name,
+    /// The last event that records a result.
+    pub(crate) succeeded: Option<Seq>,
+    /// The last event that records a failure.
+    pub(crate) failed: Option<Seq>,
 }
 
 /// The iterations of one block that an append records.
@@ -89,6 +102,7 @@ impl IterationDelta {
         for event in events {
             has_iteration |= event.at.iteration.is_some();
             delta.count(event);
+            delta.add_task_end(event);
             add_to_block(&mut blocks, event);
         }
         delta.blocks = blocks.into_values().collect();
@@ -115,7 +129,7 @@ impl IterationDelta {
             {
                 (0, 0, 1)
             }
-            _ if is_indexed(event) => (0, 0, 0),
+            _ if is_indexed(EventHead::of(event)) => (0, 0, 0),
             _ => return,
         };
         let Some(run) = event.at.step_run_id() else {
@@ -139,6 +153,39 @@ impl IterationDelta {
             failed,
             retries,
         }));
+    }
+
+    fn add_task_end(&mut self, event: &Event) {
+        let is_ok = match event.body {
+            Body::TaskDone(_) | Body::ManifestUpdated(_) => true,
+            Body::TaskFailed(_) => false,
+            _ => return,
+        };
+        let at = &event.at;
+        let (Some(_), Some(task), Some(step)) = (at.iteration, &at.task, &at.step) else {
+            return;
+        };
+        let is_same = |ends: &TaskEnds| {
+            ends.task == *task && ends.run.run == at.run && ends.run.step == *step
+        };
+        let place = self.tasks.iter().position(is_same).unwrap_or_else(|| {
+            self.tasks.push(TaskEnds {
+                run: StepRunId {
+                    step: step.clone(),
+                    run: at.run,
+                },
+                task: task.clone(),
+                succeeded: None,
+                failed: None,
+            });
+            self.tasks.len() - 1
+        });
+        let ends = &mut self.tasks[place];
+        if is_ok {
+            ends.succeeded = Some(event.seq);
+        } else {
+            ends.failed = Some(event.seq);
+        }
     }
 }
 
@@ -184,28 +231,34 @@ pub(crate) fn indices(block: u64, bits: u64) -> impl Iterator<Item = u64> {
 }
 
 /// Whether an event is found by its iteration: ends of tasks, attempts and iterations, manifests and retries.
-pub(crate) fn is_indexed(event: &Event) -> bool {
-    event.at.iteration.is_some()
+pub(crate) fn is_indexed(head: EventHead<'_>) -> bool {
+    head.iteration.is_some()
         && matches!(
-            event.body,
-            Body::TaskDone(_)
-                | Body::TaskFailed(_)
-                | Body::AttemptDone(_)
-                | Body::AttemptFailed(_)
-                | Body::ManifestUpdated(_)
-                | Body::PolicyEvaluated(_)
-                | Body::IterationDone(_)
-                | Body::IterationFailed(_)
+            head.kind,
+            Kind::TaskDone
+                | Kind::TaskFailed
+                | Kind::AttemptDone
+                | Kind::AttemptFailed
+                | Kind::ManifestUpdated
+                | Kind::PolicyEvaluated
+                | Kind::IterationDone
+                | Kind::IterationFailed
         )
 }
 
+/// Whether an event belongs to a run of a step.
+pub(crate) fn is_of_run(head: EventHead<'_>, run: &StepRunId) -> bool {
+    head.run == run.run && head.step == Some(run.step.as_str())
+}
+
 /// Whether an event is indexed under one of these iterations of a loop run.
-pub(crate) fn is_of_iterations(event: &Event, run: &StepRunId, iterations: &Range<u64>) -> bool {
+pub(crate) fn is_of_iterations(
+    head: EventHead<'_>,
+    run: &StepRunId,
+    iterations: &Range<u64>,
+) -> bool {
     let is_wanted = |index| iterations.contains(&index);
-    event.at.iteration.is_some_and(is_wanted)
-        && event.at.run == run.run
-        && event.at.step.as_ref() == Some(&run.step)
-        && is_indexed(event)
+    head.iteration.is_some_and(is_wanted) && is_indexed(head) && is_of_run(head, run)
 }
 
 /// Whether an outline of the execution can omit an event.
@@ -223,7 +276,11 @@ fn is_detail(event: &Event) -> bool {
 }
 
 fn add_to_block(blocks: &mut BTreeMap<(StepRunId, u64), IterationBlock>, event: &Event) {
-    let Some(iteration) = event.at.iteration.filter(|_| is_indexed(event)) else {
+    let Some(iteration) = event
+        .at
+        .iteration
+        .filter(|_| is_indexed(EventHead::of(event)))
+    else {
         return;
     };
     let Some(run) = event.at.step_run_id() else {

@@ -16,6 +16,7 @@ mod error;
 mod ids;
 mod iterations;
 mod memory;
+mod outcomes;
 mod postgres;
 mod projections;
 mod rows;
@@ -34,9 +35,9 @@ pub use error::{Cause, Error};
 pub use memory::{Clock, Memory};
 pub use postgres::{Postgres, PostgresConnections, PostgresOptions, PostgresUrl};
 pub use rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LoopProgress, LostClaim, OldRows,
-    OpenCommand, OwnerId, Rebuilt, Recorded, RemovedRows, ResultRow, SessionHolder, Snapshot,
-    StepState, WorkerSession,
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, IterationOutcomes, LoopProgress,
+    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, Rebuilt, Recorded,
+    RemovedRows, ResultRow, SessionHolder, Snapshot, StepState, WorkerSession,
 };
 pub use safe::{CredentialRow, KeychainRow, Safe, Sealed, SealedPlace};
 pub use sqlite::Sqlite;

@@ -1,6 +1,8 @@
 //! The values that a store returns: rows of its tables.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use model::command::Command;
@@ -279,6 +281,39 @@ pub struct LoopProgress {
     pub failed: u64,
     /// Number of task retries in iterations.
     pub retries: u64,
+}
+
+/// The latest ends of a task in the iterations of one run of a loop: projection `loop_task`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoopTask {
+    /// The run of the step.
+    pub run: u32,
+    /// The last event that records a result of the task: its success, or the manifest of its pages.
+    pub succeeded: Option<Seq>,
+    /// The last event that records a failure of the task.
+    pub failed: Option<Seq>,
+}
+
+/// The outcomes of iterations to read at once.
+#[derive(Debug, Clone)]
+pub struct OutcomeRange {
+    /// The iterations.
+    pub iterations: Range<u64>,
+    /// Events up to this one do not count.
+    pub after: Seq,
+    /// The last event that counts.
+    pub until: Seq,
+    /// Maximum size of the outcomes; if all are larger, only those of the first iterations are read.
+    pub bytes_max: usize,
+}
+
+/// The outcomes of iterations that one read returns.
+#[derive(Debug)]
+pub struct IterationOutcomes {
+    /// Each iteration that has an outcome, with the last event that records it.
+    pub outcomes: BTreeMap<u64, Box<Event>>,
+    /// The index of the next iteration to read.
+    pub end: u64,
 }
 
 /// The status of a step: projection `step_state`.

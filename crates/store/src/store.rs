@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::event::Event;
 use model::id::{
-    CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, StepRunId, WorkerId,
+    CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId,
 };
 use model::time::Time;
 
@@ -14,9 +14,9 @@ use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, Token
 use crate::commit::{Commit, Committed, Foreign, Message, MessageKey, Priority};
 use crate::error::Error;
 use crate::rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LoopProgress, LostClaim, OldRows,
-    OpenCommand, OwnerId, Rebuilt, Recorded, RemovedRows, ResultRow, SessionHolder, StepState,
-    WorkerSession,
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, IterationOutcomes, LoopProgress,
+    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, Rebuilt, Recorded,
+    RemovedRows, ResultRow, SessionHolder, StepState, WorkerSession,
 };
 use crate::safe::Safe;
 use crate::verify::{self, Damage, Verified};
@@ -104,6 +104,25 @@ pub trait Store: Send + Sync {
         run: &StepRunId,
         iterations: Range<u64>,
     ) -> Result<Vec<Event>, Error>;
+
+    /// The last outcome of the pipeline of each of these iterations of a loop run. Reads only the appends that record
+    /// them.
+    async fn iteration_outcomes(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        range: &OutcomeRange,
+    ) -> Result<IterationOutcomes, Error>;
+
+    /// The latest ends of a task in the iterations of a loop: of the given run of the step, or else of the latest run that
+    /// has any.
+    async fn loop_task(
+        &self,
+        id: ExecutionId,
+        step: &Name,
+        run: Option<u32>,
+        task: &Name,
+    ) -> Result<Option<LoopTask>, Error>;
 
     /// The first `limit` failed iterations of a loop run, ascending; without those that failed before a retry.
     async fn failed_iterations(

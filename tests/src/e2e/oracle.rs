@@ -19,11 +19,12 @@ use crate::sim::Violation;
 const PAGE: usize = 1_000;
 
 /// Queries that return each projection as one text.
-const PROJECTIONS: [&str; 6] = [
+const PROJECTIONS: [&str; 7] = [
     "SELECT coalesce(string_agg(r::text, E'\\n' ORDER BY r.execution_id), '') FROM noetl.execution r",
     "SELECT coalesce(string_agg(r::text, E'\\n' ORDER BY r.execution_id, r.step_name), '') FROM noetl.step_state r",
     "SELECT coalesce(string_agg(r::text, E'\\n' ORDER BY r.execution_id, r.seq), '') FROM noetl.result_index r",
     "SELECT coalesce(string_agg(r::text, E'\\n' ORDER BY r.execution_id, r.step_name, r.run), '') FROM noetl.loop_progress r",
+    "SELECT coalesce(string_agg(r::text, E'\\n' ORDER BY r.execution_id, r.step_name, r.task_label, r.run), '') FROM noetl.loop_task r",
     "SELECT coalesce(string_agg(r::text, E'\\n' ORDER BY r.execution_id, r.step_name, r.run, r.seq, r.block), '') FROM noetl.iteration_index r",
     "SELECT coalesce(string_agg(r::text, E'\\n' ORDER BY r.execution_id, r.seq_last), '') FROM noetl.iteration_span r",
 ];

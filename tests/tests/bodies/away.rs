@@ -14,6 +14,7 @@ use tests::small_disk::SmallDisk;
 use tokio::sync::Notify;
 
 use crate::faults::Passing;
+use crate::space_waits::SpaceWaits;
 use crate::stores::{nats_config, nothing, wishing};
 
 const MIB: usize = 1024 * 1024;
@@ -281,20 +282,43 @@ async fn a_full_disk_refuses_bytes_until_there_is_space() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_makes_a_stream_wait() {
     let gcs = Gcs::private();
-    for kind in [Kind::Pvc, Kind::Gcs] {
-        for count in [1000, 3 * MIB] {
-            let small = SmallDiskStores::new(&gcs);
-            let bodies = wishing(&small.config, &small.dir, kind, Packing::Plain);
-            let (body, filler) = (noise(count), small.disk.fill());
-            let mut stream = &body[..];
-            let putting = bodies.put(Source::Stream(&mut stream));
-            let making_space = async { drop(filler) };
-            let both = async { tokio::join!(putting, making_space).0 };
-            let stored = tokio::time::timeout(WAIT_MAX, both).await;
-            let stored = stored.expect("there is space again").unwrap();
-            assert!(bodies.get(&reference(&stored)).await.unwrap() == body);
-        }
+    for (kind, count) in [
+        (Kind::Pvc, 1000),
+        (Kind::Pvc, 3 * MIB),
+        (Kind::Gcs, 3 * MIB),
+    ] {
+        let small = SmallDiskStores::new(&gcs);
+        let bodies = wishing(&small.config, &small.dir, kind, Packing::Plain);
+        let (body, filler) = (noise(count), small.disk.fill());
+        let mut stream = &body[..];
+        let (waits, _guard) = SpaceWaits::watch();
+        let mut putting = std::pin::pin!(bodies.put(Source::Stream(&mut stream)));
+        let begin = async {
+            tokio::select! {
+                biased;
+                stored = &mut putting => panic!("{}, {count}: {stored:?}", kind.name()),
+                () = waits.notified() => {}
+            }
+        };
+        tokio::time::timeout(WAIT_MAX, begin)
+            .await
+            .expect("the stream waits for space");
+        drop(filler);
+        let stored = tokio::time::timeout(WAIT_MAX, putting).await;
+        let stored = stored.expect("there is space again").unwrap();
+        assert!(bodies.get(&reference(&stored)).await.unwrap() == body);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_small_stream_to_a_bucket_needs_no_disk() {
+    let gcs = Gcs::private();
+    let small = SmallDiskStores::new(&gcs);
+    let bodies = wishing(&small.config, &small.dir, Kind::Gcs, Packing::Plain);
+    let (body, _filler) = (noise(1000), small.disk.fill());
+    let mut stream = &body[..];
+    let stored = bodies.put(Source::Stream(&mut stream)).await.unwrap();
+    assert!(bodies.get(&reference(&stored)).await.unwrap() == body);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

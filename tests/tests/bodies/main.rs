@@ -11,5 +11,6 @@ mod database;
 mod elsewhere;
 mod faults;
 mod served;
+mod space_waits;
 mod stores;
 mod tier;

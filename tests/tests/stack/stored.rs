@@ -9,14 +9,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::event::Event;
 use model::id::{
-    CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, StepRunId, WorkerId,
+    CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId,
 };
 use model::time::Time;
 use store::{
     AccessId, Adoption, Ask, AuditEntry, AuditRow, CatalogEntry, Claim, Commit, Committed, Error,
-    ExecutionRow, Filter, Foreign, Held, LoopProgress, LostClaim, Message, MessageKey, OldRows,
-    OpenCommand, OutboxRow, OwnerId, Peer, Priority, Rebuilt, Recorded, RemovedRows, ResultRow,
-    SessionHolder, Sqlite, StepState, Store, TokenRow, WorkerSession,
+    ExecutionRow, Filter, Foreign, Held, IterationOutcomes, LoopProgress, LoopTask, LostClaim,
+    Message, MessageKey, OldRows, OpenCommand, OutboxRow, OutcomeRange, OwnerId, Peer, Priority,
+    Rebuilt, Recorded, RemovedRows, ResultRow, SessionHolder, Sqlite, StepState, Store, TokenRow,
+    WorkerSession,
 };
 
 use tests::sim::Random;
@@ -142,6 +143,23 @@ impl<S: Store> Store for Stored<S> {
         iterations: Range<u64>,
     ) -> Result<Vec<Event>, Error> {
         self.inner.iteration_events(id, run, iterations).await
+    }
+    async fn iteration_outcomes(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        range: &OutcomeRange,
+    ) -> Result<IterationOutcomes, Error> {
+        self.inner.iteration_outcomes(id, run, range).await
+    }
+    async fn loop_task(
+        &self,
+        id: ExecutionId,
+        step: &Name,
+        run: Option<u32>,
+        task: &Name,
+    ) -> Result<Option<LoopTask>, Error> {
+        self.inner.loop_task(id, step, run, task).await
     }
     async fn failed_iterations(
         &self,

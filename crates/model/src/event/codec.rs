@@ -16,5 +16,5 @@ mod read;
 mod tests;
 mod write;
 
-pub use read::{CodecError, unpack};
+pub use read::{CodecError, EventHead, Unpacked, unpack, unpack_wanted};
 pub use write::{Packed, pack};

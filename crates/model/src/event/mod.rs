@@ -9,7 +9,7 @@ mod reuse;
 mod shown;
 
 pub use body::*;
-pub use codec::{CodecError, Packed, pack, unpack};
+pub use codec::{CodecError, EventHead, Packed, Unpacked, pack, unpack, unpack_wanted};
 pub use control::{KeptTasks, StopRequested, Switched};
 pub use envelope::{At, Body, Event, Status, own_trace};
 pub use kind::{Emitter, EntityType, Kind, Source, UnknownKind};

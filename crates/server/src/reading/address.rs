@@ -30,6 +30,17 @@ impl ResultAddress {
         self.place == ResultPlace::default() && self.visit.is_none()
     }
 
+    /// The task that is meant, if nothing but a task of a step is: any iteration, page and attempt fits.
+    pub(crate) fn task_of_step(&self) -> Option<(&Name, &Name)> {
+        let place = &self.place;
+        let is_part = place.iteration.is_some()
+            || place.page.is_some()
+            || place.attempt.is_some()
+            || self.visit.is_some();
+        let task = place.task.as_ref().filter(|_| !is_part)?;
+        Some((self.step.as_ref()?, task))
+    }
+
     /// Whether an event records a result that fits.
     pub(crate) fn fits(&self, event: &Event) -> bool {
         let (at, place) = (&event.at, &self.place);

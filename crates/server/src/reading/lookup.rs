@@ -65,7 +65,7 @@ impl Reader {
         run: u32,
     ) -> Result<Option<Found>, Error> {
         let mut results = None;
-        parts::each(&*self.store, execution, (Seq(0), Seq(u64::MAX)), |event| {
+        parts::each_of_outline(&*self.store, execution, |event| {
             if let Body::LoopDone(done) = &event.body
                 && event
                     .at

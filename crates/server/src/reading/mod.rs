@@ -17,6 +17,6 @@ pub use address::{ResultAddress, ResultPlace};
 pub use entries::Listed;
 pub use found::Found;
 pub use outline::{LoopOutline, RunOutline};
-pub(crate) use parts::Parts;
+pub(crate) use parts::{PARTS_AT_ONCE, Parts};
 pub(crate) use pieces::between;
 pub use reader::Reader;

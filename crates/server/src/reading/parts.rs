@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use model::event::{Body, Event, ReusedItems};
 use model::id::{ExecutionId, Seq, StepRunId};
-use model::manifest::{Rule, is_pipeline_outcome};
-use store::Store;
+use model::manifest::Rule;
+use store::{OutcomeRange, Store};
 
 use crate::error::Error;
 use crate::loading;
@@ -14,8 +14,14 @@ use crate::loading;
 /// How many events are read at once.
 const PAGE: usize = 1_000;
 
-/// So many parts are read at once.
-const BATCH: usize = 128;
+/// At most this many parts are read at once.
+pub(crate) const PARTS_AT_ONCE: usize = 2_048;
+
+/// At most this many bytes of them are held, unless a few are larger.
+const BATCH_BYTES: usize = 4 * 1024 * 1024;
+
+/// At most this many pages are read at once.
+const PAGES_AT_ONCE: usize = 128;
 
 /// Where the parts of a result are recorded, in order.
 #[derive(Debug)]
@@ -56,30 +62,31 @@ impl Parts {
         }
     }
 
-    /// The events of the next parts from one on, in order.
+    /// The events of the next parts from one on, in order; at most `count` of them.
     pub(crate) async fn events(
         &self,
         store: &dyn Store,
         from: usize,
-    ) -> Result<VecDeque<Option<Event>>, Error> {
-        let until = (from + BATCH).min(self.len());
+        count: usize,
+    ) -> Result<VecDeque<Option<Box<Event>>>, Error> {
+        let until = (from + count).min(self.len());
         match self {
             Self::Pages { log, pages } => {
-                let pages = &pages[from..until];
+                let pages = &pages[from..until.min(from + PAGES_AT_ONCE)];
                 let seqs: Vec<Seq> = pages.iter().map(|(_, seq)| *seq).collect();
                 let events = store.events_at(*log, &seqs).await?.into_iter();
-                let mut found: BTreeMap<Seq, Event> =
-                    events.map(|event| (event.seq, event)).collect();
+                let mut found: BTreeMap<Seq, Box<Event>> =
+                    events.map(|event| (event.seq, Box::new(event))).collect();
                 Ok(seqs.iter().map(|seq| found.remove(seq)).collect())
             }
             Self::Iterations { logs, .. } => {
                 let mut found = BTreeMap::new();
+                let mut wanted = from as u64..until as u64;
                 for log in logs {
-                    let wanted = from as u64..until as u64;
-                    log.find_outcomes(store, wanted, &mut found).await?;
+                    let end = log.find_outcomes(store, &wanted, &mut found).await?;
+                    wanted.end = wanted.end.min(end);
                 }
-                let indices = from as u64..until as u64;
-                Ok(indices.map(|index| found.remove(&index)).collect())
+                Ok(wanted.map(|index| found.remove(&index)).collect())
             }
         }
     }
@@ -198,34 +205,32 @@ impl IterationLog {
         }))
     }
 
-    /// Adds the last outcome of each of these iterations that the log records.
+    /// Adds the last outcome of each of these iterations that the log records; answers the end of those that were read.
     async fn find_outcomes(
         &self,
         store: &dyn Store,
-        wanted: Range<u64>,
-        found: &mut BTreeMap<u64, Event>,
-    ) -> Result<(), Error> {
+        wanted: &Range<u64>,
+        found: &mut BTreeMap<u64, Box<Event>>,
+    ) -> Result<u64, Error> {
         let overlaps = |(from, to): &(u64, u64)| *from < wanted.end && wanted.start < *to;
         if !self.ranges.iter().any(overlaps) {
-            return Ok(());
+            return Ok(wanted.end);
         }
         let is_meant = |index: u64| {
             let mut ranges = self.ranges.iter();
             ranges.any(|(from, to)| (*from..*to).contains(&index))
         };
-        let events = store
-            .iteration_events(self.execution, &self.run, wanted)
-            .await?;
-        for event in events {
-            let is_within = event.seq > self.started && event.seq <= self.until;
-            if let Some(index) = event.at.iteration.filter(|index| is_meant(*index))
-                && is_within
-                && is_pipeline_outcome(&event)
-            {
-                found.insert(index, event);
-            }
-        }
-        Ok(())
+        let range = OutcomeRange {
+            iterations: wanted.clone(),
+            after: self.started,
+            until: self.until,
+            bytes_max: BATCH_BYTES,
+        };
+        let read = store.iteration_outcomes(self.execution, &self.run, &range);
+        let read = read.await?;
+        let outcomes = read.outcomes.into_iter();
+        found.extend(outcomes.filter(|(index, _)| is_meant(*index)));
+        Ok(read.end)
     }
 }
 

@@ -7,14 +7,14 @@ use ::results::{Located, Pieces};
 use bytes::Bytes;
 use futures_util::stream;
 use model::event::Event;
-use model::manifest::{Collect, Rule, outcome_of};
+use model::manifest::{Collect, Rule, inline_result, outcome_of};
 use model::outcome::Outcome;
 use model::result_ref::ResultRef;
 use model::template::Segment;
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
-use crate::reading::parts::Parts;
+use crate::reading::parts::{PARTS_AT_ONCE, Parts};
 use crate::reading::{Found, Reader};
 
 /// A smaller part is read whole.
@@ -41,7 +41,9 @@ struct Out {
     /// What comes before the first part, and after the last.
     frame: (String, &'static str),
     next: usize,
-    ready: VecDeque<Option<Event>>,
+    ready: VecDeque<Option<Box<Event>>>,
+    /// How many parts are read at once.
+    batch: usize,
     /// A large part on its way.
     passing: Option<Pieces>,
     is_first: bool,
@@ -91,6 +93,7 @@ fn framed(reader: &Reader, parts: Parts, form: Form, frame: (String, &'static st
         frame,
         next: 0,
         ready: VecDeque::new(),
+        batch: PARTS_AT_ONCE,
         passing: None,
         is_first: true,
         is_over: false,
@@ -124,8 +127,11 @@ impl Out {
     /// Adds the next part to the text, or what comes after the last.
     async fn add_part(&mut self, text: &mut Vec<u8>) -> Result<(), Error> {
         if self.ready.is_empty() {
-            self.ready = self.parts.events(&*self.reader.store, self.next).await?;
+            let store = &*self.reader.store;
+            self.ready = self.parts.events(store, self.next, self.batch).await?;
             self.next += self.ready.len();
+            // Where fewer fit, the next ones are as large.
+            self.batch = self.batch.min(self.ready.len().max(1));
         }
         let Some(event) = self.ready.pop_front() else {
             self.is_over = true;
@@ -151,13 +157,20 @@ impl Out {
     }
 
     /// What a part adds, as JSON text.
-    async fn part(&mut self, index: usize, event: Option<Event>) -> Result<Part, Error> {
+    async fn part(&mut self, index: usize, event: Option<Box<Event>>) -> Result<Part, Error> {
         if let Form::Listed = self.form {
             let page = self.parts.page(index);
-            let place = event.as_ref().map(|event| entry(event, page));
+            let place = event.as_deref().map(|event| entry(event, page));
             return Ok(Part::Elements(place.iter().map(text).collect()));
         }
-        let outcome = event.as_ref().and_then(outcome_of);
+        if let Form::Each = self.form
+            && let Some(text) = event.as_deref().and_then(inline_result)
+        {
+            return Ok(Part::Elements(vec![Bytes::copy_from_slice(
+                text.as_bytes(),
+            )]));
+        }
+        let outcome = event.as_deref().and_then(outcome_of);
         let Some(outcome) = outcome.filter(Outcome::is_ok) else {
             return Ok(Part::Elements(match self.form {
                 Form::Each => vec![Bytes::from_static(b"null")],

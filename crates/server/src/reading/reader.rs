@@ -98,18 +98,34 @@ impl Reader {
             let found = events.find(|event| Some(event.seq) == best.seq());
             return Ok(found.and_then(Found::in_event));
         }
+        if let Some((step, task)) = wanted.task_of_step()
+            && let Some(ends) = self
+                .store
+                .loop_task(id, step, wanted.place.run, task)
+                .await?
+        {
+            // Every result of a loop's task is one of an iteration, so there is none to look for elsewhere.
+            return self.in_log(id, ends.succeeded.or(ends.failed)).await;
+        }
         let mut best = Best::default();
         let meet = |event: &Event| {
             if wanted.fits(event) && wanted.may_mean(event) {
                 best.meet(event);
             }
         };
-        if self.loop_runs(id, wanted).await?.is_empty() {
+        let is_part_of_loop =
+            wanted.task_of_step().is_none() && !self.loop_runs(id, wanted).await?.is_empty();
+        if !is_part_of_loop {
             parts::each_of_outline(&*self.store, id, meet).await?;
         } else {
             parts::each(&*self.store, id, (Seq(0), Seq(u64::MAX)), meet).await?;
         }
-        let Some(seq) = best.seq() else {
+        self.in_log(id, best.seq()).await
+    }
+
+    /// The result that an event of the log records.
+    async fn in_log(&self, id: ExecutionId, seq: Option<Seq>) -> Result<Option<Found>, Error> {
+        let Some(seq) = seq else {
             return Ok(None);
         };
         let events = self.store.events_at(id, &[seq]).await?;

@@ -10,6 +10,8 @@ CREATE INDEX execution_status ON execution (status, execution_id);
 
 CREATE INDEX iteration_failed ON iteration_index (execution_id, step_name, run, block, seq) WHERE failed <> 0;
 
+CREATE INDEX keychain_expiry ON keychain (expires_at) WHERE expires_at IS NOT NULL;
+
 CREATE UNIQUE INDEX log_place ON log (execution_id, seq_last);
 
 CREATE INDEX message_consumed ON message (consumed_at) WHERE body IS NULL AND seq > 0;
@@ -138,6 +140,16 @@ CREATE TABLE loop_progress (
     failed_since INTEGER NOT NULL,
     is_stale INTEGER NOT NULL,
     PRIMARY KEY (execution_id, step_name, run)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE loop_task (
+    execution_id INTEGER NOT NULL,
+    step_name TEXT NOT NULL,
+    task_label TEXT NOT NULL,
+    run INTEGER NOT NULL,
+    succeeded_seq INTEGER,
+    failed_seq INTEGER,
+    PRIMARY KEY (execution_id, step_name, task_label, run)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE message (

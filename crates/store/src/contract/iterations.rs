@@ -1,5 +1,7 @@
 //! Tests of loop iterations: lookup, count and skip without scanning the log.
 
+use std::ops::Range;
+
 use model::event::{
     At, Body, Ending, Failed, IterationDone, LoopDone, LoopStarted, LoopStats, Nothing, Retried,
     TaskEnded,
@@ -8,11 +10,11 @@ use model::id::{ExecutionId, Seq, StepRunId};
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::{Directive, FailureMode, LoopMode};
 use model::raw::Raw;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::contract::build::{finished, next};
 use crate::contract::{PlainStep, Site, ok, request};
-use crate::{Commit, LoopProgress, Store};
+use crate::{Commit, LoopProgress, LoopTask, OutcomeRange, Store};
 
 fn run() -> StepRunId {
     StepRunId {
@@ -85,7 +87,10 @@ pub struct FinishedLoop {
     pub done: Seq,
 }
 
-/// Writes a loop with the given number of iterations in appends of 50. The result of each is its index.
+/// Number of iterations in each append that [`finish_loop`] writes.
+pub const LOOP_APPEND_ITERATIONS: u64 = 50;
+
+/// Writes a loop with the given number of iterations. The result of each is its index.
 pub async fn finish_loop(store: &dyn Store, iterations: u64) -> FinishedLoop {
     let first = request(store);
     let execution = first.execution;
@@ -97,8 +102,10 @@ pub async fn finish_loop(store: &dyn Store, iterations: u64) -> FinishedLoop {
     let begun = loop_started(iterations);
     let started = write(store, next(store, execution, seq, vec![begun])).await;
     let mut seq = started;
-    for from in (0..iterations).step_by(50) {
-        let indices = from..(from + 50).min(iterations);
+    let mut from = 0;
+    while from < iterations {
+        let indices = from..(from + LOOP_APPEND_ITERATIONS).min(iterations);
+        from = indices.end;
         let events = indices.flat_map(|index| {
             let beginning = (at(index), Body::IterationStarted(Nothing {}));
             [beginning, task_done(index), done(index)]
@@ -146,8 +153,21 @@ fn loop_started(total: u64) -> (At, Body) {
 }
 
 fn task_done(iteration: u64) -> (At, Body) {
+    let outcome = json!({"status": "ok", "result": iteration});
+    let (at, ended) = task_end("part", iteration, &outcome);
+    (at, Body::TaskDone(ended))
+}
+
+fn task_failed(task: &str, iteration: u64) -> (At, Body) {
+    let error = TaskError::new(ErrorKind::Unknown, "BROKEN", "it broke");
+    let outcome = json!({"status": "error", "error": error});
+    let (at, ended) = task_end(task, iteration, &outcome);
+    (at, Body::TaskFailed(ended))
+}
+
+fn task_end(task: &str, iteration: u64, outcome: &Value) -> (At, Box<TaskEnded>) {
     let ended = TaskEnded {
-        outcome: Raw::of(&json!({"status": "ok", "result": iteration})),
+        outcome: Raw::of(outcome),
         result_ref: None,
         matched_rule_index: None,
         directive: Directive::Continue,
@@ -157,12 +177,12 @@ fn task_done(iteration: u64) -> (At, Body) {
         set: None,
     };
     let at = At {
-        task: Some("part".into()),
+        task: Some(task.into()),
         visit: 1,
         attempt: 1,
         ..at(iteration)
     };
-    (at, Body::TaskDone(Box::new(ended)))
+    (at, Box::new(ended))
 }
 
 /// Iterations are found by index, in whatever order they ended.
@@ -251,6 +271,106 @@ pub async fn an_outline_has_everything_but_iterations(site: &dyn Site) {
         let plain = found.iter().filter(|event| event.at.iteration.is_none());
         let seqs: Vec<Seq> = plain.map(|event| event.seq).collect();
         assert_eq!(seqs, wanted, "{limit}");
+    }
+}
+
+/// Reads the outcomes of these iterations that are recorded up to a seq. Returns their seqs and the index of the next
+/// iteration to read.
+async fn outcomes(
+    store: &dyn Store,
+    finished: &FinishedLoop,
+    iterations: Range<u64>,
+    (until, bytes_max): (Seq, usize),
+) -> (Vec<(u64, Seq)>, u64) {
+    let range = OutcomeRange {
+        iterations,
+        after: finished.started,
+        until,
+        bytes_max,
+    };
+    let read = store.iteration_outcomes(finished.execution, &finished.run, &range);
+    let read = ok(read.await);
+    let seqs = read.outcomes.iter();
+    let seqs = seqs.map(|(index, event)| {
+        assert_eq!(event.at.iteration, Some(*index));
+        (*index, event.seq)
+    });
+    (seqs.collect(), read.end)
+}
+
+/// The store reads the last outcome of each iteration up to a seq, for as many iterations as fit.
+pub async fn outcomes_of_iterations_are_read_in_bounded_memory(site: &dyn Site) {
+    let store = site.join();
+    let finished = finish_loop(&*store, 200).await;
+    let (id, done) = (finished.execution, finished.done);
+    let last = write(
+        &*store,
+        next(&*store, id, done.next(), vec![task_failed("part", 5)]),
+    )
+    .await;
+    let end_of = |index: u64| Seq(finished.started.0 + 3 * index + 2);
+    let wanted = |range: Range<u64>| -> Vec<(u64, Seq)> {
+        range.map(|index| (index, end_of(index))).collect()
+    };
+    let all = (done, usize::MAX);
+    for range in [0..200, 63..65, 7..8, 199..200] {
+        let found = outcomes(&*store, &finished, range.clone(), all).await;
+        assert_eq!(found, (wanted(range.clone()), range.end));
+    }
+    let found = outcomes(&*store, &finished, 5..5, all).await;
+    assert_eq!(found, (Vec::new(), 5));
+    let found = outcomes(&*store, &finished, 190..300, all).await;
+    assert_eq!(found, (wanted(190..200), 300));
+    let few = outcomes(&*store, &finished, 30..200, (done, 1)).await;
+    assert_eq!(few, (wanted(30..94), 94));
+    let half = outcomes(&*store, &finished, 0..200, (done, 150 * 600)).await;
+    assert_eq!(half, (wanted(0..100), 100));
+    let until = (end_of(60), usize::MAX);
+    let early = outcomes(&*store, &finished, 50..100, until).await;
+    assert_eq!(early, (wanted(50..61), 100));
+    let again = outcomes(&*store, &finished, 5..6, (last, usize::MAX)).await;
+    assert_eq!(again, (vec![(5, last)], 6));
+}
+
+/// The store finds the last result and the last failure of a loop task, in the latest run or in a given run.
+pub async fn the_latest_ends_of_a_loop_task_are_found(site: &dyn Site) {
+    let store = site.join();
+    let finished = finish_loop(&*store, 100).await;
+    let id = finished.execution;
+    let seq = finished.done.next();
+    let mut later = vec![
+        task_failed("part", 7),
+        task_failed("part", 8),
+        task_failed("check", 8),
+    ];
+    let seq = write(&*store, next(&*store, id, seq, later.clone())).await;
+    let first_run = LoopTask {
+        run: 1,
+        succeeded: Some(Seq(finished.started.0 + 3 * 99 + 2)),
+        failed: Some(Seq(seq.0 - 1)),
+    };
+    let find = async |run: Option<u32>, task: &str| {
+        let (step, task) = ("each".into(), task.into());
+        ok(store.loop_task(id, &step, run, &task).await)
+    };
+    assert_eq!(find(None, "part").await.as_ref(), Some(&first_run));
+    for (at, _) in &mut later {
+        at.run = 2;
+    }
+    let seq = write(&*store, next(&*store, id, seq, later)).await;
+    let failed = |run: u32, seq: u64| LoopTask {
+        run,
+        succeeded: None,
+        failed: Some(Seq(seq)),
+    };
+    for _ in 0..2 {
+        assert_eq!(find(None, "part").await, Some(failed(2, seq.0 - 1)));
+        assert_eq!(find(Some(1), "part").await.as_ref(), Some(&first_run));
+        assert_eq!(find(None, "check").await, Some(failed(2, seq.0)));
+        assert_eq!(find(Some(1), "check").await, Some(failed(1, seq.0 - 3)));
+        assert_eq!(find(Some(3), "part").await, None);
+        assert_eq!(find(None, "absent").await, None);
+        ok(store.rebuild_projections().await);
     }
 }
 

@@ -36,6 +36,8 @@ macro_rules! contract_suite {
             iterations_are_found_by_their_index,
             iterations_are_counted_and_a_retry_counts_failures_anew,
             an_outline_has_everything_but_iterations,
+            outcomes_of_iterations_are_read_in_bounded_memory,
+            the_latest_ends_of_a_loop_task_are_found,
             rows_of_iterations_rebuilt_are_the_same,
             only_runs_that_keep_a_body_for_good_last,
             a_command_is_claimed_by_one_worker_only,

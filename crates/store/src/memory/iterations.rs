@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use model::event::Event;
-use model::id::StepRunId;
+use model::event::{Event, EventHead};
+use model::id::{Name, StepRunId};
 
 use crate::iterations::{
-    IterationDelta, ProgressChange, ProgressRow, indices, is_indexed, is_of_iterations,
+    IterationDelta, ProgressChange, ProgressRow, indices, is_indexed, is_of_iterations, is_of_run,
 };
-use crate::rows::LoopProgress;
+use crate::outcomes::OutcomeCollector;
+use crate::rows::{IterationOutcomes, LoopProgress, LoopTask, OutcomeRange};
 
 pub(super) fn loops(log: &[Event]) -> Vec<LoopProgress> {
     let rows = progress_rows(log).into_iter();
@@ -22,8 +23,39 @@ pub(super) fn iteration_events(
     iterations: &Range<u64>,
 ) -> Vec<Event> {
     let events = log.iter();
-    let wanted = events.filter(|event| is_of_iterations(event, run, iterations));
+    let wanted = events.filter(|event| is_of_iterations(EventHead::of(event), run, iterations));
     wanted.cloned().collect()
+}
+
+pub(super) fn iteration_outcomes(
+    log: &[Event],
+    run: &StepRunId,
+    range: &OutcomeRange,
+) -> IterationOutcomes {
+    let mut collector = OutcomeCollector::new(run, range);
+    for event in log {
+        if collector.wants(EventHead::of(event)) {
+            collector.add(vec![event.clone()]);
+        }
+    }
+    collector.finish()
+}
+
+pub(super) fn loop_task(
+    log: &[Event],
+    step: &Name,
+    run: Option<u32>,
+    task: &Name,
+) -> Option<LoopTask> {
+    let ends = IterationDelta::of(log).tasks.into_iter();
+    let ends = ends.filter(|ends| ends.run.step == *step && ends.task == *task);
+    let ends = ends.filter(|ends| run.is_none_or(|run| ends.run.run == run));
+    let latest = ends.max_by_key(|ends| ends.run.run)?;
+    Some(LoopTask {
+        run: latest.run.run,
+        succeeded: latest.succeeded,
+        failed: latest.failed,
+    })
 }
 
 pub(super) fn failed_iterations(log: &[Event], run: &StepRunId, limit: usize) -> Vec<u64> {
@@ -41,7 +73,8 @@ pub(super) fn failed_iterations(log: &[Event], run: &StepRunId, limit: usize) ->
 
 pub(super) fn iteration_count(log: &[Event], run: &StepRunId) -> u64 {
     let recorded = log.iter().filter(|event| {
-        is_indexed(event) && event.at.run == run.run && event.at.step.as_ref() == Some(&run.step)
+        let head = EventHead::of(event);
+        is_indexed(head) && is_of_run(head, run)
     });
     let indices = recorded.filter_map(|event| event.at.iteration);
     indices.max().map_or(0, |index| index + 1)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::event::Event;
 use model::id::{
-    CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, StepRunId, WorkerId,
+    CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId,
 };
 use model::time::Time;
 use tokio::sync::Notify;
@@ -19,9 +19,9 @@ use crate::error::Error;
 use crate::ids::Ids;
 use crate::memory::iterations;
 use crate::rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LoopProgress, LostClaim, OldRows,
-    OpenCommand, OwnerId, Rebuilt, Recorded, RemovedRows, ResultRow, SessionHolder, StepState,
-    WorkerSession,
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, IterationOutcomes, LoopProgress,
+    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, Rebuilt, Recorded,
+    RemovedRows, ResultRow, SessionHolder, StepState, WorkerSession,
 };
 use crate::safe::Safe;
 use crate::store::refusal_key;
@@ -232,6 +232,27 @@ impl Store for Memory {
     ) -> Result<Vec<Event>, Error> {
         let state = self.state();
         Ok(iterations::iteration_events(state.log(id), run, &wanted))
+    }
+
+    async fn iteration_outcomes(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        range: &OutcomeRange,
+    ) -> Result<IterationOutcomes, Error> {
+        let state = self.state();
+        Ok(iterations::iteration_outcomes(state.log(id), run, range))
+    }
+
+    async fn loop_task(
+        &self,
+        id: ExecutionId,
+        step: &Name,
+        run: Option<u32>,
+        task: &Name,
+    ) -> Result<Option<LoopTask>, Error> {
+        let state = self.state();
+        Ok(iterations::loop_task(state.log(id), step, run, task))
     }
 
     async fn failed_iterations(

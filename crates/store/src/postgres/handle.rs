@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::event::Event;
 use model::id::{
-    CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, StepRunId, WorkerId,
+    CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId,
 };
 use model::time::Time;
 use tokio::sync::watch;
@@ -23,9 +23,9 @@ use crate::postgres::pool::{Connector, Plans, Pool};
 use crate::postgres::side::{self, Hints};
 use crate::postgres::{access, append, change, iterations, migrate, pooler, read, rebuild};
 use crate::rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LoopProgress, LostClaim, OldRows,
-    OpenCommand, OwnerId, Rebuilt, Recorded, RemovedRows, ResultRow, SessionHolder, StepState,
-    WorkerSession,
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, IterationOutcomes, LoopProgress,
+    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, Rebuilt, Recorded,
+    RemovedRows, ResultRow, SessionHolder, StepState, WorkerSession,
 };
 use crate::safe::Safe;
 
@@ -164,6 +164,25 @@ impl Store for Postgres {
         wanted: Range<u64>,
     ) -> Result<Vec<Event>, Error> {
         iterations::iteration_events(&self.lists, id, run, wanted).await
+    }
+
+    async fn iteration_outcomes(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        range: &OutcomeRange,
+    ) -> Result<IterationOutcomes, Error> {
+        iterations::iteration_outcomes(&self.lists, id, run, range).await
+    }
+
+    async fn loop_task(
+        &self,
+        id: ExecutionId,
+        step: &Name,
+        run: Option<u32>,
+        task: &Name,
+    ) -> Result<Option<LoopTask>, Error> {
+        iterations::loop_task(&self.lists, id, step, run, task).await
     }
 
     async fn failed_iterations(

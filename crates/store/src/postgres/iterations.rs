@@ -1,9 +1,9 @@
-//! Rows of `loop_progress`, `iteration_index` and `iteration_span`: written with each append, and read.
+//! Rows of `loop_progress`, `loop_task`, `iteration_index` and `iteration_span`: written with each append, and read.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use model::event::Event;
+use model::event::{Event, EventHead};
 use model::id::{ExecutionId, Name, Seq, StepRunId};
 use serde::Serialize;
 use tokio_postgres::types::Json;
@@ -14,19 +14,24 @@ use crate::error::Error;
 use crate::iterations::{
     IterationBlock, IterationDelta, ProgressChange, block_of, indices, is_of_iterations,
 };
+use crate::outcomes::OutcomeCollector;
 use crate::postgres::failure::Fault;
-use crate::postgres::pool::Pool;
+use crate::postgres::pool::{Pool, Values};
 use crate::postgres::read::{APPENDS_AT, find, find_one};
 use crate::postgres::rows::{self, count, integer, seq, small, unsigned};
-use crate::rows::LoopProgress;
+use crate::rows::{IterationOutcomes, LoopProgress, LoopTask, OutcomeRange};
 
 /// Rows of the log read at a time.
 const PAGE: i64 = 100;
+
+/// Maximum number of appends with outcomes in memory at a time.
+const APPENDS_AT_ONCE: usize = 32;
 
 /// The changes of a batch's commits, as `noetl.write_iterations` reads them; `m` is the number of the member, from 1.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct IterationChanges {
     progress: Vec<ProgressJson>,
+    tasks: Vec<TaskJson>,
     blocks: Vec<BlockJson>,
     spans: Vec<SpanJson>,
 }
@@ -41,6 +46,17 @@ struct ProgressJson {
     succeeded: u64,
     failed: u64,
     retries: u64,
+}
+
+/// A change to `loop_task`.
+#[derive(Debug, Serialize)]
+struct TaskJson {
+    m: i32,
+    step: String,
+    task: String,
+    run: u32,
+    succeeded: Option<u64>,
+    failed: Option<u64>,
 }
 
 /// A new row of `iteration_index`.
@@ -87,6 +103,14 @@ impl IterationChanges {
                     retries: count.retries,
                 },
             }));
+        self.tasks.extend(delta.tasks.iter().map(|ends| TaskJson {
+            m,
+            step: ends.run.step.to_string(),
+            task: ends.task.to_string(),
+            run: ends.run.run,
+            succeeded: ends.succeeded.map(|seq| seq.0),
+            failed: ends.failed.map(|seq| seq.0),
+        }));
         self.blocks
             .extend(delta.blocks.iter().map(|block| BlockJson {
                 m,
@@ -169,6 +193,77 @@ pub(super) async fn iteration_events(
     run: &StepRunId,
     iterations: Range<u64>,
 ) -> Result<Vec<Event>, Error> {
+    let blocks = blocks(pool, id, run, &iterations).await?;
+    let blocks = blocks.iter().filter(|block| block.has_any(&iterations));
+    let seqs: Vec<i64> = blocks.map(|block| integer(block.seq.0)).collect();
+    let appends = find(pool, APPENDS_AT, &[&id.0, &seqs], |row| {
+        rows::wanted_events(&mut Rows::single(id), row, |head| {
+            is_of_iterations(head, run, &iterations)
+        })
+    })
+    .await?;
+    Ok(appends.into_iter().flatten().collect())
+}
+
+pub(super) async fn iteration_outcomes(
+    pool: &Pool,
+    id: ExecutionId,
+    run: &StepRunId,
+    range: &OutcomeRange,
+) -> Result<IterationOutcomes, Error> {
+    let mut collector = OutcomeCollector::new(run, range);
+    let blocks = blocks(pool, id, run, &range.iterations).await?;
+    for blocks in blocks.chunks(APPENDS_AT_ONCE) {
+        let is_wanted = |block: &&IterationBlock| block.has_any(collector.iterations());
+        let wanted = blocks.iter().filter(is_wanted);
+        let seqs: Vec<i64> = wanted.map(|block| integer(block.seq.0)).collect();
+        if seqs.is_empty() {
+            continue;
+        }
+        find(pool, APPENDS_AT, &[&id.0, &seqs], |row| {
+            let wants = |head: EventHead<'_>| collector.wants(head);
+            let events = rows::wanted_events(&mut Rows::single(id), row, wants)?;
+            collector.add(events);
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(collector.finish())
+}
+
+pub(super) async fn loop_task(
+    pool: &Pool,
+    id: ExecutionId,
+    step: &Name,
+    run: Option<u32>,
+    task: &Name,
+) -> Result<Option<LoopTask>, Error> {
+    const LATEST: &str = "SELECT run, succeeded_seq, failed_seq FROM noetl.loop_task
+        WHERE execution_id = $1 AND step_name = $2 AND task_label = $3 AND run BETWEEN $4 AND $5
+        ORDER BY run DESC LIMIT 1";
+    let (first, last) = run.map_or((0, i32::MAX), |run| (small(run), small(run)));
+    let values: Values<'_> = &[&id.0, &step.as_str(), &task.as_str(), &first, &last];
+    find_one(pool, LATEST, values, |row| {
+        let seq = |column: usize| -> Result<Option<Seq>, Fault> {
+            let seq: Option<i64> = row.try_get(column)?;
+            Ok(seq.map(|seq| Seq(seq.cast_unsigned())))
+        };
+        Ok(LoopTask {
+            run: count(row, 0)?,
+            succeeded: seq(1)?,
+            failed: seq(2)?,
+        })
+    })
+    .await
+}
+
+/// The rows of the index for these iterations, by seq.
+async fn blocks(
+    pool: &Pool,
+    id: ExecutionId,
+    run: &StepRunId,
+    iterations: &Range<u64>,
+) -> Result<Vec<IterationBlock>, Error> {
     const BLOCKS: &str = "SELECT block, seq, iterations, failed FROM noetl.iteration_index
         WHERE execution_id = $1 AND step_name = $2 AND run = $3 AND block BETWEEN $4 AND $5";
     if iterations.is_empty() {
@@ -177,24 +272,10 @@ pub(super) async fn iteration_events(
     let first = integer(block_of(iterations.start));
     let last = integer(block_of(iterations.end - 1));
     let (step, number) = (run.step.as_str(), small(run.run));
-    let blocks = find(
-        pool,
-        BLOCKS,
-        &[&id.0, &step, &number, &first, &last],
-        |row| block(row, run),
-    )
-    .await?;
-    let blocks = blocks.iter().filter(|block| block.has_any(&iterations));
-    let seqs: BTreeSet<i64> = blocks.map(|block| integer(block.seq.0)).collect();
-    let seqs: Vec<i64> = seqs.into_iter().collect();
-    let appends = find(pool, APPENDS_AT, &[&id.0, &seqs], |row| {
-        rows::events(&mut Rows::single(id), row)
-    })
-    .await?;
-    let events = appends.into_iter().flatten();
-    Ok(events
-        .filter(|event| is_of_iterations(event, run, &iterations))
-        .collect())
+    let values: Values<'_> = &[&id.0, &step, &number, &first, &last];
+    let mut blocks = find(pool, BLOCKS, values, |row| block(row, run)).await?;
+    blocks.sort_by_key(|block| block.seq);
+    Ok(blocks)
 }
 
 /// Reads `block, seq, iterations, failed`.

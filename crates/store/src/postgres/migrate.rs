@@ -11,7 +11,7 @@ use crate::postgres::options::Target;
 use crate::postgres::pool::Connector;
 
 /// Numbered from 1; never edited.
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 10] = [
     include_str!("../../migrations/postgres/0001_log_commands_projections.sql"),
     include_str!("../../migrations/postgres/0002_bodies_and_task_logs.sql"),
     include_str!("../../migrations/postgres/0003_credentials_keychain.sql"),
@@ -21,10 +21,11 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("../../migrations/postgres/0007_retention_plans_clock.sql"),
     include_str!("../../migrations/postgres/0008_session_holders.sql"),
     include_str!("../../migrations/postgres/0009_iterations.sql"),
+    include_str!("../../migrations/postgres/0010_loop_tasks_and_keychain.sql"),
 ];
 
-/// Earlier schemas have no index of iterations.
-const FIRST_WITH_ITERATIONS: u32 = 9;
+/// Earlier schemas have no index of iterations, or only a part of it.
+const FIRST_WITH_ITERATIONS: u32 = 10;
 
 /// Lock of the process that migrates.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(5642813375)";

@@ -153,11 +153,12 @@ pub(super) async fn events_at(
     let wanted: BTreeSet<Seq> = seqs.iter().copied().collect();
     let places: Vec<i64> = wanted.iter().map(|seq| integer(seq.0)).collect();
     let appends = find(pool, APPENDS_AT, &[&id.0, &places], |row| {
-        rows::events(&mut Rows::single(id), row)
+        rows::wanted_events(&mut Rows::single(id), row, |head| {
+            wanted.contains(&head.seq)
+        })
     })
     .await?;
-    let events = appends.into_iter().flatten();
-    Ok(events.filter(|event| wanted.contains(&event.seq)).collect())
+    Ok(appends.into_iter().flatten().collect())
 }
 
 pub(super) async fn foreign(

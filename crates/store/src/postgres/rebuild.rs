@@ -53,6 +53,7 @@ async fn rebuild_one(transaction: &Transaction<'_>, id: ExecutionId) -> Result<u
         "step_state",
         "result_index",
         "loop_progress",
+        "loop_task",
         "iteration_index",
         "iteration_span",
     ] {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::event::{Event, Status};
+use model::event::{Event, EventHead, Status};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
 use model::raw::Raw;
 use model::time::Time;
@@ -118,8 +118,17 @@ pub(super) fn execution(row: &Row) -> Result<ExecutionRow, Fault> {
 
 /// Reads `seq_first, body` of a row of the log.
 pub(super) fn events(reading: &mut Rows, row: &Row) -> Result<Vec<Event>, Fault> {
+    wanted_events(reading, row, |_| true)
+}
+
+/// Reads some events of `seq_first, body` of a row of the log.
+pub(super) fn wanted_events(
+    reading: &mut Rows,
+    row: &Row,
+    is_wanted: impl FnMut(EventHead<'_>) -> bool,
+) -> Result<Vec<Event>, Fault> {
     let body: &str = row.try_get(1)?;
-    let events = reading.read(seq(row, 0)?, body);
+    let events = reading.read(seq(row, 0)?, body, is_wanted);
     events.map_err(|damage| Fault::Row(damage.into()))
 }
 

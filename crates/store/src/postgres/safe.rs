@@ -105,7 +105,7 @@ impl Safe for Postgres {
 
     async fn put_keychain(&self, row: KeychainRow) -> Result<(), Error> {
         const PUT: &str = "WITH gone AS (
-                DELETE FROM noetl.keychain WHERE expires_at <= noetl.micros()
+                DELETE FROM noetl.keychain WHERE expires_at <= (SELECT noetl.micros())
                     AND NOT (scope = $4 AND name = $5))
             INSERT INTO noetl.keychain (data, data_key, key_id, scope, name, resolved_at, expires_at)
             VALUES ($1, $2, $3, $4, $5, $6, $7)

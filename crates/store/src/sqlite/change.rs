@@ -182,7 +182,7 @@ pub(super) fn take_back(db: &Connection, key: MessageKey, now: Time) -> rusqlite
 pub(super) fn rebuild(db: &Connection) -> Result<Rebuilt, Refused> {
     db.execute_batch(
         "DELETE FROM step_state; DELETE FROM result_index; DELETE FROM loop_progress;
-         DELETE FROM iteration_index; DELETE FROM iteration_span;",
+         DELETE FROM loop_task; DELETE FROM iteration_index; DELETE FROM iteration_span;",
     )?;
     let mut rebuilt = Rebuilt::default();
     let ids: Vec<i64> = db

@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::event::Event;
 use model::id::{
-    CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, StepRunId, WorkerId,
+    CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId,
 };
 use model::time::Time;
 use rusqlite::Connection;
@@ -24,9 +24,9 @@ use crate::error::Error;
 use crate::ids::Ids;
 use crate::memory::Clock;
 use crate::rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LoopProgress, LostClaim, OldRows,
-    OpenCommand, OwnerId, Rebuilt, Recorded, RemovedRows, ResultRow, SessionHolder, StepState,
-    WorkerSession,
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, IterationOutcomes, LoopProgress,
+    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, Rebuilt, Recorded,
+    RemovedRows, ResultRow, SessionHolder, StepState, WorkerSession,
 };
 use crate::safe::Safe;
 use crate::sqlite::append::Append;
@@ -122,10 +122,8 @@ impl Sqlite {
     }
 
     fn ask(&self, request: Request) -> Result<(), Error> {
-        let queue = self
-            .queue
-            .as_ref()
-            .expect("the queue exists until the store is dropped");
+        let queue = self.queue.as_ref();
+        let queue = queue.expect("the queue exists until the store is dropped");
         queue.send(request).map_err(|_| stopped())
     }
 
@@ -287,7 +285,30 @@ impl Store for Sqlite {
         wanted: Range<u64>,
     ) -> Result<Vec<Event>, Error> {
         let run = run.clone();
-        self.read(move |db| iterations::iteration_events(db, id, &run, wanted))
+        self.read(move |db| iterations::iteration_events(db, id, &run, &wanted))
+            .await
+    }
+
+    async fn iteration_outcomes(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        range: &OutcomeRange,
+    ) -> Result<IterationOutcomes, Error> {
+        let (run, range) = (run.clone(), range.clone());
+        self.read(move |db| iterations::iteration_outcomes(db, id, &run, &range))
+            .await
+    }
+
+    async fn loop_task(
+        &self,
+        id: ExecutionId,
+        step: &Name,
+        run: Option<u32>,
+        task: &Name,
+    ) -> Result<Option<LoopTask>, Error> {
+        let (step, task) = (step.clone(), task.clone());
+        self.read(move |db| iterations::loop_task(db, id, &step, run, &task))
             .await
     }
 

@@ -1,18 +1,19 @@
-//! Rows of `loop_progress`, `iteration_index` and `iteration_span`: written with each append, and read.
+//! Rows of `loop_progress`, `loop_task`, `iteration_index` and `iteration_span`: written with each append, and read.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use model::event::Event;
+use model::event::{Event, EventHead};
 use model::id::{ExecutionId, Name, Seq, StepRunId};
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use crate::damage::Rows;
 use crate::iterations::{
-    IterationBlock, IterationDelta, ProgressChange, ProgressCount, SeqSpan, block_of, indices,
-    is_of_iterations,
+    IterationBlock, IterationDelta, ProgressChange, ProgressCount, SeqSpan, TaskEnds, block_of,
+    indices, is_of_iterations,
 };
-use crate::rows::LoopProgress;
+use crate::outcomes::OutcomeCollector;
+use crate::rows::{IterationOutcomes, LoopProgress, LoopTask, OutcomeRange};
 use crate::sqlite::read::{self, Fault};
 use crate::sqlite::rows::{integer, unsigned};
 
@@ -30,6 +31,9 @@ pub(super) fn write(
             }
             ProgressChange::Count(count) => write_count(db, id, count)?,
         }
+    }
+    for ends in &delta.tasks {
+        write_task(db, id, ends)?;
     }
     for block in &delta.blocks {
         write_block(db, id, block)?;
@@ -55,6 +59,23 @@ fn write_count(db: &Connection, id: ExecutionId, count: &ProgressCount) -> rusql
         integer(count.failed),
         integer(count.retries),
         integer(count.seq.0),
+    ])?;
+    Ok(())
+}
+
+fn write_task(db: &Connection, id: ExecutionId, ends: &TaskEnds) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "INSERT INTO loop_task (execution_id, step_name, task_label, run, succeeded_seq, failed_seq)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+         ON CONFLICT DO UPDATE SET succeeded_seq = coalesce(?5, succeeded_seq), failed_seq = coalesce(?6, failed_seq)",
+    )?
+    .execute(params![
+        id.0,
+        ends.run.step.as_str(),
+        ends.task.as_str(),
+        ends.run.run,
+        ends.succeeded.map(|seq| integer(seq.0)),
+        ends.failed.map(|seq| integer(seq.0)),
     ])?;
     Ok(())
 }
@@ -147,8 +168,74 @@ pub(super) fn iteration_events(
     db: &Connection,
     id: ExecutionId,
     run: &StepRunId,
-    iterations: Range<u64>,
+    iterations: &Range<u64>,
 ) -> Result<Vec<Event>, Fault> {
+    let mut events = Vec::new();
+    let mut last = Seq(0);
+    for block in blocks(db, id, run, iterations)? {
+        if block.seq > last && block.has_any(iterations) {
+            let is_wanted = |head: EventHead<'_>| is_of_iterations(head, run, iterations);
+            let append = read::append_with(db, id, block.seq, is_wanted)?;
+            last = append.last;
+            events.extend(append.events);
+        }
+    }
+    Ok(events)
+}
+
+pub(super) fn iteration_outcomes(
+    db: &Connection,
+    id: ExecutionId,
+    run: &StepRunId,
+    range: &OutcomeRange,
+) -> Result<IterationOutcomes, Fault> {
+    let mut collector = OutcomeCollector::new(run, range);
+    let mut last = Seq(0);
+    for block in blocks(db, id, run, &range.iterations)? {
+        if block.seq > last && block.has_any(collector.iterations()) {
+            let append = read::append_with(db, id, block.seq, |head| collector.wants(head))?;
+            last = append.last;
+            collector.add(append.events);
+        }
+    }
+    Ok(collector.finish())
+}
+
+pub(super) fn loop_task(
+    db: &Connection,
+    id: ExecutionId,
+    step: &Name,
+    run: Option<u32>,
+    task: &Name,
+) -> Result<Option<LoopTask>, Fault> {
+    let mut statement = db.prepare_cached(
+        "SELECT run, succeeded_seq, failed_seq FROM loop_task
+         WHERE execution_id = ?1 AND step_name = ?2 AND task_label = ?3 AND run BETWEEN ?4 AND ?5
+         ORDER BY run DESC LIMIT 1",
+    )?;
+    let (first, last) = run.map_or((0, u32::MAX), |run| (run, run));
+    let values = params![id.0, step.as_str(), task.as_str(), first, last];
+    let found = statement.query_row(values, |row| {
+        let seq = |column: usize| -> rusqlite::Result<Option<Seq>> {
+            let seq: Option<i64> = row.get(column)?;
+            Ok(seq.map(|seq| Seq(seq.cast_unsigned())))
+        };
+        Ok(LoopTask {
+            run: row.get(0)?,
+            succeeded: seq(1)?,
+            failed: seq(2)?,
+        })
+    });
+    Ok(found.optional()?)
+}
+
+/// The rows of the index for these iterations, by seq.
+fn blocks(
+    db: &Connection,
+    id: ExecutionId,
+    run: &StepRunId,
+    iterations: &Range<u64>,
+) -> Result<Vec<IterationBlock>, Fault> {
     if iterations.is_empty() {
         return Ok(Vec::new());
     }
@@ -164,26 +251,10 @@ pub(super) fn iteration_events(
         integer(first),
         integer(last)
     ];
-    let blocks = statement.query_map(values, |row| block(row, run))?;
-    let mut seqs = BTreeSet::new();
-    for block in blocks {
-        let block = block?;
-        if block.has_any(&iterations) {
-            seqs.insert(block.seq);
-        }
-    }
-    let mut events = Vec::new();
-    let mut last = Seq(0);
-    for seq in seqs {
-        if seq <= last {
-            continue;
-        }
-        let append = read::append_with(db, id, seq)?;
-        last = append.last().map_or(last, |event| event.seq);
-        let wanted = |event: &Event| is_of_iterations(event, run, &iterations);
-        events.extend(append.into_iter().filter(wanted));
-    }
-    Ok(events)
+    let found = statement.query_map(values, |row| block(row, run))?;
+    let mut blocks: Vec<IterationBlock> = found.collect::<rusqlite::Result<_>>()?;
+    blocks.sort_by_key(|block| block.seq);
+    Ok(blocks)
 }
 
 /// Reads `block, seq, iterations, failed`.

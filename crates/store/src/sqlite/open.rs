@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::sqlite::{failure, filesystem, iterations, private};
 
 /// Numbered from 1; never edited.
-pub(super) const MIGRATIONS: [&str; 8] = [
+pub(super) const MIGRATIONS: [&str; 9] = [
     include_str!("../../migrations/sqlite/0001_log_commands_projections.sql"),
     include_str!("../../migrations/sqlite/0002_access_outbox_kinds.sql"),
     include_str!("../../migrations/sqlite/0003_credentials_keychain.sql"),
@@ -22,10 +22,11 @@ pub(super) const MIGRATIONS: [&str; 8] = [
     include_str!("../../migrations/sqlite/0006_retention.sql"),
     include_str!("../../migrations/sqlite/0007_session_holders.sql"),
     include_str!("../../migrations/sqlite/0008_iterations.sql"),
+    include_str!("../../migrations/sqlite/0009_loop_tasks_and_keychain.sql"),
 ];
 
-/// Earlier schemas have no index of iterations.
-const FIRST_WITH_ITERATIONS: u32 = 8;
+/// Earlier schemas have no index of iterations, or only a part of it.
+const FIRST_WITH_ITERATIONS: u32 = 9;
 
 /// Maximum time that a connection waits for another process's transaction.
 pub(super) const BUSY_MAX: Duration = Duration::from_secs(10);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use model::event::Event;
+use model::event::{Event, EventHead};
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::time::Time;
 use rusqlite::types::Value;
@@ -135,10 +135,19 @@ pub(super) fn append(
     id: ExecutionId,
     row: &Row<'_>,
 ) -> Result<Vec<Event>, Fault> {
+    wanted_of_append(reading, id, row, |_| true)
+}
+
+fn wanted_of_append(
+    reading: &mut Rows,
+    id: ExecutionId,
+    row: &Row<'_>,
+    is_wanted: impl FnMut(EventHead<'_>) -> bool,
+) -> Result<Vec<Event>, Fault> {
     let first = Seq(unsigned(row, 0)?);
     let body = row.get_ref(1)?.as_str();
     let body = body.map_err(|error| DamagedRow::new(id, first, error))?;
-    Ok(reading.read(first, body)?)
+    Ok(reading.read(first, body, is_wanted)?)
 }
 
 pub(super) fn events_at(
@@ -148,27 +157,46 @@ pub(super) fn events_at(
 ) -> Result<Vec<Event>, Fault> {
     let wanted: BTreeSet<Seq> = seqs.iter().copied().collect();
     let mut events: Vec<Event> = Vec::with_capacity(wanted.len());
-    let mut append: Vec<Event> = Vec::new();
-    for seq in wanted {
-        if append.last().is_none_or(|last| last.seq < seq) {
-            append = append_with(db, id, seq)?;
+    let mut last = Seq(0);
+    for seq in &wanted {
+        if *seq > last {
+            let is_wanted = |head: EventHead<'_>| wanted.contains(&head.seq);
+            let append = append_with(db, id, *seq, is_wanted)?;
+            last = append.last;
+            events.extend(append.events);
         }
-        events.extend(append.iter().find(|event| event.seq == seq).cloned());
     }
     Ok(events)
 }
 
-/// The append that contains a sequence number.
-pub(super) fn append_with(db: &Connection, id: ExecutionId, seq: Seq) -> Result<Vec<Event>, Fault> {
+/// Some events of one append.
+pub(super) struct FoundAppend {
+    pub(super) events: Vec<Event>,
+    /// The last event of the append. If there is no append, no event comes after it.
+    pub(super) last: Seq,
+}
+
+/// The selected events of the append that contains a sequence number.
+pub(super) fn append_with(
+    db: &Connection,
+    id: ExecutionId,
+    seq: Seq,
+    is_wanted: impl FnMut(EventHead<'_>) -> bool,
+) -> Result<FoundAppend, Fault> {
     let mut statement = db.prepare_cached(
-        "SELECT seq_first, body FROM log WHERE execution_id = ?1 AND seq_last >= ?2 ORDER BY seq_last LIMIT 1",
+        "SELECT seq_first, body, seq_last FROM log WHERE execution_id = ?1 AND seq_last >= ?2 ORDER BY seq_last LIMIT 1",
     )?;
     let mut found = statement.query(params![id.0, integer(seq.0)])?;
     let Some(row) = found.next()? else {
-        return Ok(Vec::new());
+        return Ok(FoundAppend {
+            events: Vec::new(),
+            last: Seq(u64::MAX),
+        });
     };
     let before = Seq(seq.0.saturating_sub(1));
-    append(&mut Rows::after(id, before), id, row)
+    let events = wanted_of_append(&mut Rows::after(id, before), id, row, is_wanted)?;
+    let last = Seq(unsigned(row, 2)?);
+    Ok(FoundAppend { events, last })
 }
 
 pub(super) fn foreign(

@@ -13,6 +13,9 @@ const CREDENTIAL: &str =
     "data, data_key, key_id, name, type, version, created_at, updated_at, last_used_at";
 const KEYCHAIN: &str = "data, data_key, key_id, scope, name, resolved_at, expires_at";
 
+/// Removes the entries that have expired, found by their own index.
+pub(super) const REMOVE_EXPIRED: &str = "DELETE FROM keychain WHERE expires_at <= ?1";
+
 fn sealed(row: &Row<'_>) -> rusqlite::Result<Sealed> {
     Ok(Sealed {
         data: row.get(0)?,
@@ -115,8 +118,7 @@ impl Safe for Sqlite {
     async fn put_keychain(&self, row: KeychainRow) -> Result<(), Error> {
         let now = self.now();
         self.write(move |db| {
-            db.prepare_cached("DELETE FROM keychain WHERE expires_at <= ?1")?
-                .execute([now.0])?;
+            db.prepare_cached(REMOVE_EXPIRED)?.execute([now.0])?;
             let sql = format!(
                 "INSERT OR REPLACE INTO keychain ({KEYCHAIN}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"
             );

@@ -105,7 +105,7 @@ async fn a_store_of_the_first_schema_is_brought_up_to_date() {
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )
         .unwrap();
-    assert_eq!(found, (8, "[]".to_owned(), None));
+    assert_eq!(found, (9, "[]".to_owned(), None));
     assert!(store.setting("cluster_secret").await.unwrap().is_some());
     assert_eq!(store.commit(first).await.unwrap(), Committed::Done);
 }
@@ -113,7 +113,12 @@ async fn a_store_of_the_first_schema_is_brought_up_to_date() {
 #[tokio::test]
 async fn iterations_of_an_older_store_are_indexed() {
     let site = site();
-    let tables = ["loop_progress", "iteration_index", "iteration_span"];
+    let tables = [
+        "loop_progress",
+        "loop_task",
+        "iteration_index",
+        "iteration_span",
+    ];
     let rows = |db: &rusqlite::Connection| -> Vec<String> {
         let each = tables.iter().flat_map(|table| {
             let sql = format!("SELECT * FROM {table} ORDER BY 1, 2, 3");
@@ -128,15 +133,31 @@ async fn iterations_of_an_older_store_are_indexed() {
         each.collect()
     };
     crate::contract::iterations_are_counted_and_a_retry_counts_failures_anew(&site).await;
-    let db = site.raw();
-    let written = rows(&db);
+    crate::contract::the_latest_ends_of_a_loop_task_are_found(&site).await;
+    let written = rows(&site.raw());
     assert!(written.len() > 6, "{written:?}");
-    for table in tables {
-        db.execute_batch(&format!("DROP TABLE {table}")).unwrap();
+    for (version, missing) in [(7, &tables[..]), (8, &["loop_task"])] {
+        let db = site.raw();
+        for table in missing {
+            db.execute_batch(&format!("DROP TABLE {table}")).unwrap();
+        }
+        db.execute_batch("DROP INDEX keychain_expiry").unwrap();
+        db.pragma_update(None, "user_version", version).unwrap();
+        drop(site.join());
+        assert_eq!(rows(&site.raw()), written, "{version}");
     }
-    db.pragma_update(None, "user_version", 7).unwrap();
+}
+
+#[tokio::test]
+async fn expired_values_of_credentials_are_found_by_their_index() {
+    let site = site();
     drop(site.join());
-    assert_eq!(rows(&site.raw()), written);
+    let explained = format!("EXPLAIN QUERY PLAN {}", super::safe::REMOVE_EXPIRED);
+    let db = site.raw();
+    let plan: String = db
+        .query_row(&explained, [7], |row| row.get("detail"))
+        .unwrap();
+    assert!(plan.contains("keychain_expiry (expires_at<?)"), "{plan}");
 }
 
 #[tokio::test]

@@ -1,8 +1,10 @@
 //! Unpacking: one borrowed pass over the text, payloads read straight into their types.
 
 use std::borrow::Cow;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer as _};
 use serde_json::value::RawValue;
 
 use crate::event::codec::checksum;
@@ -50,8 +52,9 @@ struct Append<'a> {
     w: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     z: Option<Cow<'a, str>>,
+    /// Its events are read one by one.
     #[serde(borrow)]
-    e: Vec<Record<'a>>,
+    e: &'a RawValue,
     /// Compared before the rest is read.
     #[serde(default, rename = "y")]
     _checksum: u32,
@@ -100,15 +103,63 @@ struct Shared {
     task: Option<Name>,
 }
 
+/// Where a packed event belongs: known before its payload is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventHead<'a> {
+    /// Its place in the log.
+    pub seq: Seq,
+    /// What it records.
+    pub kind: Kind,
+    /// The step.
+    pub step: Option<&'a str>,
+    /// The run of the step.
+    pub run: u32,
+    /// The iteration.
+    pub iteration: Option<u64>,
+}
+
+impl<'a> EventHead<'a> {
+    /// The head of an event that is read already.
+    pub fn of(event: &'a Event) -> Self {
+        Self {
+            seq: event.seq,
+            kind: event.kind(),
+            step: event.at.step.as_ref().map(Name::as_str),
+            run: event.at.run,
+            iteration: event.at.iteration,
+        }
+    }
+}
+
+/// Some events of one append.
+#[derive(Debug)]
+pub struct Unpacked {
+    /// Those that were wanted, in order.
+    pub events: Vec<Event>,
+    /// How many events the append has.
+    pub total: usize,
+}
+
 /// Unpacks one append, whose first event has the given seq.
 pub fn unpack(
     execution: ExecutionId,
     seq_first: Seq,
     body: &str,
 ) -> Result<Vec<Event>, CodecError> {
+    let unpacked = unpack_wanted(execution, seq_first, body, |_| true)?;
+    Ok(unpacked.events)
+}
+
+/// Unpacks some events of one append; the payloads of the others are skipped.
+pub fn unpack_wanted(
+    execution: ExecutionId,
+    seq_first: Seq,
+    body: &str,
+    mut is_wanted: impl FnMut(EventHead<'_>) -> bool,
+) -> Result<Unpacked, CodecError> {
     checksum::verify(execution, seq_first, body)?;
     let append: Append<'_> = serde_json::from_str(body).map_err(CodecError::Malformed)?;
-    let mut shared = Shared {
+    let shared = Shared {
         execution,
         event_id: append.b,
         timestamp: append.t,
@@ -119,18 +170,101 @@ pub fn unpack(
         trace: append.z.as_deref().map(Name::from),
         task: None,
     };
-    let mut events = Vec::with_capacity(append.e.len());
-    for (index, record) in append.e.into_iter().enumerate() {
-        events.push(shared.event(seq_first, index, record)?);
+    let mut records = Records {
+        shared,
+        first: seq_first,
+        total: 0,
+        events: Vec::new(),
+        is_wanted: &mut is_wanted,
+        fault: None,
+    };
+    let mut reader = serde_json::Deserializer::from_str(append.e.get());
+    let read = reader.deserialize_seq(&mut records);
+    match (records.fault, read) {
+        (Some(fault), _) => Err(fault),
+        (None, Err(error)) => Err(CodecError::Malformed(error)),
+        (None, Ok(())) => Ok(Unpacked {
+            events: records.events,
+            total: records.total,
+        }),
     }
-    Ok(events)
+}
+
+/// The events of one append on their way: each is read and, if nobody wants it, forgotten at once.
+struct Records<'w> {
+    shared: Shared,
+    first: Seq,
+    total: usize,
+    events: Vec<Event>,
+    is_wanted: &'w mut dyn FnMut(EventHead<'_>) -> bool,
+    fault: Option<CodecError>,
+}
+
+impl<'de> Visitor<'de> for &mut Records<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list of events")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        while let Some(record) = list.next_element::<Record<'de>>()? {
+            if let Err(fault) = self.add(record) {
+                self.fault = Some(fault);
+                return Err(serde::de::Error::custom("an event cannot be read"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Records<'_> {
+    fn add(&mut self, record: Record<'_>) -> Result<(), CodecError> {
+        let index = self.total;
+        self.total += 1;
+        let seq = Seq(self.first.0 + index as u64);
+        let head = self.shared.head(seq, &record)?;
+        let kind = head.kind;
+        if (self.is_wanted)(head) {
+            let event = self.shared.event((seq, kind), index, record)?;
+            self.events.push(event);
+        }
+        Ok(())
+    }
 }
 
 impl Shared {
-    fn event(&mut self, first: Seq, index: usize, record: Record<'_>) -> Result<Event, CodecError> {
-        let seq = Seq(first.0 + index as u64);
+    fn head<'a>(&'a self, seq: Seq, record: &'a Record<'_>) -> Result<EventHead<'a>, CodecError> {
         let kind =
             Kind::stored(&record.k).ok_or_else(|| UnknownKind(record.k.clone().into_owned()))?;
+        let (step, run) = self.step_run(record);
+        Ok(EventHead {
+            seq,
+            kind,
+            step,
+            run,
+            iteration: record.x,
+        })
+    }
+
+    /// The step of an event, and its run.
+    fn step_run<'a>(&'a self, record: &'a Record<'_>) -> (Option<&'a str>, u32) {
+        match record.s.as_deref() {
+            Some("") => (None, record.n.unwrap_or(0)),
+            Some(step) => (Some(step), record.n.unwrap_or(0)),
+            None => {
+                let step = self.step.as_ref().map(Name::as_str);
+                (step, record.n.unwrap_or(self.run))
+            }
+        }
+    }
+
+    fn event(
+        &mut self,
+        (seq, kind): (Seq, Kind),
+        index: usize,
+        record: Record<'_>,
+    ) -> Result<Event, CodecError> {
         let payload = record.p.map_or("{}", RawValue::get);
         let body = Body::read(kind, payload).map_err(|source| CodecError::Payload {
             seq,
@@ -175,6 +309,7 @@ impl Shared {
         let (step, run) = match record.s.as_deref() {
             Some("") => (None, record.n.unwrap_or(0)),
             Some(step) => (Some(Name::from(step)), record.n.unwrap_or(0)),
+            // The name is shared.
             None => (self.step.clone(), record.n.unwrap_or(self.run)),
         };
         let task = record.l.map(|label| self.task(&label));

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{pack, unpack};
+use super::{EventHead, pack, unpack, unpack_wanted};
 use crate::command::Work;
 use crate::event::{
     At, Body, CommandClaimed, CommandIssued, CtxPatched, Event, IterationDone, NextEvaluated,
@@ -290,6 +290,27 @@ proptest! {
         }
         let packed = pack(&events);
         let back = unpack(RUN, Seq(first), &packed.body).unwrap();
-        prop_assert_eq!(back, events);
+        prop_assert_eq!(&back, &events);
+        let mut heads = events.iter().map(EventHead::of);
+        let every_second = |head: EventHead<'_>| {
+            assert_eq!(Some(head), heads.next());
+            head.seq.0 % 2 == 0
+        };
+        let some = unpack_wanted(RUN, Seq(first), &packed.body, every_second).unwrap();
+        prop_assert_eq!(some.total, events.len());
+        events.retain(|event| event.seq.0 % 2 == 0);
+        prop_assert_eq!(some.events, events);
     }
+}
+
+#[test]
+fn payloads_of_events_that_are_not_wanted_are_not_read() {
+    let damaged = r#"{"k":"task.done","s":"fetch","n":1,"x":7,"p":{"outcome":0}}"#;
+    let whole = r#"{"k":"loop.iteration.started","s":"fetch","n":1,"x":8}"#;
+    let body = format!(r#"{{"b":1,"t":0,"r":0,"e":[{damaged},{whole}]}}"#);
+    assert!(unpack(RUN, Seq(1), &body).is_err());
+    let is_wanted = |head: EventHead<'_>| head.iteration == Some(8);
+    let some = unpack_wanted(RUN, Seq(1), &body, is_wanted).unwrap();
+    let seqs: Vec<Seq> = some.events.iter().map(|event| event.seq).collect();
+    assert_eq!((seqs, some.total), (vec![Seq(2)], 2));
 }

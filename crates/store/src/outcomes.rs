@@ -1,0 +1,100 @@
+//! Outcomes of iterations, collected from the appends of a log in order. They take a bounded amount of memory.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use model::event::{Body, Event, EventHead, Kind};
+use model::id::StepRunId;
+use model::manifest::is_pipeline_outcome;
+
+use crate::iterations::is_of_run;
+use crate::rows::{IterationOutcomes, OutcomeRange};
+
+/// The outcomes of this many iterations are read at once, however large they are.
+const ITERATIONS_MIN: u64 = 64;
+
+/// An event takes about this much memory beside its result.
+const EVENT_BYTES: usize = 512;
+
+/// Collects the last outcome of each of some iterations. When it has more than it may hold, it leaves the later half of
+/// the iterations for the next reading.
+pub(crate) struct OutcomeCollector<'a> {
+    run: &'a StepRunId,
+    range: OutcomeRange,
+    bytes: usize,
+    outcomes: BTreeMap<u64, Box<Event>>,
+}
+
+impl<'a> OutcomeCollector<'a> {
+    pub(crate) fn new(run: &'a StepRunId, range: &OutcomeRange) -> Self {
+        Self {
+            run,
+            range: range.clone(),
+            bytes: 0,
+            outcomes: BTreeMap::new(),
+        }
+    }
+
+    /// The iterations that are collected.
+    pub(crate) fn iterations(&self) -> &Range<u64> {
+        &self.range.iterations
+    }
+
+    /// Whether an event may be an outcome that is collected.
+    pub(crate) fn wants(&self, head: EventHead<'_>) -> bool {
+        let range = &self.range;
+        matches!(
+            head.kind,
+            Kind::TaskDone | Kind::TaskFailed | Kind::ManifestUpdated
+        ) && head
+            .iteration
+            .is_some_and(|index| range.iterations.contains(&index))
+            && head.seq > range.after
+            && head.seq <= range.until
+            && is_of_run(head, self.run)
+    }
+
+    /// Adds events that are wanted, in order.
+    pub(crate) fn add(&mut self, events: Vec<Event>) {
+        for event in events.into_iter().filter(is_pipeline_outcome) {
+            let Some(index) = event.at.iteration else {
+                continue;
+            };
+            if !self.range.iterations.contains(&index) {
+                continue;
+            }
+            self.bytes += size(&event);
+            if let Some(earlier) = self.outcomes.insert(index, Box::new(event)) {
+                self.bytes -= size(&earlier);
+            }
+            self.narrow();
+        }
+    }
+
+    fn narrow(&mut self) {
+        let Range { start, end } = self.range.iterations;
+        if self.bytes <= self.range.bytes_max || end - start <= ITERATIONS_MIN {
+            return;
+        }
+        let end = start + ((end - start) / 2).max(ITERATIONS_MIN);
+        self.range.iterations = start..end;
+        let later = self.outcomes.split_off(&end);
+        self.bytes -= later.values().map(|event| size(event)).sum::<usize>();
+    }
+
+    pub(crate) fn finish(self) -> IterationOutcomes {
+        IterationOutcomes {
+            outcomes: self.outcomes,
+            end: self.range.iterations.end,
+        }
+    }
+}
+
+/// About how much memory an event takes.
+fn size(event: &Event) -> usize {
+    let result = match &event.body {
+        Body::TaskDone(ended) | Body::TaskFailed(ended) => ended.outcome.text().len(),
+        _ => 0,
+    };
+    EVENT_BYTES + result
+}
