@@ -36,7 +36,7 @@ pub(crate) async fn publish(shared: Arc<Shared>, bus: Arc<dyn Bus>) {
             // When this server publishes again, it continues from the position in the store.
             Ok(false) => after = 0,
             Err(error) => {
-                tracing::warn!(%error, "failed to determine which server publishes events; retrying")
+                tracing::warn!(%error, "failed to determine which server publishes events; retrying");
             }
         }
         tokio::select! {

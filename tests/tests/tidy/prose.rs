@@ -128,7 +128,7 @@ fn code_uses_plain_phrases(files: &[File]) -> Vec<Finding> {
 fn comments_and_literals(text: &str) -> Vec<(usize, &str)> {
     // Character literals are matched first, because they may contain a quote.
     let pattern = Regex::new(
-        r####"(?s)//[^\n]*|'(?:\\.[^'\n]*|[^\\'])'|r##".*?"##|r#".*?"#|r"[^"]*"|"(?:\\.|[^"\\])*""####,
+        r###"(?s)//[^\n]*|'(?:\\.[^'\n]*|[^\\'])'|r##".*?"##|r#".*?"#|r"[^"]*"|"(?:\\.|[^"\\])*""###,
     )
     .expect("the pattern is valid");
     let mut lines = Vec::new();

@@ -60,7 +60,7 @@ fn database(error: &rusqlite::Error, statement: &FailedStatement) -> Outcome {
     match code {
         "SQLITE_TOOBIG" => message.push_str("; a text or blob may have at most 32 MiB"),
         "SQLITE_FULL" => {
-            message.push_str("; a database in memory may have at most 256 MiB; use a file")
+            message.push_str("; a database in memory may have at most 256 MiB; use a file");
         }
         _ => {}
     }
