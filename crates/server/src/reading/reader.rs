@@ -115,10 +115,10 @@ impl Reader {
         };
         let is_part_of_loop =
             wanted.task_of_step().is_none() && !self.loop_runs(id, wanted).await?.is_empty();
-        if !is_part_of_loop {
-            parts::each_of_outline(&*self.store, id, meet).await?;
-        } else {
+        if is_part_of_loop {
             parts::each(&*self.store, id, (Seq(0), Seq(u64::MAX)), meet).await?;
+        } else {
+            parts::each_of_outline(&*self.store, id, meet).await?;
         }
         self.in_log(id, best.seq()).await
     }

@@ -294,11 +294,11 @@ proptest! {
         let mut heads = events.iter().map(EventHead::of);
         let every_second = |head: EventHead<'_>| {
             assert_eq!(Some(head), heads.next());
-            head.seq.0 % 2 == 0
+            head.seq.0.is_multiple_of(2)
         };
         let some = unpack_wanted(RUN, Seq(first), &packed.body, every_second).unwrap();
         prop_assert_eq!(some.total, events.len());
-        events.retain(|event| event.seq.0 % 2 == 0);
+        events.retain(|event| event.seq.0.is_multiple_of(2));
         prop_assert_eq!(some.events, events);
     }
 }
