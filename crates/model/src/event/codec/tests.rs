@@ -298,7 +298,7 @@ proptest! {
         };
         let some = unpack_wanted(RUN, Seq(first), &packed.body, every_second).unwrap();
         prop_assert_eq!(some.total, events.len());
-        events.retain(|event| event.seq.0 % 2 == 0);
+        events.retain(|event| event.seq.0.is_multiple_of(2));
         prop_assert_eq!(some.events, events);
     }
 }
