@@ -27,6 +27,8 @@ mod auth;
 mod call;
 mod capture;
 mod container;
+#[cfg(test)]
+mod corpus;
 mod duckdb;
 mod evaluation;
 mod exhaustion;
