@@ -26,6 +26,7 @@ mod attend;
 mod auth;
 mod call;
 mod capture;
+mod certificates;
 mod container;
 #[cfg(test)]
 mod corpus;
