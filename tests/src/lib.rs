@@ -4,6 +4,7 @@ pub mod binary;
 pub mod conformance;
 pub mod e2e;
 pub mod http;
+pub mod injection;
 pub mod peers;
 pub mod serving;
 pub mod sim;

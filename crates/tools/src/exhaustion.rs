@@ -53,18 +53,34 @@ pub(crate) fn find_shortage() -> Option<io::Error> {
     File::open("/dev/null").err().filter(is_exhausted)
 }
 
+/// The want of so many descriptors, for what must not be begun without them. Other threads take some at the same time, so
+/// more are to be free than are needed.
+pub(crate) fn find_shortage_of(count: usize) -> Option<io::Error> {
+    let opened: io::Result<Vec<File>> = (0..count).map(|_| File::open("/dev/null")).collect();
+    opened.err().filter(is_exhausted)
+}
+
 /// The same for an error of a library that keeps the message of the system, and not its number.
 pub(crate) fn find_shortage_in(message: &str) -> Option<io::Error> {
-    let reported = [Errno::MFILE, Errno::NFILE, Errno::NOMEM].map(io::Error::from);
+    let wanted = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    find_reported(message, &wanted).or_else(find_shortage)
+}
+
+/// The want of descriptors that a message of a library reports, if it lasts. If it does not, what failed may have needed
+/// all descriptors itself, and would do so again.
+pub(crate) fn find_lasting_shortage(message: &str) -> Option<io::Error> {
+    let reported = find_reported(message, &[Errno::MFILE, Errno::NFILE]);
+    reported.and_then(|_| find_shortage())
+}
+
+fn find_reported(message: &str, wanted: &[Errno]) -> Option<io::Error> {
+    let wanted = wanted.iter().map(|errno| io::Error::from(*errno));
     let is_reported = |error: &io::Error| {
         let text = error.to_string();
         let text = text.split(" (os error").next().unwrap_or_default();
         message.contains(text)
     };
-    reported
-        .into_iter()
-        .find(is_reported)
-        .or_else(find_shortage)
+    wanted.into_iter().find(is_reported)
 }
 
 /// The error of a connection that could not be made for want of something on this machine. Name resolution does not
@@ -110,6 +126,8 @@ mod tests {
         let found = find_shortage_in(text).expect("it is a shortage");
         assert_eq!(found.raw_os_error(), Some(Errno::MFILE.raw_os_error()));
         assert!(find_shortage_in("IO Error: Cannot open file \"/x\": Is a directory").is_none());
+        // There are descriptors now.
+        assert!(find_lasting_shortage(text).is_none());
     }
 
     #[test]

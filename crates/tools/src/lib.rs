@@ -26,7 +26,10 @@ mod attend;
 mod auth;
 mod call;
 mod capture;
+mod certificates;
 mod container;
+#[cfg(test)]
+mod corpus;
 mod duckdb;
 mod evaluation;
 mod exhaustion;

@@ -4,6 +4,7 @@
 mod bench;
 mod duckdb;
 mod ends;
+mod injection;
 mod large;
 mod memory;
 mod objects;

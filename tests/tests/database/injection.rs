@@ -1,89 +1,16 @@
 //! Attempts to break out of a value's place, in every place a value can stand. Nothing may change, and what comes back
 //! is what went in.
 
-use std::collections::BTreeSet;
-
 use model::outcome::Outcome;
 use model::template::Piece;
 use serde_json::{Value, json};
+use tests::injection::{around, in_quotes};
 
 use crate::house::{House, first, params};
 
-/// What may end the place a value stands in.
-const OPENERS: [&str; 25] = [
-    "",
-    "'",
-    "''",
-    "'''",
-    "\\'",
-    "\\\\'",
-    "\\",
-    "\"",
-    "\"\"",
-    "$$",
-    "$a$",
-    "$q$",
-    "*/",
-    "-- ",
-    "\n",
-    ";",
-    ")",
-    "'))",
-    "E'",
-    "U&'\\0027",
-    "%'",
-    "]}'",
-    "\u{2019}",
-    "\u{a0}",
-    "\u{ff07}",
-];
-
-/// What would then be run.
-const ATTACKS: [&str; 14] = [
-    "; DROP TABLE canary; --",
-    "; DELETE FROM canary; SELECT '",
-    "; UPDATE canary SET n = 0 --",
-    " OR 1=1 --",
-    " UNION SELECT secret FROM canary --",
-    "; TRUNCATE canary; COMMIT; --",
-    "; COPY canary TO PROGRAM 'true'; --",
-    "; COPY canary FROM '/dev/null'; --",
-    "||(DELETE FROM canary RETURNING secret)||'",
-    "; SET standard_conforming_strings = off; DELETE FROM canary; --",
-    "; DO $x$ BEGIN DELETE FROM canary; END $x$; --",
-    "::int; ALTER TABLE canary RENAME TO gone; /*",
-    "; INSERT INTO canary VALUES (9, 'x'); --",
-    " RETURNING pg_sleep(0); DELETE FROM canary; --",
-];
-
-/// Oddities that fit no pattern.
-const ODD: [&str; 16] = [
-    "",
-    " ",
-    "null",
-    "NULL",
-    "true",
-    "0",
-    "-1",
-    "1e9",
-    "{}",
-    "[]",
-    "{{ 7 * 7 }}",
-    "$1",
-    ":v",
-    "%s",
-    "\u{1F980}",
-    "\\x41",
-];
-
+/// What an attacker sends.
 fn corpus() -> Vec<String> {
-    let mut all: BTreeSet<String> = ODD.iter().map(|odd| (*odd).to_owned()).collect();
-    for opener in OPENERS {
-        for attack in ATTACKS {
-            all.insert(format!("{opener}{attack}"));
-        }
-    }
-    all.into_iter().collect()
+    tests::injection::corpus(&[])
 }
 
 /// A table that nobody may touch, and one that holds values.
@@ -104,19 +31,6 @@ async fn assert_untouched(house: &House, place: &str) {
     let row = house.raw().await.query_one(sum, &[]).await;
     let row = row.unwrap_or_else(|error| panic!("{place}: {error:?}"));
     assert_eq!(row.get::<_, String>(0), "5:15:s1,s2,s3,s4,s5", "{place}");
-}
-
-fn around(before: &str, value: &str, after: &str) -> Vec<Piece> {
-    vec![
-        Piece::Text(before.to_owned()),
-        Piece::Value(json!(value)),
-        Piece::Text(after.to_owned()),
-    ]
-}
-
-/// What a text in plain quotes comes back as: quotes that are all doubled count as escaped.
-fn in_quotes(value: &str) -> [String; 2] {
-    [value.to_owned(), value.replace("''", "'")]
 }
 
 /// Runs the corpus in a place where the value must come back as one of these.
@@ -173,8 +87,19 @@ async fn values_in_quotes_come_back() {
         in_quotes(v).map(|v| format!("it's {v} so")).to_vec()
     })
     .await;
-    exact("SELECT 'a'\n  '", "' AS v", |v| {
-        in_quotes(v).map(|v| format!("a{v}")).to_vec()
+    for before in [
+        "SELECT 'a'\n  '",
+        "SELECT 'a' -- it's\n  '",
+        "SELECT 'a' -- it's\r  '",
+        "SELECT -- it's\r 'a",
+    ] {
+        exact(before, "' AS v", |v| {
+            in_quotes(v).map(|v| format!("a{v}")).to_vec()
+        })
+        .await;
+    }
+    exact("SELECT 'a' -- it's\n || ", "::text AS v", |v| {
+        vec![format!("a{v}")]
     })
     .await;
 }
@@ -211,6 +136,9 @@ async fn values_in_dollar_quotes_come_back() {
     exact("SELECT $$", "$$ AS v", same).await;
     exact("SELECT $a$it's ", "$a$ AS v", |v| vec![format!("it's {v}")]).await;
     exact("SELECT $q1$", "$q1$ || $$$$ AS v", same).await;
+    exact("SELECT $\u{1f980}$", "$\u{1f980}$ AS v", same).await;
+    harmless("SELECT $q$", "").await;
+    harmless("SELECT $", "").await;
 }
 
 /// Runs the corpus in the body of a function, which gives it back.

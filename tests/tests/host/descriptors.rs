@@ -10,6 +10,7 @@ use model::template::Piece;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
+use tests::http::Http;
 use tests::peers::{Nats, Postgres};
 use tokio_util::sync::CancellationToken;
 use tools::{Call, NoLog, Registry};
@@ -53,6 +54,10 @@ impl DescriptorFixture {
                 ..tools::Network::default()
             },
             evaluation_program: Some(tests::binary::noetl()),
+            duckdb: tools::DuckdbConfig {
+                library: Some(tests::peers::duckdb()),
+                ..tools::DuckdbConfig::default()
+            },
             ..tools::Config::default()
         });
         Self { tools, dir }
@@ -112,6 +117,66 @@ async fn a_sqlite_database_is_opened_later() {
     let failed = fixture.outcome(&folder).await;
     let code = failed.failure().map(|error| error.code.as_str());
     assert_eq!(code, Some("SQLITE_CANTOPEN"), "{failed:?}");
+}
+
+#[tokio::test]
+async fn a_duckdb_database_is_opened_later() {
+    let fixture = DescriptorFixture::new();
+    let database = json!({"database": "new.duckdb"});
+    // The library is loaded later, too.
+    let made = "CREATE TABLE t (n INT); INSERT INTO t VALUES (1); SELECT n FROM t";
+    let result = fixture.check(fixture.sql("duckdb", made, &database)).await;
+    assert_eq!(result["rows"], json!([{"n": 1}]));
+    // It is loaded, and opens the file itself.
+    let again = fixture.sql("duckdb", "INSERT INTO t VALUES (2)", &database);
+    assert_eq!(fixture.check(again).await["affected_rows"], 1);
+    // The library needs one for a database in memory, too.
+    let memory = fixture.sql("duckdb", "SELECT 1 AS n", &json!({}));
+    assert_eq!(fixture.check(memory).await["rows"], json!([{"n": 1}]));
+    // A database that cannot be opened for another reason stays a failure.
+    let folder = fixture.sql("duckdb", "SELECT 1", &json!({"database": "."}));
+    let failed = fixture.outcome(&folder).await;
+    let code = failed.failure().map(|error| error.code.as_str());
+    assert_eq!(code, Some("DUCKDB_IO"), "{failed:?}");
+}
+
+#[tokio::test]
+async fn a_file_that_a_duckdb_statement_reads_is_opened_later() {
+    let fixture = DescriptorFixture::new();
+    let database = json!({"database": "shared.duckdb"});
+    let file = fixture.path().join("rows.csv");
+    std::fs::write(&file, "n\n3\n").unwrap();
+    // As long as this runs, the database is open.
+    let endless =
+        "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range + b.range = 7";
+    let endless = fixture.sql("duckdb", endless, &database);
+    let stop = CancellationToken::new();
+    let tool = fixture.tools.get("duckdb").unwrap();
+    let running = tool.call(endless, stop.clone(), &NoLog);
+    let reading = async {
+        while !fixture.path().join("shared.duckdb").exists() {
+            tokio::task::yield_now().await;
+        }
+        let read = format!("SELECT n FROM '{}'", file.display());
+        let read = fixture.check(fixture.sql("duckdb", &read, &database)).await;
+        stop.cancel();
+        read
+    };
+    let (_, read) = tokio::join!(running, reading);
+    assert_eq!(read["rows"], json!([{"n": 3}]));
+}
+
+#[tokio::test]
+async fn an_http_client_is_made_later() {
+    let server = Http::start(|_, _| (200, json!({"n": 1})));
+    let fixture = DescriptorFixture::new();
+    let fields = json!({"method": "GET", "url": server.url()});
+    let result = fixture.check(fixture.call("http", &fields)).await;
+    assert_eq!(result["status_code"], 200, "{result}");
+    // Another client, for other options.
+    let fields = json!({"method": "GET", "url": server.url(), "verify_ssl": false});
+    let result = fixture.check(fixture.call("http", &fields)).await;
+    assert_eq!(result["status_code"], 200, "{result}");
 }
 
 #[tokio::test]

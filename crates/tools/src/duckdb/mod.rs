@@ -4,6 +4,8 @@
 //! where they are many.
 
 mod aliases;
+#[cfg(test)]
+mod corpus;
 mod failure;
 #[expect(
     unsafe_code,

@@ -8,10 +8,13 @@ use model::outcome::TaskError;
 
 use super::failed;
 use super::failure::Fault;
-use super::ffi::{Connection, Database};
+use super::ffi::{Connection, Database, Engine};
 use super::guard::Guard;
 use super::library::Libraries;
-use crate::exhaustion::{exhausted, find_shortage_in};
+use crate::exhaustion::{exhausted, find_shortage_in, find_shortage_of};
+
+/// A database is opened only while so many descriptors are free: it takes two, and other threads open files meanwhile.
+const FREE_DESCRIPTORS_MIN: usize = 16;
 
 /// The open databases of this process.
 #[derive(Clone)]
@@ -60,8 +63,7 @@ impl Databases {
         let engine = self.libraries.engine()?;
         let settings = self.settings();
         let Some(file) = file else {
-            let opened = engine.open(None, &settings).map(Arc::new);
-            let connection = opened.and_then(|database| database.connect());
+            let connection = open_database(engine, None, &settings)?.connect();
             return Ok(Lease {
                 connection: Some(Arc::new(connection.map_err(|fault| cannot_open(&fault))?)),
                 slot: None,
@@ -73,8 +75,7 @@ impl Databases {
         let database = if let Some(database) = &open.database {
             database.clone()
         } else {
-            let opened = engine.open(Some(file), &settings).map(Arc::new);
-            opened.map_err(|fault| cannot_open(&fault))?
+            open_database(engine, Some(file), &settings)?
         };
         let connection = database.connect().map_err(|fault| cannot_open(&fault))?;
         open.database = Some(database);
@@ -149,6 +150,19 @@ impl Drop for Lease {
             drop(open.database.take());
         }
     }
+}
+
+/// Opens a database, unless descriptors are missing: without one, the library ends this process.
+fn open_database(
+    engine: &Engine,
+    file: Option<&Path>,
+    settings: &[(&str, String)],
+) -> Result<Arc<Database>, TaskError> {
+    if let Some(shortage) = find_shortage_of(FREE_DESCRIPTORS_MIN) {
+        return Err(exhausted(&shortage));
+    }
+    let opened = engine.open(file, settings);
+    opened.map(Arc::new).map_err(|fault| cannot_open(&fault))
 }
 
 /// The error of a database that could not be opened.

@@ -13,7 +13,8 @@ use super::failure::{RunStatement, outcome};
 use super::ffi::{Answer, Connection, Rows};
 use super::guard::Guard;
 use super::{Fault, failed};
-use crate::sql::{Statement, memory_bytes, unique};
+use crate::exhaustion::{exhausted, find_lasting_shortage};
+use crate::sql::{Statement, StatementText, memory_bytes, unique};
 
 /// What is handed on at a time.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -43,6 +44,11 @@ const OWN_TRANSACTION: [&str; 16] = [
     "CHECKPOINT",
     "VACUUM",
     "EXPORT",
+];
+
+/// Statements that begin with these take no parameters, or not everywhere.
+const WITHOUT_PARAMETERS: [&str; 9] = [
+    "COMMENT", "CREATE", "ALTER", "ATTACH", "PRAGMA", "PREPARE", "EXPORT", "IMPORT", "DESCRIBE",
 ];
 
 /// What a call runs.
@@ -148,14 +154,22 @@ fn run_each(connection: &Connection, work: &Work, out: &mut Out) -> Result<(), B
     let mut held = 0;
     let last = work.statements.len() - 1;
     for (index, statement) in work.statements.iter().enumerate() {
-        let sent = statement.text();
+        let sent = sent_text(statement);
         let run = RunStatement {
             index,
             statement,
             sent: &sent,
         };
         let is_alone = last == 0;
-        let told = |fault: &Fault| outcome(&true_cause(connection, &run, fault, is_alone), &run);
+        let told = |fault: &Fault| {
+            let cause = true_cause(connection, &run, fault, is_alone);
+            // A statement that failed has had no effect, and a call of several is not made again.
+            let shortage = is_alone.then(|| find_lasting_shortage(&cause.to_string()));
+            match shortage.flatten() {
+                Some(shortage) => Outcome::error(exhausted(&shortage)),
+                None => outcome(&cause, &run),
+            }
+        };
         work.guard.statement(statement, &work.base)?;
         let rows = connection.run(&sent.text, &sent.params);
         let rows = rows.map_err(|fault| told(&fault))?;
@@ -168,6 +182,15 @@ fn run_each(connection: &Connection, work: &Work, out: &mut Out) -> Result<(), B
         work.guard.after(statement, connection)?;
     }
     Ok(())
+}
+
+/// The text of a statement: with literals for its values, if it takes no parameters.
+fn sent_text(statement: &Statement) -> StatementText {
+    if WITHOUT_PARAMETERS.contains(&statement.first_word()) {
+        statement.text_with_literals()
+    } else {
+        statement.text()
+    }
 }
 
 /// The error of a statement. The library stops all threads of a statement that failed on one of them, and at times tells

@@ -11,7 +11,8 @@ use reqwest::{Client, Method, Response, Url, redirect};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{cancelled, timed_out};
-use crate::exhaustion::find_connect_shortage;
+use crate::certificates::trust;
+use crate::exhaustion::{exhausted, find_connect_shortage, find_shortage};
 use crate::http::guard::{Blocked, Guard, GuardedResolver, Lookup, System};
 use crate::http::oauth::Tokens;
 use crate::http::request::Request;
@@ -151,21 +152,19 @@ impl Clients {
         if let Some(client) = clients.get(&(options, port)) {
             return Ok(client.clone());
         }
-        let client = self.build(options, port).map_err(|error| {
-            let message = format!("the http client cannot be made: {}", chain(&error));
-            TaskError::new(ErrorKind::Unknown, "HTTP_CLIENT", message)
-        })?;
+        let client = self.build(options, port)?;
         clients.insert((options, port), client.clone());
         Ok(client)
     }
 
-    fn build(&self, options: Options, port: Option<u16>) -> reqwest::Result<Client> {
+    fn build(&self, options: Options, port: Option<u16>) -> Result<Client, TaskError> {
         install_provider();
-        Client::builder()
+        let builder = trust(Client::builder(), &self.authorities.0);
+        let built = builder
+            .map_err(|error| exhausted(&error))?
             .user_agent(concat!("noetl/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(options.connect)
             .tls_danger_accept_invalid_certs(!options.verify_ssl)
-            .tls_certs_merge(self.authorities.0.iter().cloned())
             .redirect(redirect::Policy::none())
             // A proxy would connect to addresses that nobody here has checked.
             .no_proxy()
@@ -177,7 +176,11 @@ impl Clients {
                 lookup: self.lookup.clone(),
                 port,
             }))
-            .build()
+            .build();
+        built.map_err(|error| {
+            let message = format!("the http client cannot be made: {}", chain(&error));
+            unmade(TaskError::new(ErrorKind::Unknown, "HTTP_CLIENT", message))
+        })
     }
 
     fn check_headers(&self, headers: &HeaderMap) -> Result<(), TaskError> {
@@ -202,9 +205,10 @@ pub(crate) fn guarded_client(
     guard: &Arc<Guard>,
     endpoint: Option<&Url>,
     silence_max: Duration,
-) -> reqwest::Result<Client> {
+) -> Result<Client, TaskError> {
     install_provider();
-    Client::builder()
+    let built = trust(Client::builder(), &[])
+        .map_err(|error| exhausted(&error))?
         .user_agent(concat!("noetl/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(BUCKET_CONNECT_MAX.min(silence_max))
         .read_timeout(silence_max)
@@ -218,7 +222,20 @@ pub(crate) fn guarded_client(
             lookup: Arc::new(System),
             port: endpoint.and_then(|endpoint| guard.port_that_matters(endpoint)),
         }))
-        .build()
+        .build();
+    built.map_err(|error| {
+        let message = format!("the client of a bucket cannot be made: {error}");
+        unmade(TaskError::new(
+            ErrorKind::Connection,
+            "OBJECT_UNAVAILABLE",
+            message,
+        ))
+    })
+}
+
+/// The error of a client that cannot be made: the want of descriptors, if there is one.
+fn unmade(error: TaskError) -> TaskError {
+    find_shortage().as_ref().map_or(error, exhausted)
 }
 
 fn install_provider() {

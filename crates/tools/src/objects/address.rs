@@ -162,11 +162,7 @@ async fn client(endpoint: Option<&str>, guard: &Arc<Guard>) -> Result<Client, Ta
         Some(endpoint) => Some(checked(endpoint, guard).await?),
         None => None,
     };
-    let made = guarded_client(guard, url.as_ref(), SILENCE_MAX);
-    made.map_err(|error| {
-        let message = format!("the client of a bucket cannot be made: {error}");
-        TaskError::new(ErrorKind::Connection, "OBJECT_UNAVAILABLE", message)
-    })
+    guarded_client(guard, url.as_ref(), SILENCE_MAX)
 }
 
 /// Refuses an endpoint that leads where `http` may not go, before anything is asked: a refusal says why.

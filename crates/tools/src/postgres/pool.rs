@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tokio_postgres::{CancelToken, Client};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::exhaustion::find_connect_shortage;
+use crate::exhaustion::{exhausted, find_connect_shortage, find_shortage_in};
 use crate::postgres::failure::{silent, unreached};
 use crate::postgres::target::Target;
 use crate::postgres::tls::tls;
@@ -89,12 +89,13 @@ impl Pools {
         if let Some(pool) = pools.iter().find(|pool| pool.target == target) {
             return Ok(pool.clone());
         }
-        let tls = tls(&target).map_err(|why| {
-            TaskError::new(
+        let tls = tls(&target).map_err(|why| match find_shortage_in(&why) {
+            Some(shortage) => exhausted(&shortage),
+            None => TaskError::new(
                 ErrorKind::Auth,
                 "AUTH_INVALID",
                 format!("{}: {why}", target.place()),
-            )
+            ),
         })?;
         let pool = Arc::new(Pool {
             target,

@@ -13,6 +13,7 @@ use rustls::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::certificates::system_certificates;
 use crate::postgres::target::{Target, Trust};
 
 /// What makes connections encrypted, trusting as the target says; the error says what is wrong with its certificates.
@@ -52,7 +53,8 @@ fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
             roots.add(certificate).map_err(|error| unreadable(&error))?;
         }
     } else {
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let certificates = system_certificates().map_err(|error| error.to_string())?;
+        roots.add_parsable_certificates(certificates.iter().cloned());
     }
     if roots.is_empty() {
         return Err("no certificate authority is known: name a file with `sslrootcert`".to_owned());

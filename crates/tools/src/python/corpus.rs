@@ -3,7 +3,6 @@
 //! The oracle is Python's own parser. The code with the attack and the code with a harmless value must give the same tree,
 //! apart from the constants, and the attack must come through exactly.
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
@@ -12,6 +11,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::code::python_code;
+use crate::corpus::{Case, all_cases, cases_from, code_pieces as pieces, report};
 
 /// What an attacker sends.
 const ATTACKS: &[&str] = &[
@@ -164,21 +164,6 @@ for pair in json.load(sys.stdin.buffer):
 print(json.dumps(answers))
 "#;
 
-fn pieces(place: &str, value: &Value) -> Vec<CodePiece> {
-    let mut pieces = Vec::new();
-    for (at, text) in place.split('@').enumerate() {
-        if at > 0 {
-            pieces.push(Piece::Value(value.clone()));
-        }
-        pieces.push(Piece::Text(text.to_owned()));
-    }
-    let marked = pieces.into_iter().map(|piece| CodePiece {
-        piece,
-        is_json: false,
-    });
-    marked.collect()
-}
-
 fn placed(place: &str, value: &Value) -> String {
     python_code(&pieces(place, value)).unwrap_or_else(|error| panic!("{place}: {error:?}"))
 }
@@ -204,8 +189,8 @@ fn differences(pairs: &[Value]) -> Vec<String> {
     serde_json::from_slice(&output.stdout).expect("Python answers")
 }
 
-fn check(cases: &[(String, String)]) {
-    let pair = |(place, attack): &(String, String)| {
+fn check(cases: &[Case]) {
+    let pair = |(place, attack): &Case| {
         json!({
             "attack": placed(place, &json!(attack)),
             "plain": placed(place, &json!("x")),
@@ -214,25 +199,16 @@ fn check(cases: &[(String, String)]) {
         })
     };
     let pairs: Vec<Value> = cases.iter().map(pair).collect();
-    let mut wrong = String::new();
-    for ((place, attack), said) in cases.iter().zip(differences(&pairs)) {
-        if !said.is_empty() {
-            let code = placed(place, &json!(attack));
-            let _ = writeln!(wrong, "{place:?} with {attack:?} is {code:?}: {said}");
-        }
-    }
-    assert!(wrong.is_empty(), "{wrong}");
+    let problem = |(pair, difference): (&Value, String)| {
+        let code = &pair["attack"];
+        (!difference.is_empty()).then(|| format!("{code}: {difference}"))
+    };
+    report(cases, pairs.iter().zip(differences(&pairs)).map(problem));
 }
 
 #[test]
 fn no_value_becomes_code_wherever_it_stands() {
-    let mut cases = Vec::new();
-    for place in PLACES {
-        for attack in ATTACKS {
-            cases.push(((*place).to_owned(), (*attack).to_owned()));
-        }
-    }
-    check(&cases);
+    check(&all_cases(PLACES, ATTACKS));
 }
 
 proptest! {
@@ -243,9 +219,7 @@ proptest! {
         values in prop::collection::vec("[\\PC'\"\\\\{}#\n\r]{0,12}", 40),
         seed in 0..PLACES.len(),
     ) {
-        let places = PLACES.iter().cycle().skip(seed);
-        let cases = places.zip(values).map(|(place, value)| ((*place).to_owned(), value));
-        check(&cases.collect::<Vec<_>>());
+        check(&cases_from(PLACES, seed, values));
     }
 }
 

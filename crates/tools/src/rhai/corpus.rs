@@ -3,7 +3,6 @@
 //! The syntax tree of the script with the attack must be that of the script with a harmless value, apart from that text,
 //! and the script must evaluate to the attack exactly.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use ::rhai::{Engine, OptimizationLevel};
@@ -13,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::program::rhai_script;
 use super::run_script;
+use crate::corpus::{all_cases, cases_from, check, code_pieces as pieces};
 
 /// The harmless value.
 const HARMLESS: &str = "QharmlessQ";
@@ -143,21 +143,6 @@ const PLACES: &[&str] = &[
     "@ // @",
 ];
 
-fn pieces(place: &str, value: &Value) -> Vec<CodePiece> {
-    let mut pieces = Vec::new();
-    for (at, text) in place.split('@').enumerate() {
-        if at > 0 {
-            pieces.push(Piece::Value(value.clone()));
-        }
-        pieces.push(Piece::Text(text.to_owned()));
-    }
-    let marked = pieces.into_iter().map(|piece| CodePiece {
-        piece,
-        is_json: false,
-    });
-    marked.collect()
-}
-
 fn script(place: &str, value: &Value) -> String {
     rhai_script(&pieces(place, value)).unwrap_or_else(|error| panic!("{place}: {error:?}"))
 }
@@ -201,23 +186,9 @@ fn problem(place: &str, attack: &str) -> Option<String> {
     }
 }
 
-fn check(cases: impl Iterator<Item = (&'static str, String)>) {
-    let mut problems = String::new();
-    for (place, attack) in cases {
-        if let Some(problem) = problem(place, &attack) {
-            let _ = writeln!(problems, "{place:?} with {attack:?}: {problem}");
-        }
-    }
-    assert!(problems.is_empty(), "{problems}");
-}
-
 #[test]
 fn no_value_becomes_code_in_any_context() {
-    check(PLACES.iter().flat_map(|place| {
-        ATTACKS
-            .iter()
-            .map(move |attack| (*place, (*attack).to_owned()))
-    }));
+    check(&all_cases(PLACES, ATTACKS), problem);
 }
 
 proptest! {
@@ -228,7 +199,7 @@ proptest! {
         values in prop::collection::vec("[a-z'\"\\\\{}$#`/*\n\r\t ();]{0,12}", 40),
         seed in 0..PLACES.len(),
     ) {
-        check(PLACES.iter().copied().cycle().skip(seed).zip(values));
+        check(&cases_from(PLACES, seed, values), problem);
     }
 }
 

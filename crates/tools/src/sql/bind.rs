@@ -1,39 +1,18 @@
 //! Statements out of pieces: split at semicolons, values placed by where they stand, placeholders renumbered.
 
 use model::template::{Piece, PieceOrigin};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::sql::body::{Bodies, OpenQuotes};
-use crate::sql::place::{Dialect, Place, is_word};
+use crate::sql::duckdb::push_char;
+use crate::sql::error::BindError;
+use crate::sql::neighbors::{fits_into_name, follows_dot, is_in_list, precedes_dot};
+use crate::sql::params::Params;
+use crate::sql::place::{Dialect, Place, continues_name, is_word};
 use crate::sql::quote::{Sign, escaped, is_typed_literal, literal, quoted_names, text_of};
 use crate::sql::statement::{LineMark, Slot, SlotSource, Statement};
+use crate::sql::unclear::find_unclear;
 use crate::sql::words::{QuotedText, Words};
-
-/// The task's own `params`.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) enum Params {
-    #[default]
-    None,
-    List(Vec<Value>),
-    Map(Map<String, Value>),
-}
-
-/// A command that cannot be bound.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BindError {
-    #[error("the command has a placeholder `{0}`, but `params` has no value for it")]
-    Missing(String),
-    #[error("a value cannot stand {0}")]
-    Place(&'static str),
-    #[error("`{0}` cannot be an identifier")]
-    Ident(String),
-    #[error("a value holds a NUL character, which SQL cannot take")]
-    Nul,
-    #[error("`$n` needs `params`; it cannot stand beside `{{{{ … }}}}` without them")]
-    Unnumbered,
-    #[error("the statement is one template, which is bound as a value and is no statement")]
-    Whole,
-}
 
 /// The text of a command, with where its pieces come from as far as that is known.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +32,8 @@ pub(crate) fn bind(
         given: params,
         place: Place::Code,
         ended: None,
+        code_start: 0,
+        unclear: None,
         bodies: Bodies::default(),
         quotes: OpenQuotes::default(),
         words: Words::new(dialect),
@@ -95,6 +76,13 @@ pub(crate) fn bind(
         }
         binder.is_behind_value = !matches!(piece, Piece::Text(_) | Piece::Raw(_));
     }
+    let is_value = |piece: &Piece| matches!(piece, Piece::Value(_) | Piece::Ident(_));
+    let is_open = matches!(binder.place, Place::Dollar(_)) || !binder.bodies.is_empty();
+    if is_open && command.pieces.iter().any(is_value) {
+        return Err(BindError::Place(
+            "in a command whose dollar quotes do not end; it could end them",
+        ));
+    }
     binder.end_statement()?;
     Ok(binder.statements)
 }
@@ -105,6 +93,10 @@ struct Binder<'a> {
     place: Place,
     /// The quoted text that has just ended: quotes that follow it go on with it, escapes and all.
     ended: Option<Place>,
+    /// Where the tokens begin that are read: no name goes back behind quotes.
+    code_start: usize,
+    /// Why nobody knows how the rest of the command is read, if that is so.
+    unclear: Option<&'static str>,
     /// The bodies of routines that are open.
     bodies: Bodies,
     /// Where the quotes opened that are open.
@@ -174,6 +166,10 @@ impl Binder<'_> {
                 continue;
             }
             if self.place == Place::Code {
+                let is_doubled = self.text.ends_with('\'');
+                let ended = self.ended.as_ref().filter(|_| !is_doubled);
+                let unclear = find_unclear(text[at], self.code(), ended, self.dialect);
+                self.unclear = self.unclear.or(unclear);
                 if text[at] == ';' && self.ends_at_semicolon() {
                     self.end_statement()?;
                     at += 1;
@@ -186,8 +182,8 @@ impl Binder<'_> {
                 }
             }
             let (next, length) = match &self.ended {
-                Some(ended) if text[at] == '\'' => (ended.clone(), 1),
-                _ => self.place.step(&text[at..], &self.text, self.dialect),
+                Some(ended) if self.place == Place::Code && text[at] == '\'' => (ended.clone(), 1),
+                _ => self.place.step(&text[at..], self.code(), self.dialect),
             };
             let end = (at + length).min(text.len());
             self.step(next, &text[at..end]);
@@ -211,7 +207,8 @@ impl Binder<'_> {
                 let kind = self.words.quoted_text();
                 self.words.other();
                 // Quotes that go on with a text are the same text.
-                self.ended.is_none().then_some(kind)
+                let goes_on = self.ended.is_some() && taken == ['\''];
+                (!goes_on).then_some(kind)
             }
             _ => None,
         };
@@ -222,12 +219,18 @@ impl Binder<'_> {
             self.quotes.close(&tag, &mut self.text, &mut self.lines);
         } else {
             let start = self.text.len();
-            self.text.extend(taken);
+            match (self.dialect, taken) {
+                (Dialect::Duckdb, [c]) => push_char(&mut self.text, &self.place, *c),
+                _ => self.text.extend(taken),
+            }
             if let Some(kind) = opened {
                 self.quotes.open(start, self.text.len(), kind);
             }
         }
         self.count_lines(taken);
+        if self.place != Place::Code {
+            self.code_start = self.text.len();
+        }
         self.place = next;
         if let (Some(QuotedText::Body), Place::Dollar(tag)) = (opened, &self.place) {
             let tag = tag.clone();
@@ -243,11 +246,23 @@ impl Binder<'_> {
         }
     }
 
+    /// The tokens since the last quotes or comment.
+    fn code(&self) -> &str {
+        &self.text[self.code_start..]
+    }
+
+    /// Refuses a value where nobody knows how it would be read.
+    fn refuse_unclear(&self) -> Result<(), BindError> {
+        self.unclear
+            .map_or(Ok(()), |why| Err(BindError::Place(why)))
+    }
+
     /// Goes into the body of a routine, which is read as a statement is.
     fn begin_body(&mut self, tag: String) {
         let words = std::mem::replace(&mut self.words, Words::new(self.dialect));
         let quotes = std::mem::take(&mut self.quotes);
         self.bodies.begin(tag, words, quotes);
+        self.code_start = self.text.len();
         self.place = Place::Code;
         self.ended = None;
     }
@@ -259,6 +274,7 @@ impl Binder<'_> {
         self.quotes = body.quotes;
         self.quotes
             .close(&body.tag, &mut self.text, &mut self.lines);
+        self.code_start = self.text.len();
         self.place = Place::Code;
         self.ended = None;
         Some(body.tag.chars().count())
@@ -297,29 +313,34 @@ impl Binder<'_> {
         }
         if !sqlite && *self.given == Params::None {
             // So has a `PREPARE`.
-            self.has_own_numbers |= text[at] == '$' && is_number && !before.is_some_and(is_word);
+            let has_number = text[at] == '$' && is_number && !before.is_some_and(is_word);
+            self.has_own_numbers |= has_number || (duckdb && text[at] == '?');
             return Ok(0);
         }
         let value = match text[at] {
             '?' if (sqlite || duckdb) && word.is_empty() => {
                 self.positional += 1;
-                self.by_number(self.positional, "?")
+                self.given.by_number(self.positional, "?")
             }
-            '?' if sqlite && is_number => self.by_number(word.parse().unwrap_or(0), &word),
+            '?' if (sqlite || duckdb) && is_number => {
+                self.given.by_number(word.parse().unwrap_or(0), &word)
+            }
             '$' if !sqlite && is_number && !before.is_some_and(is_word) => {
-                self.by_number(word.parse().unwrap_or(0), &word)
+                self.given.by_number(word.parse().unwrap_or(0), &word)
             }
             ':' if !duckdb && is_name && before != Some(':') && !before.is_some_and(is_word) => {
-                self.by_name(&word)
+                self.given.by_name(&word)
             }
-            '@' | '$' if sqlite && is_name && !before.is_some_and(is_word) => self.by_name(&word),
+            '@' | '$' if sqlite && is_name && !before.is_some_and(is_word) => {
+                self.given.by_name(&word)
+            }
             // A dollar may also open a quoted text, `$tag$ … $tag$`.
             '$' if duckdb
                 && is_name
                 && !before.is_some_and(is_word)
                 && text.get(at + 1 + word.chars().count()) != Some(&'$') =>
             {
-                self.by_name(&word)
+                self.given.by_name(&word)
             }
             _ => return Ok(0),
         }?;
@@ -330,25 +351,6 @@ impl Binder<'_> {
         };
         self.push(value, SlotSource::Param(name), false);
         Ok(length)
-    }
-
-    fn by_number(&self, number: usize, shown: &str) -> Result<Value, BindError> {
-        let found = match self.given {
-            Params::List(list) => number.checked_sub(1).and_then(|at| list.get(at)),
-            Params::None | Params::Map(_) => None,
-        };
-        let missing = || BindError::Missing(format!("{shown} (number {number})"));
-        found.cloned().ok_or_else(missing)
-    }
-
-    fn by_name(&self, name: &str) -> Result<Value, BindError> {
-        let found = match self.given {
-            Params::Map(map) => map.get(name),
-            Params::None | Params::List(_) => None,
-        };
-        found
-            .cloned()
-            .ok_or_else(|| BindError::Missing(name.to_owned()))
     }
 
     /// Adds a value that stands among tokens.
@@ -377,6 +379,8 @@ impl Binder<'_> {
         after: &str,
         origin: Option<&PieceOrigin>,
     ) -> Result<(), BindError> {
+        self.refuse_unclear()?;
+        self.refuse_sql_text(value)?;
         if self.place == Place::Code {
             return self.value_in_code(value, after, origin);
         }
@@ -392,7 +396,12 @@ impl Binder<'_> {
         let text = text_of(value)?;
         let escaped = escaped(&self.place, text)?;
         self.bodies.note_value();
-        self.text.push_str(&escaped);
+        match (self.dialect, &self.place) {
+            (Dialect::Duckdb, place @ Place::Block(_)) => escaped
+                .chars()
+                .for_each(|c| push_char(&mut self.text, place, c)),
+            _ => self.text.push_str(&escaped),
+        }
         self.mark_line();
         Ok(())
     }
@@ -407,6 +416,23 @@ impl Binder<'_> {
         Ok(())
     }
 
+    /// Refuses a text in what a function runs as SQL: there it would be read as SQL once more.
+    fn refuse_sql_text(&mut self, value: &Value) -> Result<(), BindError> {
+        let is_comment = matches!(self.place, Place::Line | Place::Block(_));
+        let is_harmless = match value {
+            Value::Null | Value::Bool(_) => true,
+            // A minus could become a comment together with another one.
+            Value::Number(number) => !number.to_string().starts_with('-'),
+            Value::String(_) | Value::Array(_) | Value::Object(_) => false,
+        };
+        if is_comment || is_harmless || !self.words.is_in_sql_text() {
+            return Ok(());
+        }
+        Err(BindError::Place(
+            "in the text that a function such as `query` runs as SQL; write that statement itself as the command",
+        ))
+    }
+
     fn value_in_code(
         &mut self,
         value: &Value,
@@ -418,12 +444,18 @@ impl Binder<'_> {
                 "directly behind another value; join them in one template: `{{ a ~ b }}`",
             ));
         }
-        let touches =
-            self.text.chars().next_back().is_some_and(is_word) || after.starts_with(is_word);
-        if touches {
-            return self.part_of_name(value);
+        let before = self.code().chars().next_back();
+        let is_name = |c: char| self.dialect.reads_as_postgres() && continues_name(c, self.dialect);
+        if before.is_some_and(|c| is_name(c) && !is_word(c)) {
+            return Err(BindError::Place(
+                "directly behind a `$` or a sign of a name; a template is written without a `$`",
+            ));
         }
-        if self.follows_dot() || precedes_dot(after) || self.words.expect_name() {
+        let touches = before.is_some_and(is_word) || after.starts_with(is_word);
+        if touches {
+            return self.part_of_name(value, after);
+        }
+        if follows_dot(&self.text) || precedes_dot(after) || self.words.expect_name() {
             return self.name(value, after);
         }
         let source = |item: usize| match origin.and_then(|origin| origin.expression.clone()) {
@@ -431,7 +463,7 @@ impl Binder<'_> {
             None => SlotSource::Unknown,
         };
         match value {
-            Value::Array(items) if self.is_in_list() => {
+            Value::Array(items) if is_in_list(&self.text) => {
                 if items.is_empty() {
                     self.text.push_str("NULL");
                     self.other();
@@ -468,9 +500,9 @@ impl Binder<'_> {
     }
 
     /// Extends a name: only what cannot end the name may be put in.
-    fn part_of_name(&mut self, value: &Value) -> Result<(), BindError> {
+    fn part_of_name(&mut self, value: &Value, after: &str) -> Result<(), BindError> {
         let text = text_of(value)?;
-        if text.is_empty() || !text.chars().all(is_word) {
+        if !fits_into_name(&text, &self.text, after) {
             return Err(BindError::Ident(text));
         }
         text.chars().for_each(|c| self.words.code(c));
@@ -480,31 +512,9 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// Whether a dot that belongs to a name stands right before.
-    fn follows_dot(&self) -> bool {
-        let Some(head) = self.text.strip_suffix('.') else {
-            return false;
-        };
-        let last_word = head.rsplit(|c| !is_word(c)).next().unwrap_or_default();
-        let ends_in_name = head.ends_with(|c: char| is_word(c) || "\"`])".contains(c));
-        let is_number = !last_word.is_empty() && last_word.chars().all(|c| c.is_ascii_digit());
-        ends_in_name && !is_number
-    }
-
-    /// Whether the text so far ends in `IN (`.
-    fn is_in_list(&self) -> bool {
-        let Some(head) = self.text.trim_end().strip_suffix('(') else {
-            return false;
-        };
-        let mut back = head.trim_end().chars().rev();
-        matches!(
-            (back.next(), back.next(), back.next()),
-            (Some('n' | 'N'), Some('i' | 'I'), third) if !third.is_some_and(is_word)
-        )
-    }
-
     /// Writes a name, a dotted one, or a list of them, in quotes.
     fn name(&mut self, value: &Value, after: &str) -> Result<(), BindError> {
+        self.refuse_unclear()?;
         let before = self.text.chars().next_back();
         let is_quote = |c: char| "\"`'".contains(c);
         if self.is_behind_value || before.is_some_and(is_quote) || after.starts_with(is_quote) {
@@ -526,6 +536,7 @@ impl Binder<'_> {
 
     fn end_statement(&mut self) -> Result<(), BindError> {
         let text = std::mem::take(&mut self.text);
+        self.code_start = 0;
         let slots = std::mem::take(&mut self.slots);
         let names = std::mem::take(&mut self.names);
         let lines = std::mem::take(&mut self.lines);
@@ -572,11 +583,4 @@ impl Binder<'_> {
         self.statements.push(statement);
         Ok(())
     }
-}
-
-/// Whether a text begins with a dot behind which a name goes on, or nothing that is known.
-fn precedes_dot(after: &str) -> bool {
-    let mut rest = after.chars();
-    let goes_on = |c: char| c == '"' || c == '*' || (is_word(c) && !c.is_ascii_digit());
-    rest.next() == Some('.') && rest.next().is_none_or(goes_on)
 }

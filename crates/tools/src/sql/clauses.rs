@@ -3,6 +3,8 @@
 //! Enters: the words and signs of a statement, in order. Leaves: whether what comes next can only be a name. Places
 //! where a value could stand as well are not counted: `EXTRACT(year FROM …)`, `IS DISTINCT FROM …`, `COPY t FROM …`.
 
+use crate::sql::duckdb::sql_argument;
+
 /// What begins or continues a query, so that a `FROM` after it is followed by tables.
 const QUERIES: [&str; 8] = [
     "SELECT",
@@ -86,6 +88,10 @@ struct Level {
     is_columns: bool,
     /// Whether parentheses here would hold the columns of an `INSERT`.
     takes_columns: bool,
+    /// The function whose arguments these are, in capitals.
+    function: String,
+    /// How many commas have come.
+    commas: usize,
     /// The words before the last, which decide what the last one means.
     before: String,
     last: LastToken,
@@ -157,10 +163,14 @@ impl Clauses {
             '(' => {
                 let level = self.level();
                 let is_columns = std::mem::take(&mut level.takes_columns);
-                level.last = LastToken::Other;
+                let function = match std::mem::replace(&mut level.last, LastToken::Other) {
+                    LastToken::Word(word) => word,
+                    _ => String::new(),
+                };
                 self.levels.push(Level {
                     is_columns,
                     lists_names: is_columns,
+                    function,
                     ..Level::default()
                 });
             }
@@ -170,7 +180,11 @@ impl Clauses {
                 self.levels.pop();
                 self.add_other();
             }
-            ',' => self.level().last = LastToken::Comma,
+            ',' => {
+                let level = self.level();
+                level.commas += 1;
+                level.last = LastToken::Comma;
+            }
             _ => self.add_other(),
         }
     }
@@ -193,6 +207,12 @@ impl Clauses {
             LastToken::Word(word) => self.is_followed_by_name(level, word),
             LastToken::Other => false,
         }
+    }
+
+    /// Whether what comes next is a part of a text that a function of `DuckDB` runs as SQL.
+    pub(crate) fn is_in_sql_text(&self) -> bool {
+        let is_sql = |level: &Level| sql_argument(&level.function) == Some(level.commas);
+        self.levels.iter().any(is_sql)
     }
 
     fn is_followed_by_name(&self, level: &Level, word: &str) -> bool {

@@ -7,17 +7,26 @@
 mod bind;
 mod body;
 mod clauses;
+mod duckdb;
+mod error;
+mod neighbors;
+mod params;
 mod place;
 mod quote;
 mod statement;
 mod task;
+mod unclear;
 mod words;
 
 #[cfg(test)]
 mod tests;
 
 #[cfg(test)]
-pub(crate) use bind::{BindError, Command, Params, bind};
+pub(crate) use bind::{Command, bind};
+#[cfg(test)]
+pub(crate) use error::BindError;
+#[cfg(test)]
+pub(crate) use params::Params;
 pub(crate) use place::Dialect;
 pub(crate) use statement::{Statement, StatementText};
 pub(crate) use task::{Commands, bound, literals, memory_bytes, statements, unique};

@@ -1,5 +1,7 @@
 //! Where in a SQL text we are: among tokens, in quotes of some kind, or in a comment.
 
+use crate::sql::duckdb::is_wide_blank;
+
 /// Which SQL is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
@@ -37,7 +39,8 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// The place after the first of these characters, and how many characters that takes; `before` is all that came.
+    /// The place after the first of these characters, and how many characters that takes; `before` is all that came
+    /// since the last quotes or comment.
     pub(crate) fn step(&self, text: &[char], before: &str, dialect: Dialect) -> (Self, usize) {
         let (c, next) = (text[0], text.get(1).copied());
         match self {
@@ -47,6 +50,7 @@ impl Place {
             Self::Text { .. } if c == '\'' => (Self::Code, 1),
             Self::Ident(end) | Self::Unicode(end) if c == *end => (Self::Code, 1),
             Self::Line if c == '\n' => (Self::Code, 1),
+            Self::Line if c == '\r' && dialect.reads_as_postgres() => (Self::Code, 1),
             Self::Block(depth) if c == '*' && next == Some('/') => match depth {
                 1 => (Self::Code, 2),
                 deeper => (Self::Block(deeper - 1), 2),
@@ -73,18 +77,18 @@ impl Place {
     fn from_code(text: &[char], before: &str, dialect: Dialect) -> (Self, usize) {
         let postgres = dialect.reads_as_postgres();
         match (text[0], text.get(1)) {
-            ('\'', _) if postgres && is_prefixed(before, "u&") => (Self::Unicode('\''), 1),
+            ('\'', _) if postgres && is_prefixed(before, "u&", dialect) => (Self::Unicode('\''), 1),
             ('\'', _) => {
-                let escapes = postgres && is_prefixed(before, "e");
+                let escapes = postgres && is_prefixed(before, "e", dialect);
                 (Self::Text { escapes }, 1)
             }
-            ('"', _) if postgres && is_prefixed(before, "u&") => (Self::Unicode('"'), 1),
+            ('"', _) if postgres && is_prefixed(before, "u&", dialect) => (Self::Unicode('"'), 1),
             ('"', _) => (Self::Ident('"'), 1),
             ('`', _) if !postgres => (Self::Ident('`'), 1),
             ('[', _) if !postgres => (Self::Ident(']'), 1),
             ('-', Some('-')) => (Self::Line, 2),
             ('/', Some('*')) => (Self::Block(1), 2),
-            ('$', _) if postgres => match dollar_tag(text, before) {
+            ('$', _) if postgres => match dollar_tag(text, before, dialect) {
                 Some(tag) => {
                     let length = tag.chars().count();
                     (Self::Dollar(tag), length)
@@ -101,25 +105,33 @@ pub(crate) fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
+/// Whether a character continues a name where a database of these reads it: also a dollar, and all beyond ASCII that is
+/// no blank.
+pub(super) fn continues_name(c: char, dialect: Dialect) -> bool {
+    let is_blank = dialect == Dialect::Duckdb && is_wide_blank(c);
+    is_word(c) || c == '$' || (!c.is_ascii() && !is_blank)
+}
+
 /// Whether the text ends with such a prefix of quotes, which is no part of a longer name.
-fn is_prefixed(before: &str, prefix: &str) -> bool {
+fn is_prefixed(before: &str, prefix: &str, dialect: Dialect) -> bool {
     let Some(at) = before.len().checked_sub(prefix.len()) else {
         return false;
     };
     let found = before.get(at..);
+    let is_name = |c: char| continues_name(c, dialect);
     found.is_some_and(|found| found.eq_ignore_ascii_case(prefix))
-        && !before[..at].chars().next_back().is_some_and(is_word)
+        && !before[..at].chars().next_back().is_some_and(is_name)
 }
 
 /// `$$` or `$tag$`, where it does not continue a name; a name may hold dollars.
-fn dollar_tag(text: &[char], before: &str) -> Option<String> {
-    let of_name = |c: &char| is_word(*c) || *c == '$';
+fn dollar_tag(text: &[char], before: &str, dialect: Dialect) -> Option<String> {
+    let of_name = |c: &char| continues_name(*c, dialect);
     let first = before.chars().rev().take_while(of_name).last();
-    if first.is_some_and(|c| is_word(c) && !c.is_ascii_digit()) {
+    if first.is_some_and(|c| c != '$' && !c.is_ascii_digit()) {
         return None;
     }
     let length = text[1..].iter().position(|c| *c == '$')?;
     let tag = &text[1..=length];
-    let is_tag = tag.iter().all(|c| is_word(*c)) && !tag.first().is_some_and(char::is_ascii_digit);
+    let is_tag = tag.iter().all(of_name) && !tag.first().is_some_and(char::is_ascii_digit);
     is_tag.then(|| text[..=length + 1].iter().collect())
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::sql::bind::BindError;
+use crate::sql::error::BindError;
 use crate::sql::place::{Dialect, Place};
 
 /// How a negative number is written.
@@ -92,7 +92,9 @@ pub(crate) struct QuotedNames {
 pub(crate) fn fitting_tag(tag: &str, content: &str) -> String {
     let ends_at_its_end = |tag: &str| {
         let whole = format!("{content}{tag}");
-        whole.find(tag) == Some(content.len())
+        // `DuckDB` looks for blanks outside of quotes, and takes the last two dollars of `$$$` for the end of quotes.
+        let is_clear = tag != "$$" || !content.starts_with('$');
+        is_clear && whole.find(tag) == Some(content.len())
     };
     if ends_at_its_end(tag) {
         return tag.to_owned();
@@ -155,6 +157,7 @@ mod tests {
         assert_eq!(fitting_tag("$$", "costs $5"), "$$");
         assert_eq!(fitting_tag("$$", "costs $$5"), "$q1$");
         assert_eq!(fitting_tag("$$", "costs $"), "$q1$");
+        assert_eq!(fitting_tag("$$", "$5"), "$q1$");
         assert_eq!(fitting_tag("$a$", "$a$ $q1$"), "$q2$");
         assert_eq!(fitting_tag("$a$", "$a"), "$q1$");
         assert_eq!(fitting_tag("$q1$", "$q1$ $q"), "$q2$");

@@ -9,8 +9,8 @@ use crate::sql::place::{Dialect, is_word};
 use crate::sql::quote::{Sign, literal};
 
 /// Statements in which a number is an expression. Others may take nothing but a signed number.
-const EXPRESSIONS: [&str; 8] = [
-    "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "VALUES", "REPLACE",
+const EXPRESSIONS: [&str; 9] = [
+    "SELECT", "FROM", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "VALUES", "REPLACE",
 ];
 
 /// One statement and its values.

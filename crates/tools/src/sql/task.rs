@@ -5,7 +5,9 @@ use model::template::{Piece, PieceOrigin};
 use serde_json::Value;
 
 use crate::call::Call;
-use crate::sql::bind::{BindError, Command, Params, bind};
+use crate::sql::bind::{Command, bind};
+use crate::sql::error::BindError;
+use crate::sql::params::Params;
 use crate::sql::place::{Dialect, Place};
 use crate::sql::statement::Statement;
 
@@ -77,6 +79,13 @@ pub(crate) fn literals(sql: &str, dialect: Dialect) -> Vec<String> {
     let mut open = String::new();
     let is_inside = |place: &Place| !matches!(place, Place::Code | Place::Line | Place::Block(_));
     while at < text.len() {
+        let quote = text[at];
+        let is_doubled = is_quote_of(&place, quote) && text.get(at + 1) == Some(&quote);
+        if is_doubled {
+            open.push(quote);
+            at += 2;
+            continue;
+        }
         let (next, length) = place.step(&text[at..], &before, dialect);
         let end = (at + length).min(text.len());
         match (is_inside(&place), is_inside(&next)) {
@@ -84,11 +93,24 @@ pub(crate) fn literals(sql: &str, dialect: Dialect) -> Vec<String> {
             (true, false) => found.push(std::mem::take(&mut open)),
             (false, _) => {}
         }
-        before.extend(&text[at..end]);
+        if place == Place::Code {
+            before.extend(&text[at..end]);
+        } else {
+            before.clear();
+        }
         place = next;
         at = end;
     }
     found
+}
+
+/// Whether a character ends the quotes of a place, so that two of them are one character of the text.
+fn is_quote_of(place: &Place, c: char) -> bool {
+    match place {
+        Place::Text { .. } => c == '\'',
+        Place::Ident(end) | Place::Unicode(end) => c == *end && c != ']',
+        Place::Code | Place::Escape | Place::Line | Place::Block(_) | Place::Dollar(_) => false,
+    }
 }
 
 /// About as many bytes of memory as a value takes with its place in a row.

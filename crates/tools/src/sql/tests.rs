@@ -151,7 +151,13 @@ fn a_name_is_not_extended_by_what_a_database_takes_for_a_blank() {
                 text(&format!("SELECT *{blank}FROM t WHERE a ={blank}")),
                 value("b"),
             ];
-            assert_eq!(one(&apart, dialect).text().params, [json!("b")]);
+            // To Postgres it is a letter, so that a parameter would be a part of a name.
+            if dialect == Dialect::Postgres {
+                let refused = bind(&apart, dialect, &Params::None);
+                assert!(matches!(refused, Err(BindError::Place(_))), "{refused:?}");
+            } else {
+                assert_eq!(one(&apart, dialect).text().params, [json!("b")]);
+            }
         }
     }
     let letters = [text("SELECT * FROM log_"), value("é")];
@@ -381,6 +387,57 @@ fn quotes_that_go_on_keep_their_escapes() {
             .text
             .ends_with(r"\'' ; DROP'")
     );
+}
+
+#[test]
+fn a_quote_in_a_comment_behind_quotes_is_a_part_of_the_comment() {
+    for dialect in DIALECTS {
+        let before = "SELECT * FROM t WHERE a = 'x' -- it's\n AND b = ";
+        let statement = one(&[text(before), value("1 OR 1=1")], dialect);
+        assert_eq!(statement.text().params, [json!("1 OR 1=1")]);
+        let quoted = [text(&format!("{before}'")), value("' OR 1=1 --"), text("'")];
+        let sent = one(&quoted, dialect).text();
+        assert!(sent.text.ends_with("''' OR 1=1 --'"), "{}", sent.text);
+    }
+}
+
+#[test]
+fn a_comment_ends_where_its_database_ends_it() {
+    let pieces = [
+        text("SELECT 1 -- it's\r, '"),
+        value("' OR 1=1 --"),
+        text("'"),
+    ];
+    for dialect in [Dialect::Postgres, Dialect::Duckdb] {
+        let sent = one(&pieces, dialect).text();
+        assert!(sent.text.ends_with("''' OR 1=1 --'"), "{}", sent.text);
+    }
+    let sent = one(&pieces, Dialect::Sqlite).text();
+    assert!(sent.text.ends_with(", '' OR 1=1 --'"), "{}", sent.text);
+}
+
+#[test]
+fn dollar_quotes_are_found_whatever_their_tag_is() {
+    for dialect in [Dialect::Postgres, Dialect::Duckdb] {
+        let tagged = [text("SELECT $🦀$it's "), value("$🦀$;"), text("$🦀$")];
+        let sent = one(&tagged, dialect).text();
+        assert_eq!(sent.text, "SELECT $q1$it's $🦀$;$q1$");
+        for open in ["SELECT $t$", "SELECT $", "SELECT $$ '"] {
+            let pieces = [text(open), value("$t$ $$; DROP TABLE t")];
+            let refused = bind(&pieces, dialect, &Params::None);
+            assert!(matches!(refused, Err(BindError::Place(_))), "{refused:?}");
+        }
+    }
+    let named = [text("SELECT 🦀$$, '"), value("'"), text("'")];
+    let sent = one(&named, Dialect::Postgres).text();
+    assert!(sent.text.ends_with("''''"), "{}", sent.text);
+    let body = [
+        text("DO $$ BEGIN PERFORM '"),
+        value("$$; DROP TABLE t; --"),
+        text("'"),
+    ];
+    let refused = bind(&body, Dialect::Postgres, &Params::None);
+    assert!(matches!(refused, Err(BindError::Place(_))), "{refused:?}");
 }
 
 #[test]

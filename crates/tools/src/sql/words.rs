@@ -139,6 +139,11 @@ impl Words {
         self.executes
     }
 
+    /// Whether what stands here becomes part of a text that a function runs as SQL.
+    pub(crate) fn is_in_sql_text(&self) -> bool {
+        self.dialect == Dialect::Duckdb && self.clauses.is_in_sql_text()
+    }
+
     /// Whether a semicolon here ends the statement.
     pub(crate) fn ends_at_semicolon(&mut self) -> bool {
         self.end_word();

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::program::jq_program;
 use super::run_jq;
+use crate::corpus::{all_cases, cases_from, check, code_pieces};
 
 const ATTACKS: &[&str] = &[
     "\" | error | \"",
@@ -116,21 +117,15 @@ const PLACES: &[&str] = &[
     "1 as $x # @\r\n| @",
 ];
 
+/// The pieces of a place. `@text` is a format, every other `@` a value.
 fn pieces(place: &str, value: &Value) -> Vec<CodePiece> {
-    let mut pieces = Vec::new();
-    // `@text` is a format, every other `@` a value.
-    let place = place.replace("@text", "\u{1}");
-    for (at, text) in place.split('@').enumerate() {
-        if at > 0 {
-            pieces.push(Piece::Value(value.clone()));
+    let mut pieces = code_pieces(&place.replace("@text", "\u{1}"), value);
+    for CodePiece { piece, .. } in &mut pieces {
+        if let Piece::Text(text) = piece {
+            *text = text.replace('\u{1}', "@text");
         }
-        pieces.push(Piece::Text(text.replace('\u{1}', "@text")));
     }
-    let marked = pieces.into_iter().map(|piece| CodePiece {
-        piece,
-        is_json: false,
-    });
-    marked.collect()
+    pieces
 }
 
 fn program(place: &str, value: &Value) -> String {
@@ -184,23 +179,9 @@ fn problem(place: &str, attack: &str) -> Option<String> {
     }
 }
 
-fn check(cases: impl Iterator<Item = (&'static str, String)>) {
-    let mut problems = String::new();
-    for (place, attack) in cases {
-        if let Some(problem) = problem(place, &attack) {
-            let _ = writeln!(problems, "{place:?} with {attack:?}: {problem}");
-        }
-    }
-    assert!(problems.is_empty(), "{problems}");
-}
-
 #[test]
 fn no_value_becomes_code_in_any_context() {
-    check(PLACES.iter().flat_map(|place| {
-        ATTACKS
-            .iter()
-            .map(move |attack| (*place, (*attack).to_owned()))
-    }));
+    check(&all_cases(PLACES, ATTACKS), problem);
 }
 
 proptest! {
@@ -211,7 +192,7 @@ proptest! {
         values in prop::collection::vec("[\\PC'\"\\\\{}#()\n\r\t]{0,12}", 20),
         seed in 0..PLACES.len(),
     ) {
-        check(PLACES.iter().copied().cycle().skip(seed).zip(values));
+        check(&cases_from(PLACES, seed, values), problem);
     }
 }
 

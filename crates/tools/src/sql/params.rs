@@ -1,0 +1,37 @@
+//! The task's own `params`, by number or by name.
+
+use serde_json::{Map, Value};
+
+use crate::sql::error::BindError;
+
+/// The task's own `params`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) enum Params {
+    #[default]
+    None,
+    List(Vec<Value>),
+    Map(Map<String, Value>),
+}
+
+impl Params {
+    /// The value with this number, from 1, for a placeholder that is shown like this.
+    pub(super) fn by_number(&self, number: usize, shown: &str) -> Result<Value, BindError> {
+        let found = match self {
+            Self::List(list) => number.checked_sub(1).and_then(|at| list.get(at)),
+            Self::None | Self::Map(_) => None,
+        };
+        let missing = || BindError::Missing(format!("{shown} (number {number})"));
+        found.cloned().ok_or_else(missing)
+    }
+
+    /// The value with this name.
+    pub(super) fn by_name(&self, name: &str) -> Result<Value, BindError> {
+        let found = match self {
+            Self::Map(map) => map.get(name),
+            Self::None | Self::List(_) => None,
+        };
+        found
+            .cloned()
+            .ok_or_else(|| BindError::Missing(name.to_owned()))
+    }
+}
