@@ -251,11 +251,11 @@ async fn a_worker_elsewhere_waits_for_space_on_its_server_and_its_tasks_run_once
     let small_disk = SmallDisk::mount(&desk.path(""));
     let server = DiskServer::start_without_slots(&desk, &small_disk);
     let worker_desk = Desk::new();
-    let worker = server.start_worker(&worker_desk);
+    let _worker = server.start_worker(&worker_desk);
     server.register(LARGE_RESULT).await;
     let filler = small_disk.fill_but(LOG_BYTES);
     let id = server.start_run("tests/large").await;
-    worker.see_log("out of host resources; retrying").await;
+    server.see_log("waiting for disk space").await;
 
     drop(filler);
     server.see_status(&id, "COMPLETED").await;

@@ -27,7 +27,6 @@ pub(crate) struct DiskServer {
 /// A worker process that is killed when the value is dropped.
 pub(crate) struct WorkerProcess {
     child: Child,
-    log: RecordedLog,
 }
 
 /// The log of a process so far.
@@ -65,13 +64,6 @@ impl Drop for WorkerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-impl WorkerProcess {
-    /// Waits until the process has logged this.
-    pub(crate) async fn see_log(&self, text: &str) {
-        self.log.wait_for(text).await;
     }
 }
 
@@ -117,11 +109,10 @@ impl DiskServer {
     /// Starts a worker of this server in a directory on another disk; it stops with the returned value.
     pub(crate) fn start_worker(&self, desk: &Desk) -> WorkerProcess {
         let mut command = desk.command(&["worker", "--server", &self.url]);
-        command.env("NOETL_LOG", "warn");
-        command.stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let log = RecordedLog::read(BufReader::new(child.stderr.take().unwrap()));
-        WorkerProcess { child, log }
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        WorkerProcess {
+            child: command.spawn().unwrap(),
+        }
     }
 
     pub(crate) async fn post(&self, path: &str, body: Value) -> (u16, Value) {

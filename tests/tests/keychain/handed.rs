@@ -191,7 +191,7 @@ async fn a_worker_is_given_what_its_step_declares_and_nothing_else() {
         .map(|row| (row.entry.resource.as_str(), row.entry.outcome))
         .collect();
     assert_eq!(uses[0], ("door", AuditOutcome::Done));
-    assert_eq!(uses[1], ("(an undeclared name)", AuditOutcome::Denied));
+    assert_eq!(uses[1], ("(undeclared name)", AuditOutcome::Denied));
     assert!(!format!("{audit:?}").contains("canary"));
     assert!(uses.iter().all(|(name, _)| *name != "nowhere"));
     let door = house
