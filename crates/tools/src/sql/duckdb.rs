@@ -1,8 +1,8 @@
 //! What `DuckDB` reads in its own way: comments, blanks beyond ASCII, and functions whose text is SQL.
 //!
 //! Before `DuckDB` parses a statement, it turns blanks beyond ASCII into ASCII ones, except in quotes. Its search for
-//! quotes knows neither `/* … */` nor `\'`, so statements are written without quotes in comments and with `''` for `\'`.
-//! Otherwise a blank in a value would change.
+//! quotes knows neither `/* … */` nor `\'`, and can miss the end of dollar quotes. So statements are written without such
+//! blanks among tokens, without quotes in comments, and with `''` for `\'`. Otherwise a blank in a value would change.
 
 use crate::sql::place::Place;
 
@@ -15,9 +15,10 @@ pub(super) fn is_wide_blank(c: char) -> bool {
     )
 }
 
-/// Adds a character that is read at a place. The text grows by the length of that character.
+/// Adds a character that is read at a place.
 pub(super) fn push_char(text: &mut String, place: &Place, c: char) {
     match (place, c) {
+        (Place::Code, c) if is_wide_blank(c) => text.push(' '),
         (Place::Block(_), '\'' | '"' | '$' | '-') => text.push(' '),
         (Place::Escape, '\'') if text.ends_with('\\') => {
             text.pop();

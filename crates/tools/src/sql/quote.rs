@@ -91,10 +91,9 @@ pub(crate) struct QuotedNames {
 /// A tag for dollar quotes around a text: the one it has, or another if the text would end at that too early.
 pub(crate) fn fitting_tag(tag: &str, content: &str) -> String {
     let ends_at_its_end = |tag: &str| {
-        let whole = format!("{content}{tag}");
-        // `DuckDB` looks for blanks outside of quotes, and takes the last two dollars of `$$$` for the end of quotes.
-        let is_clear = tag != "$$" || !content.starts_with('$');
-        is_clear && whole.find(tag) == Some(content.len())
+        // `DuckDB` looks for blanks outside of quotes, and begins its search for their end with the last dollar of the tag.
+        let whole = format!("{tag}{content}{tag}");
+        whole[1..].find(tag) == Some(tag.len() - 1 + content.len())
     };
     if ends_at_its_end(tag) {
         return tag.to_owned();
@@ -158,6 +157,7 @@ mod tests {
         assert_eq!(fitting_tag("$$", "costs $$5"), "$q1$");
         assert_eq!(fitting_tag("$$", "costs $"), "$q1$");
         assert_eq!(fitting_tag("$$", "$5"), "$q1$");
+        assert_eq!(fitting_tag("$t$", "t$"), "$q1$");
         assert_eq!(fitting_tag("$a$", "$a$ $q1$"), "$q2$");
         assert_eq!(fitting_tag("$a$", "$a"), "$q1$");
         assert_eq!(fitting_tag("$q1$", "$q1$ $q"), "$q2$");
