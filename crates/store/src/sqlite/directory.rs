@@ -188,8 +188,7 @@ impl Store for Sqlite {
     fn ids(&self, count: u32) -> EventId {
         let (ids, _lock) = self.ids.get_or_init(|| match self.owners.id_slot() {
             Some((slot, lock)) => (Ids::new(slot), Some(lock)),
-            // There are more processes than slots: the process ID spreads them, and the milliseconds make collisions
-            // unlikely.
+            // There are more processes than slots: process ID and milliseconds make collisions unlikely.
             None => (Ids::new(std::process::id().to_le_bytes()[0]), None),
         });
         ids.draw(self.now(), count)
@@ -220,10 +219,7 @@ impl Store for Sqlite {
             }
             answers.push(answered);
         }
-        let pen = self
-            .pen
-            .as_ref()
-            .expect("the pen exists until the store is dropped");
+        let pen = self.pen.as_ref().expect("a store has its pen");
         pen.lock()
             .expect("writing does not panic")
             .write(&mut group);

@@ -4,7 +4,7 @@ use super::reader::{Broken, Reader};
 
 const SECOND: i64 = 1_000_000;
 const DAY: i64 = 86_400 * SECOND;
-/// Days from March of year 0 to 2000-01-01, the server's epoch.
+/// Days from March of year 0 to `2000-01-01`, the server's epoch.
 const EPOCH: i64 = 730_425;
 
 /// Separator between date and time: `T` in ISO format, a space in the server's format.
@@ -107,7 +107,7 @@ fn sixty(seconds: i64) -> (i64, i64, i64) {
     (seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// Formats days since 2000-01-01; the suffix is ` BC` before year 1.
+/// Formats days since `2000-01-01`; the suffix is ` BC` before year 1.
 fn day(days: i64) -> (String, &'static str) {
     // Years begin in March here, so that the leap day is the last day of a year.
     let days = days + EPOCH;
