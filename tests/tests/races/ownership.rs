@@ -148,8 +148,8 @@ async fn each_commit_of_a_run_of_plain_steps_takes_the_short_way() {
     // commit assigns the first command to it.
     let calls = "SELECT calls FROM pg_stat_user_functions WHERE schemaname = 'noetl' AND funcname = 'append_one'";
     let mut called = 0;
-    // Connections report their function calls later, within ten seconds.
-    for _ in 0..400 {
+    // A connection reports its function calls when it closes, or after at most ten seconds without a query.
+    for _ in 0..1_200 {
         let found = admin
             .query_opt(calls, &[])
             .await

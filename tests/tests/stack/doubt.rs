@@ -1,4 +1,5 @@
-//! Commits whose answer is lost: what people say to a run counts once, and they are told that it did.
+//! Control requests and commits: a request whose commit succeeded without a response is applied once, and a refusal is
+//! sent only when its reason can be read in the store.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,6 +12,7 @@ use serde_json::json;
 use server::{Control, Server, Submission};
 use store::Store;
 use tempfile::TempDir;
+use tests::sim::Random;
 
 use crate::stored::Stored;
 
@@ -100,4 +102,26 @@ async fn a_pause_whose_answer_is_lost_is_no_second_pause() {
     let row = house.store.execution(house.run).await;
     let row = row.expect("the store is readable").expect("the run exists");
     assert_eq!(row.status, RunStatus::Paused);
+}
+
+#[tokio::test]
+async fn a_refusal_is_sent_when_its_reason_is_durable() {
+    let house = house().await;
+    let pause = async || {
+        let control = Control::Pause { reason: None };
+        let result = house.server.control(house.run, control).await;
+        let row = house.store.execution(house.run).await;
+        let row = row.expect("the store is readable").expect("the run exists");
+        (result.is_ok(), row.status)
+    };
+    for seed in 0..20 {
+        // Every commit takes some milliseconds, and some are lost and repeated.
+        *house.store.faults.lock().expect("no holder panics") = Some(Random::new(seed));
+        let (first, second) = tokio::join!(pause(), pause());
+        assert_eq!(first.1, RunStatus::Paused);
+        assert_eq!(second.1, RunStatus::Paused);
+        assert_ne!(first.0, second.0, "one of two requests pauses the run");
+        let resumed = house.server.control(house.run, Control::Resume).await;
+        resumed.expect("a paused run is resumed");
+    }
 }

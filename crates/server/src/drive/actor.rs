@@ -348,7 +348,7 @@ impl Drive {
             .into_iter()
             .filter(|need| !loading::from_recent(|seq| slot.recent(seq), need, &mut loaded))
             .collect();
-        if !needs.is_empty() && (slot.under_way.is_some() || slot.gathered.is_some()) {
+        if !needs.is_empty() && slot.has_pending_commit() {
             // The data may be in a commit that is not durable yet; when that commit ends, the input is decided again.
             slot.loaded = loaded;
             slot.is_loading = false;

@@ -148,6 +148,12 @@ impl Drive {
             }
             Err(Undecided::Refused(refusal)) => {
                 let is_known = slot.state.is_some();
+                if is_known && slot.has_pending_commit() {
+                    // The reason for the refusal may be in a commit that is not durable yet. The caller must be able
+                    // to read it, and the commit may fail; when it ends, the input is decided again.
+                    slot.waits_for_commit = true;
+                    return false;
+                }
                 let Some(waiting) = slot.queue.pop_front() else {
                     return false;
                 };
@@ -181,14 +187,8 @@ impl Drive {
 
     /// Reloads the state before an input is refused, because another server may have changed the execution.
     fn check(&mut self, execution: ExecutionId, waiting: Waiting) {
-        let Some(slot) = self.slots.get_mut(&execution) else {
-            return;
-        };
-        slot.queue.push_front(waiting);
-        if slot.under_way.is_some() || slot.gathered.is_some() {
-            // The commit shows whether the state is current; when it ends, the input is decided again.
-            slot.waits_for_commit = true;
-        } else if let Some(slot) = self.slots.remove(&execution) {
+        if let Some(mut slot) = self.slots.remove(&execution) {
+            slot.queue.push_front(waiting);
             self.open(execution, slot.queue);
         }
     }

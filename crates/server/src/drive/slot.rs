@@ -175,10 +175,7 @@ impl Slot {
 
     /// Whether nothing is queued, loading or being committed.
     pub(super) fn is_idle(&self) -> bool {
-        self.queue.is_empty()
-            && self.gathered.is_none()
-            && self.under_way.is_none()
-            && !self.is_loading
+        self.queue.is_empty() && !self.has_pending_commit() && !self.is_loading
     }
 
     /// Whether the next decision may be slow enough to delay other executions.
@@ -239,6 +236,11 @@ impl Slot {
     pub(super) fn may_join_gathered(&self, waiting: &Waiting) -> bool {
         let gathered = self.gathered.as_ref();
         gathered.is_none_or(|gathered| gathered.commit.priority == self.priority(waiting))
+    }
+
+    /// Whether decisions in the state are not durable yet.
+    pub(super) fn has_pending_commit(&self) -> bool {
+        self.under_way.is_some() || self.gathered.is_some()
     }
 
     /// Whether the execution is still being submitted.
