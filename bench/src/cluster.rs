@@ -7,37 +7,37 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::peers::{Database, Postgres};
+use tests::peers::{PostgresServer, TestDatabase};
 use wire::Client;
 
-use crate::raw::now;
+use crate::raw_limits::now;
 
 /// Maximum time until a process is ready.
-const PATIENCE: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Where tasks run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Workers {
+pub(crate) enum WorkerPlacement {
     /// In two worker processes.
-    Apart,
+    Separate,
     /// In the slots of the server.
-    Within,
+    Embedded,
 }
 
 /// Processes that stop with this value.
-pub(crate) struct Cluster {
+pub(crate) struct BenchCluster {
     /// Client of the first server.
     pub(crate) client: Client,
     /// Time from the start of the first server until it was ready.
-    pub(crate) ready: Duration,
+    pub(crate) ready_after: Duration,
     /// The database, if the cluster has one.
-    database: Option<(Postgres, Database)>,
+    database: Option<(PostgresServer, TestDatabase)>,
     server: u32,
     processes: Vec<Child>,
     dir: TempDir,
 }
 
-impl Drop for Cluster {
+impl Drop for BenchCluster {
     fn drop(&mut self) {
         for process in &mut self.processes {
             // The process may have exited already.
@@ -47,20 +47,20 @@ impl Drop for Cluster {
     }
 }
 
-impl Cluster {
+impl BenchCluster {
     /// Starts one server on Postgres, and its workers.
-    pub(crate) async fn start(workers: Workers) -> anyhow::Result<Self> {
-        let postgres = Postgres::private();
+    pub(crate) async fn start(placement: WorkerPlacement) -> anyhow::Result<Self> {
+        let postgres = PostgresServer::private();
         let database = postgres.fresh_database();
         let url = database.url();
         let mut flags = vec!["--store", &url];
-        if workers == Workers::Within {
+        if placement == WorkerPlacement::Embedded {
             flags.extend(["--local-slots", "8"]);
         }
         let mut cluster = Self::serve(&flags, Some((postgres, database))).await?;
-        if workers == Workers::Apart {
+        if placement == WorkerPlacement::Separate {
             for _ in 0..2 {
-                cluster.work()?;
+                cluster.spawn_worker()?;
             }
             cluster.wait_for_workers(2).await?;
         }
@@ -72,13 +72,16 @@ impl Cluster {
         Self::serve(&[], None).await
     }
 
-    async fn serve(flags: &[&str], database: Option<(Postgres, Database)>) -> anyhow::Result<Self> {
+    async fn serve(
+        flags: &[&str],
+        database: Option<(PostgresServer, TestDatabase)>,
+    ) -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let port = free_port()?;
         let listen = format!("127.0.0.1:{port}");
         let url = format!("http://{listen}");
         let begun = now();
-        let server = spawn(
+        let server = spawn_process(
             &dir,
             "server",
             &[&["serve", "--listen", &listen], flags].concat(),
@@ -86,14 +89,14 @@ impl Cluster {
         let client = Client::new(&[url], None)?;
         while client.get::<Value>("/readyz").await.is_err() {
             anyhow::ensure!(
-                begun.elapsed() < PATIENCE,
+                begun.elapsed() < START_TIMEOUT,
                 "the server did not become ready"
             );
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         Ok(Self {
             client,
-            ready: begun.elapsed(),
+            ready_after: begun.elapsed(),
             database,
             server: server.id(),
             processes: vec![server],
@@ -101,10 +104,10 @@ impl Cluster {
         })
     }
 
-    fn work(&mut self) -> anyhow::Result<()> {
+    fn spawn_worker(&mut self) -> anyhow::Result<()> {
         let url = self.client.servers().join(",");
         let name = format!("worker-{}", self.processes.len());
-        let worker = spawn(&self.dir, &name, &["worker", "--server", &url])?;
+        let worker = spawn_process(&self.dir, &name, &["worker", "--server", &url])?;
         self.processes.push(worker);
         Ok(())
     }
@@ -117,7 +120,7 @@ impl Cluster {
                 return Ok(());
             }
             anyhow::ensure!(
-                begun.elapsed() < PATIENCE,
+                begun.elapsed() < START_TIMEOUT,
                 "the workers did not become ready"
             );
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -141,9 +144,9 @@ impl Cluster {
     }
 
     /// Waits for the end of a run on its event stream.
-    pub(crate) async fn follow(&self, id: &str, after: u64) -> anyhow::Result<()> {
+    pub(crate) async fn follow_run(&self, id: &str, after: u64) -> anyhow::Result<()> {
         let path = format!("/api/executions/{id}/stream?after_seq={after}");
-        let mut stream = self.client.stream(&path, None).await?;
+        let mut stream = self.client.open_event_stream(&path, None).await?;
         while stream.chunk().await?.is_some() {}
         let status: Value = self
             .client
@@ -157,7 +160,7 @@ impl Cluster {
     }
 
     /// Polls until a run has ended.
-    pub(crate) async fn wait(&self, id: &str) -> anyhow::Result<()> {
+    pub(crate) async fn wait_for_run(&self, id: &str) -> anyhow::Result<()> {
         loop {
             let status: Value = self
                 .client
@@ -199,7 +202,7 @@ impl Cluster {
     }
 
     /// The database of the cluster.
-    pub(crate) fn database(&self) -> &Database {
+    pub(crate) fn database(&self) -> &TestDatabase {
         let database = self.database.as_ref();
         &database.expect("a server on Postgres has a database").1
     }
@@ -221,10 +224,10 @@ fn free_port() -> anyhow::Result<u16> {
     Ok(listener.local_addr()?.port())
 }
 
-fn spawn(dir: &TempDir, name: &str, args: &[&str]) -> anyhow::Result<Child> {
+fn spawn_process(dir: &TempDir, name: &str, args: &[&str]) -> anyhow::Result<Child> {
     let place = dir.path().join(name);
     std::fs::create_dir_all(&place)?;
-    let child = Command::new(noetl()?)
+    let child = Command::new(noetl_path()?)
         .args(args)
         .current_dir(place)
         .stdin(Stdio::null())
@@ -235,7 +238,7 @@ fn spawn(dir: &TempDir, name: &str, args: &[&str]) -> anyhow::Result<Child> {
 }
 
 /// The `noetl` binary in the directory of this program.
-fn noetl() -> anyhow::Result<PathBuf> {
+fn noetl_path() -> anyhow::Result<PathBuf> {
     let mut path = std::env::current_exe()?;
     path.set_file_name("noetl");
     anyhow::ensure!(path.is_file(), "`{}` is not built", path.display());

@@ -2,30 +2,31 @@
 
 use futures_util::future::try_join_all;
 use serde_json::{Value, json};
-use tests::peers::Database;
+use tests::peers::TestDatabase;
 use tokio_postgres::NoTls;
 
-use crate::cluster::{Cluster, Workers};
+use crate::cluster::{BenchCluster, WorkerPlacement};
 use crate::figure::{Figure, Scale, median};
-use crate::raw::now;
+use crate::raw_limits::now;
 use crate::workloads::{ROW_BYTES, chain_of, loop_over};
 
 /// Number of chains, after some to warm up.
 const ROUNDS: u32 = 50;
 const WARM_UP: u32 = 10;
 /// Number of raw commits before each chain.
-const COMMITS: usize = 7;
+const RAW_COMMITS: usize = 7;
 
 /// Measures all workloads, or the selected ones.
-pub(crate) async fn measure(wanted: &[&str], scale: Scale) -> anyhow::Result<Vec<Figure>> {
-    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word));
+pub(crate) async fn measure(selected: &[&str], scale: Scale) -> anyhow::Result<Vec<Figure>> {
+    let is_wanted =
+        |name: &str| selected.is_empty() || selected.iter().any(|word| name.contains(word));
     let mut figures = Vec::new();
     if is_wanted("start") {
-        figures.extend(start_up().await?);
+        figures.extend(measure_start_up().await?);
     }
     if is_wanted("chain") {
-        let cluster = Cluster::start(Workers::Within).await?;
-        figures.push(chain(&cluster, "cluster, slots of the server", scale).await?);
+        let cluster = BenchCluster::start(WorkerPlacement::Embedded).await?;
+        figures.push(measure_chain(&cluster, "cluster, slots of the server", scale).await?);
     }
     if !["chain", "burst", "loop", "latency", "append"]
         .into_iter()
@@ -33,38 +34,38 @@ pub(crate) async fn measure(wanted: &[&str], scale: Scale) -> anyhow::Result<Vec
     {
         return Ok(figures);
     }
-    let cluster = Cluster::start(Workers::Apart).await?;
+    let cluster = BenchCluster::start(WorkerPlacement::Separate).await?;
     if is_wanted("chain") {
-        figures.push(chain(&cluster, "cluster", scale).await?);
+        figures.push(measure_chain(&cluster, "cluster", scale).await?);
     }
     if is_wanted("burst") {
-        figures.push(burst(&cluster, scale).await?);
+        figures.push(measure_burst(&cluster, scale).await?);
     }
     if is_wanted("loop") {
-        figures.extend(loops(&cluster, scale).await?);
+        figures.extend(measure_loops(&cluster, scale).await?);
     }
     if is_wanted("latency") {
-        figures.extend(latency(&cluster, scale).await?);
+        figures.extend(measure_latency(&cluster, scale).await?);
     }
     if is_wanted("append") {
-        figures.extend(append(&cluster, scale).await?);
+        figures.extend(measure_append(&cluster, scale).await?);
     }
     Ok(figures)
 }
 
-async fn start_up() -> anyhow::Result<Vec<Figure>> {
-    let embedded = Cluster::embedded().await?;
+async fn measure_start_up() -> anyhow::Result<Vec<Figure>> {
+    let embedded = BenchCluster::embedded().await?;
     let figure = |work: &str, value, unit, reach| Figure {
-        work: work.to_owned(),
+        workload: work.to_owned(),
         value,
         unit,
-        reach,
-        raw: None,
+        target: reach,
+        raw_limit: None,
     };
     Ok(vec![
         figure(
             "`noetl serve` on an empty store: ready after",
-            embedded.ready.as_secs_f64() * 1e3,
+            embedded.ready_after.as_secs_f64() * 1e3,
             "ms",
             "at most 150",
         ),
@@ -77,21 +78,21 @@ async fn start_up() -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-async fn connect(database: &Database) -> anyhow::Result<tokio_postgres::Client> {
+async fn connect(database: &TestDatabase) -> anyhow::Result<tokio_postgres::Client> {
     let (client, connection) = tokio_postgres::connect(&database.url(), NoTls).await?;
     tokio::spawn(connection);
     Ok(client)
 }
 
 /// Alternates raw commits of one row with the chain, so that both use the disk in the same state.
-struct Raw {
+struct RawCommits {
     client: tokio_postgres::Client,
     insert: tokio_postgres::Statement,
     times: Vec<f64>,
 }
 
-impl Raw {
-    async fn new(database: &Database) -> anyhow::Result<Self> {
+impl RawCommits {
+    async fn new(database: &TestDatabase) -> anyhow::Result<Self> {
         let client = connect(database).await?;
         client
             .batch_execute("CREATE TABLE raw (id bigserial PRIMARY KEY, body text)")
@@ -114,37 +115,41 @@ impl Raw {
     }
 }
 
-async fn chain(cluster: &Cluster, place: &str, scale: Scale) -> anyhow::Result<Figure> {
+async fn measure_chain(
+    cluster: &BenchCluster,
+    location: &str,
+    scale: Scale,
+) -> anyhow::Result<Figure> {
     let path = cluster.register(&chain_of(20)).await?;
-    let mut raw = Raw::new(cluster.database()).await?;
+    let mut raw = RawCommits::new(cluster.database()).await?;
     let mut times = Vec::new();
-    for round in 0..WARM_UP + scale.of(ROUNDS) {
-        for _ in 0..COMMITS {
+    for round in 0..WARM_UP + scale.scaled(ROUNDS) {
+        for _ in 0..RAW_COMMITS {
             raw.commit().await?;
         }
         let begin = now();
         let id = cluster.submit(&path, &json!({})).await?;
-        cluster.follow(&id, 0).await?;
+        cluster.follow_run(&id, 0).await?;
         if round >= WARM_UP {
             times.push(begin.elapsed().as_secs_f64() * 1e3 / 20.0);
         }
     }
     Ok(Figure {
-        work: format!("{place}: 20-step chain, one at a time: per step"),
+        workload: format!("{location}: 20-step chain, one at a time: per step"),
         value: median(times),
         unit: "ms",
-        reach: "at most 2.5 x one raw Postgres commit",
-        raw: Some(median(raw.times)),
+        target: "at most 2.5 x one raw Postgres commit",
+        raw_limit: Some(median(raw.times)),
     })
 }
 
-async fn burst(cluster: &Cluster, scale: Scale) -> anyhow::Result<Figure> {
+async fn measure_burst(cluster: &BenchCluster, scale: Scale) -> anyhow::Result<Figure> {
     let path = cluster
         .register(&chain_of(3).replace("chain", "burst"))
         .await?;
     let id = cluster.submit(&path, &json!({})).await?;
-    cluster.follow(&id, 0).await?;
-    let count = scale.of(200);
+    cluster.follow_run(&id, 0).await?;
+    let count = scale.scaled(200);
     let mut best = 0.0_f64;
     for _ in 0..5 {
         let begin = now();
@@ -154,27 +159,27 @@ async fn burst(cluster: &Cluster, scale: Scale) -> anyhow::Result<Figure> {
         best = best.max(f64::from(count) / begin.elapsed().as_secs_f64());
     }
     Ok(Figure {
-        work: format!("cluster: {count} executions of 3 steps at once, best of 5"),
+        workload: format!("cluster: {count} executions of 3 steps at once, best of 5"),
         value: best,
         unit: "/s",
-        reach: "at least 1 000",
-        raw: None,
+        target: "at least 1 000",
+        raw_limit: None,
     })
 }
 
-async fn loops(cluster: &Cluster, scale: Scale) -> anyhow::Result<Vec<Figure>> {
+async fn measure_loops(cluster: &BenchCluster, scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let path = cluster.register(&loop_over("{kind: noop}")).await?;
     let mut figures = Vec::new();
-    for total in [1_000, 1_000, 100_000].map(|total| scale.of(total)) {
+    for total in [1_000, 1_000, 100_000].map(|total| scale.scaled(total)) {
         let begin = now();
         let id = cluster.submit(&path, &json!({"n": total})).await?;
-        cluster.wait(&id).await?;
+        cluster.wait_for_run(&id).await?;
         figures.push(Figure {
-            work: format!("cluster: parallel loop of {total} over two workers"),
+            workload: format!("cluster: parallel loop of {total} over two workers"),
             value: f64::from(total) / begin.elapsed().as_secs_f64(),
             unit: "/s",
-            reach: "at least 6 000",
-            raw: None,
+            target: "at least 6 000",
+            raw_limit: None,
         });
     }
     // The first loop warms the workers up.
@@ -183,15 +188,15 @@ async fn loops(cluster: &Cluster, scale: Scale) -> anyhow::Result<Vec<Figure>> {
 }
 
 /// Time from `command.issued` to the start of its step, according to the log, on an idle cluster.
-async fn latency(cluster: &Cluster, scale: Scale) -> anyhow::Result<Vec<Figure>> {
+async fn measure_latency(cluster: &BenchCluster, scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let path = cluster
         .register(&chain_of(1).replace("chain", "single"))
         .await?;
     let mut times = Vec::new();
-    let count = scale.of(200);
+    let count = scale.scaled(200);
     for _ in 0..count {
         let id = cluster.submit(&path, &json!({})).await?;
-        cluster.follow(&id, 0).await?;
+        cluster.follow_run(&id, 0).await?;
         let log: Value = cluster
             .client
             .get(&format!("/api/executions/{id}/events?limit=100"))
@@ -211,11 +216,11 @@ async fn latency(cluster: &Cluster, scale: Scale) -> anyhow::Result<Vec<Figure>>
     );
     times.sort_by(f64::total_cmp);
     let figure = |work: &str, value, reach| Figure {
-        work: format!("cluster: command issued to step started, {work}"),
+        workload: format!("cluster: command issued to step started, {work}"),
         value,
         unit: "ms",
-        reach,
-        raw: None,
+        target: reach,
+        raw_limit: None,
     };
     Ok(vec![
         figure("p50", times[times.len() / 2], "at most 10"),
@@ -224,12 +229,12 @@ async fn latency(cluster: &Cluster, scale: Scale) -> anyhow::Result<Vec<Figure>>
 }
 
 /// Events per second through the whole engine, next to raw inserts of the same rows.
-async fn append(cluster: &Cluster, scale: Scale) -> anyhow::Result<Vec<Figure>> {
+async fn measure_append(cluster: &BenchCluster, scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let path = cluster.register(&loop_over("{kind: noop}")).await?;
     let begin = now();
-    let total = scale.of(50_000);
+    let total = scale.scaled(50_000);
     let id = cluster.submit(&path, &json!({"n": total})).await?;
-    cluster.wait(&id).await?;
+    cluster.wait_for_run(&id).await?;
     let took = begin.elapsed().as_secs_f64();
     let status: Value = cluster
         .client
@@ -266,7 +271,7 @@ async fn append(cluster: &Cluster, scale: Scale) -> anyhow::Result<Vec<Figure>> 
         .await?;
     let body = "x".repeat(300);
     let begin = now();
-    let count = i64::from(scale.of(100_000));
+    let count = i64::from(scale.scaled(100_000));
     for from in (0..count).step_by(1_000) {
         let seqs: Vec<i64> = (from..count.min(from + 1_000)).collect();
         let bodies = vec![body.as_str(); seqs.len()];
@@ -274,11 +279,11 @@ async fn append(cluster: &Cluster, scale: Scale) -> anyhow::Result<Vec<Figure>> 
     }
     let single = count as f64 / begin.elapsed().as_secs_f64();
     let figure = |work: &str, raw| Figure {
-        work: format!("cluster: events appended, next to {work}"),
+        workload: format!("cluster: events appended, next to {work}"),
         value: events / took,
         unit: "/s",
-        reach: "at least 0.4 of raw",
-        raw: Some(raw),
+        target: "at least 0.4 of raw",
+        raw_limit: Some(raw),
     };
     Ok(vec![
         figure("raw multi-row inserts, one row per event", single),

@@ -16,7 +16,7 @@ pub(crate) enum Scale {
 
 impl Scale {
     /// Scales an amount; the result is at least 1.
-    pub(crate) fn of(self, full: u32) -> u32 {
+    pub(crate) fn scaled(self, full: u32) -> u32 {
         match self {
             Self::Full => full,
             Self::Trial => (full / 100).max(1),
@@ -34,21 +34,21 @@ pub(crate) fn median<T: PartialOrd + Copy>(mut measured: Vec<T>) -> T {
 #[derive(Debug, Clone)]
 pub(crate) struct Figure {
     /// What was measured.
-    pub(crate) work: String,
+    pub(crate) workload: String,
     /// The value.
     pub(crate) value: f64,
     /// Its unit.
     pub(crate) unit: &'static str,
     /// The target, as a phrase.
-    pub(crate) reach: &'static str,
+    pub(crate) target: &'static str,
     /// The raw limit in the same unit, if there is one.
-    pub(crate) raw: Option<f64>,
+    pub(crate) raw_limit: Option<f64>,
 }
 
 impl Figure {
     /// The value as a multiple of the raw limit.
     pub(crate) fn ratio(&self) -> Option<f64> {
-        self.raw
+        self.raw_limit
             .filter(|raw| *raw > 0.0)
             .map(|raw| self.value / raw)
     }
@@ -59,19 +59,21 @@ impl fmt::Display for Figure {
         write!(
             f,
             "{:<62} {:>12} {:<8}",
-            self.work,
-            number(self.value),
+            self.workload,
+            format_number(self.value),
             self.unit
         )?;
-        match (self.raw, self.ratio()) {
-            (Some(raw), Some(ratio)) => write!(f, " raw {:>10}  ratio {ratio:>6.2}", number(raw))?,
+        match (self.raw_limit, self.ratio()) {
+            (Some(raw), Some(ratio)) => {
+                write!(f, " raw {:>10}  ratio {ratio:>6.2}", format_number(raw))?;
+            }
             _ => write!(f, " {:>29}", "")?,
         }
-        write!(f, "   {}", self.reach)
+        write!(f, "   {}", self.target)
     }
 }
 
-fn number(value: f64) -> String {
+fn format_number(value: f64) -> String {
     if value >= 1000.0 {
         format!("{value:.0}")
     } else if value >= 10.0 {
@@ -85,12 +87,12 @@ fn number(value: f64) -> String {
 pub(crate) fn report(figures: &[Figure]) -> Value {
     let rows = figures.iter().map(|figure| {
         json!({
-            "work": figure.work,
+            "work": figure.workload,
             "value": figure.value,
             "unit": figure.unit,
-            "raw": figure.raw,
+            "raw": figure.raw_limit,
             "ratio": figure.ratio(),
-            "reach": figure.reach,
+            "reach": figure.target,
         })
     });
     json!({"figures": rows.collect::<Vec<_>>()})

@@ -10,7 +10,7 @@ mod cluster;
 mod distributed;
 mod figure;
 mod memory;
-mod raw;
+mod raw_limits;
 mod replay;
 mod results;
 mod stack;

@@ -2,10 +2,10 @@
 
 use model::event::Event;
 
-use crate::raw::now;
+use crate::raw_limits::now;
 
 /// Packs a log like the store does, then unpacks and replays it; returns events per second on one core.
-pub(crate) fn fold_rate(events: &[Event]) -> anyhow::Result<f64> {
+pub(crate) fn measure_fold_rate(events: &[Event]) -> anyhow::Result<f64> {
     let rows: Vec<_> = events
         .chunks(200)
         .map(|chunk| (chunk[0].seq, model::event::pack(chunk)))

@@ -5,35 +5,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::id::{ExecutionId, WorkerId};
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::status::RunStatus;
-use server::{Server, Submission};
+use server::{Server, SubmitRequest};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 /// A running stack.
-pub(crate) struct Stack {
+pub(crate) struct BenchStack {
     pub(crate) server: Server,
-    pub(crate) store: Arc<store::Sqlite>,
+    pub(crate) store: Arc<store::SqliteStore>,
     pub(crate) dir: TempDir,
     stop: CancellationToken,
     worker: tokio::task::JoinHandle<worker::WorkEnd>,
 }
 
-impl Stack {
+impl BenchStack {
     /// Starts a stack.
     pub(crate) fn start() -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
-        let store = Arc::new(store::Sqlite::open(dir.path())?);
-        let bodies: Arc<dyn results::Bodies> =
-            Arc::new(results::Local::open(&dir.path().join("bodies"))?);
+        let store = Arc::new(store::SqliteStore::open(dir.path())?);
+        let bodies: Arc<dyn results::BodyStore> =
+            Arc::new(results::DirBodyStore::open(&dir.path().join("bodies"))?);
         let config = server::Config {
             store: store.clone(),
             bodies: bodies.clone(),
-            limits: engine::Limits::default(),
-            files: None,
+            limits: engine::ExecutionLimits::default(),
+            playbook_dir: None,
             bus: None,
-            takes_over: false,
+            may_adopt: false,
             keychain: server::KeychainConfig::default(),
             retention: None,
             cluster_secret: None,
@@ -55,9 +55,9 @@ impl Stack {
     pub(crate) async fn submit(
         &self,
         text: &str,
-        payload: Option<Raw>,
+        payload: Option<RawJson>,
     ) -> anyhow::Result<ExecutionId> {
-        let submission = Submission {
+        let submission = SubmitRequest {
             name: "bench.yaml".to_owned(),
             text: text.to_owned(),
             payload,
@@ -73,19 +73,19 @@ impl Stack {
     }
 
     /// Runs a playbook and waits for its end.
-    pub(crate) async fn run(
+    pub(crate) async fn run_playbook(
         &self,
         text: &str,
-        payload: Option<Raw>,
+        payload: Option<RawJson>,
     ) -> anyhow::Result<ExecutionId> {
         let id = self.submit(text, payload).await?;
-        self.finish(id).await?;
+        self.wait_for_end(id).await?;
         Ok(id)
     }
 
     /// Waits for the end of a run.
-    pub(crate) async fn finish(&self, id: ExecutionId) -> anyhow::Result<()> {
-        let status = self.server.settled(id).await?;
+    pub(crate) async fn wait_for_end(&self, id: ExecutionId) -> anyhow::Result<()> {
+        let status = self.server.wait_until_settled(id).await?;
         anyhow::ensure!(
             status == RunStatus::Completed,
             "run {id} ended with status {status}"
@@ -94,7 +94,7 @@ impl Stack {
     }
 
     /// Size of the database after a checkpoint of its write-ahead log.
-    pub(crate) fn bytes(&self) -> anyhow::Result<u64> {
+    pub(crate) fn database_bytes(&self) -> anyhow::Result<u64> {
         let db = rusqlite::Connection::open(self.dir.path().join("noetl.db"))?;
         db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         Ok(std::fs::metadata(self.dir.path().join("noetl.db"))?.len())
@@ -109,7 +109,10 @@ impl Stack {
     }
 }
 
-fn worker_config(dir: &Path, bodies: Arc<dyn results::Bodies>) -> anyhow::Result<worker::Config> {
+fn worker_config(
+    dir: &Path,
+    bodies: Arc<dyn results::BodyStore>,
+) -> anyhow::Result<worker::Config> {
     let python = tools::PythonConfig {
         pool_max: 2,
         ..tools::PythonConfig::default()

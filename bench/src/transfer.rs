@@ -5,20 +5,20 @@ use std::path::Path;
 use futures_util::{SinkExt as _, TryStreamExt as _};
 use model::outcome::Outcome;
 use serde_json::{Value, json};
-use tests::peers::{Database, Postgres};
+use tests::peers::{PostgresServer, TestDatabase};
 use tokio_postgres::{Client, NoTls};
 use tokio_util::sync::CancellationToken;
-use tools::{Call, DuckdbConfig, NoLog, Registry};
+use tools::{Call, DiscardingLogSink, DuckdbConfig, Registry};
 
 use crate::figure::{Figure, Scale};
-use crate::raw::now;
+use crate::raw_limits::now;
 
 const ROWS: u32 = 1_000_000;
 
 /// Measures everything.
 pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
-    let rows = scale.of(ROWS);
-    let server = Postgres::private();
+    let rows = scale.scaled(ROWS);
+    let server = PostgresServer::private();
     let database = server.fresh_database();
     let client = connect(&database).await?;
     let sql = format!(
@@ -27,7 +27,7 @@ pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
          CREATE TABLE raw (LIKE big); CREATE TABLE back (LIKE big); CREATE TABLE again (LIKE big)"
     );
     client.batch_execute(&sql).await?;
-    let (raw_out, raw_in) = raw(&client, &connect(&database).await?, rows).await?;
+    let (raw_out, raw_in) = measure_raw_copy(&client, &connect(&database).await?, rows).await?;
     let dir = tempfile::tempdir()?;
     let tools = tools_with_table(dir.path()).await?;
     let auth = json!({"dsn": database.url(), "sslmode": "disable"});
@@ -62,25 +62,25 @@ pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
         ),
     ] {
         let begin = now();
-        let moved = transfer(&tools, dir.path(), source, target).await?;
+        let moved = run_transfer(&tools, dir.path(), source, target).await?;
         anyhow::ensure!(
             moved == u64::from(rows),
             "transferred {moved} rows, expected {rows}"
         );
         figures.push(Figure {
-            work: format!("transfer of {rows} rows: {work}"),
+            workload: format!("transfer of {rows} rows: {work}"),
             value: f64::from(rows) / begin.elapsed().as_secs_f64(),
             unit: "/s",
-            reach: "",
-            raw: Some(raw),
+            target: "",
+            raw_limit: Some(raw),
         });
     }
     figures.push(Figure {
-        work: "transfer: peak memory of all four, with DuckDB".to_owned(),
+        workload: "transfer: peak memory of all four, with DuckDB".to_owned(),
         value: peak_megabytes()?,
         unit: "MB",
-        reach: "does not grow with the rows",
-        raw: None,
+        target: "does not grow with the rows",
+        raw_limit: None,
     });
     Ok(figures)
 }
@@ -96,23 +96,23 @@ async fn tools_with_table(dir: &Path) -> anyhow::Result<Registry> {
         ..tools::Config::default()
     });
     let mut make = Call::new("duckdb");
-    dir.clone_into(&mut make.place.base_dir);
-    make.fields = map(json!({"database": "x.duckdb"}));
+    dir.clone_into(&mut make.site.base_dir);
+    make.fields = into_map(json!({"database": "x.duckdb"}));
     let table = "CREATE TABLE t (id BIGINT, name TEXT, price DOUBLE, \"at\" TIMESTAMP)".to_owned();
     let pieces = vec![vec![model::template::Piece::Text(table)]];
     make.pieces.insert("command".to_owned(), pieces);
-    run(&tools, make).await?;
+    run_call(&tools, make).await?;
     Ok(tools)
 }
 
-async fn connect(database: &Database) -> anyhow::Result<Client> {
+async fn connect(database: &TestDatabase) -> anyhow::Result<Client> {
     let (client, connection) = tokio_postgres::connect(&database.url(), NoTls).await?;
     tokio::spawn(connection);
     Ok(client)
 }
 
 /// Rows per second of raw `COPY` from and to the server.
-async fn raw(from: &Client, to: &Client, rows: u32) -> anyhow::Result<(f64, f64)> {
+async fn measure_raw_copy(from: &Client, to: &Client, rows: u32) -> anyhow::Result<(f64, f64)> {
     let begin = now();
     let pieces: Vec<bytes::Bytes> = from
         .copy_out("COPY big TO STDOUT")
@@ -130,29 +130,32 @@ async fn raw(from: &Client, to: &Client, rows: u32) -> anyhow::Result<(f64, f64)
     Ok((out, f64::from(rows) / begin.elapsed().as_secs_f64()))
 }
 
-async fn transfer(
+async fn run_transfer(
     tools: &Registry,
     dir: &Path,
     source: Value,
     target: Value,
 ) -> anyhow::Result<u64> {
     let mut call = Call::new("transfer");
-    call.place.base_dir = dir.to_owned();
-    call.fields = map(json!({"source": source, "target": target}));
-    let done = run(tools, call).await?;
+    call.site.base_dir = dir.to_owned();
+    call.fields = into_map(json!({"source": source, "target": target}));
+    let done = run_call(tools, call).await?;
     let moved = done["rows_transferred"].as_u64();
     moved.ok_or_else(|| anyhow::anyhow!("{done}"))
 }
 
-async fn run(tools: &Registry, call: Call) -> anyhow::Result<Value> {
+async fn run_call(tools: &Registry, call: Call) -> anyhow::Result<Value> {
     let tool = tools.get(call.kind.as_str()).expect("the kind is built in");
-    match tool.call(call, CancellationToken::new(), &NoLog).await {
+    match tool
+        .call(call, CancellationToken::new(), &DiscardingLogSink)
+        .await
+    {
         Outcome::Ok(success) => Ok(success.result),
         Outcome::Error(failure) => anyhow::bail!("{}", failure.error.message),
     }
 }
 
-fn map(value: Value) -> serde_json::Map<String, Value> {
+fn into_map(value: Value) -> serde_json::Map<String, Value> {
     match value {
         Value::Object(map) => map,
         _ => serde_json::Map::new(),

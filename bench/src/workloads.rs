@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use futures_util::future::try_join_all;
-use model::event::{Body, Kind};
+use model::event::{EventBody, EventKind};
 use model::id::Seq;
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::status::RunStatus;
 use serde_json::json;
 use store::Store;
@@ -13,9 +13,9 @@ use tokio::runtime::Runtime;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::figure::{Figure, Scale, median};
-use crate::raw::now;
-use crate::stack::Stack;
-use crate::{memory, raw, replay};
+use crate::raw_limits::now;
+use crate::stack::BenchStack;
+use crate::{memory, raw_limits, replay};
 
 /// Size of a raw row: about what one plain step adds to the log.
 pub(crate) const ROW_BYTES: usize = 1_100;
@@ -32,27 +32,27 @@ pub(crate) struct Workload {
 pub(crate) const ALL: &[Workload] = &[
     Workload {
         name: "chain",
-        measure: chain,
+        measure: measure_chain,
     },
     Workload {
         name: "burst",
-        measure: burst,
+        measure: measure_burst,
     },
     Workload {
         name: "loop",
-        measure: loops,
+        measure: measure_loops,
     },
     Workload {
         name: "python",
-        measure: python_loop,
+        measure: measure_python_loop,
     },
     Workload {
         name: "submit",
-        measure: submit,
+        measure: measure_submit,
     },
     Workload {
         name: "append",
-        measure: append,
+        measure: measure_append,
     },
 ];
 
@@ -77,49 +77,49 @@ pub(crate) fn loop_over(tool: &str) -> String {
     )
 }
 
-fn chain(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
-    let commit = raw::one_row_commit(ROW_BYTES)?.as_secs_f64() * 1e3;
-    let rounds = scale.of(50);
+fn measure_chain(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
+    let commit = raw_limits::measure_one_row_commit(ROW_BYTES)?.as_secs_f64() * 1e3;
+    let rounds = scale.scaled(50);
     let (per_step, bytes) = runtime.block_on(async {
-        let stack = Stack::start()?;
+        let stack = BenchStack::start()?;
         let text = chain_of(20);
-        stack.run(&text, None).await?;
-        let before = stack.bytes()?;
+        stack.run_playbook(&text, None).await?;
+        let before = stack.database_bytes()?;
         let mut times = Vec::new();
         for _ in 0..rounds {
             let begin = now();
-            stack.run(&text, None).await?;
+            stack.run_playbook(&text, None).await?;
             times.push(begin.elapsed().as_secs_f64() * 1e3 / 20.0);
         }
-        let bytes = (stack.bytes()? - before) as f64 / (f64::from(rounds) * 20.0);
+        let bytes = (stack.database_bytes()? - before) as f64 / (f64::from(rounds) * 20.0);
         stack.stop().await?;
         anyhow::Ok((median(times), bytes))
     })?;
     Ok(vec![
         Figure {
-            work: "20-step chain, one at a time: per step".to_owned(),
+            workload: "20-step chain, one at a time: per step".to_owned(),
             value: per_step,
             unit: "ms",
-            reach: "at most 2 x one raw commit",
-            raw: Some(commit),
+            target: "at most 2 x one raw commit",
+            raw_limit: Some(commit),
         },
         Figure {
-            work: "bytes stored per step".to_owned(),
+            workload: "bytes stored per step".to_owned(),
             value: bytes,
             unit: "bytes",
-            reach: "at most 1 500",
-            raw: None,
+            target: "at most 1 500",
+            raw_limit: None,
         },
     ])
 }
 
-fn burst(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
-    let count = scale.of(200);
+fn measure_burst(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
+    let count = scale.scaled(200);
     let rate = runtime.block_on(async {
-        let stack = Stack::start()?;
+        let stack = BenchStack::start()?;
         let text = chain_of(3);
-        stack.run(&text, None).await?;
-        let mut watch = stack.server.watch();
+        stack.run_playbook(&text, None).await?;
+        let mut watch = stack.server.subscribe_commits();
         let begin = now();
         let ids = try_join_all((0..count).map(|_| stack.submit(&text, None))).await?;
         let mut left: HashSet<_> = ids.into_iter().collect();
@@ -128,9 +128,9 @@ fn burst(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
                 Ok(published) => vec![(published.execution, published.status)],
                 // A slow subscriber misses events and reads them from the store.
                 Err(RecvError::Lagged(_)) => {
-                    let all = store::Filter {
+                    let all = store::ExecutionFilter {
                         limit: 1_000,
-                        ..store::Filter::default()
+                        ..store::ExecutionFilter::default()
                     };
                     let rows = stack.store.executions(&all).await?;
                     rows.into_iter().map(|row| (row.id, row.status)).collect()
@@ -149,117 +149,125 @@ fn burst(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
         anyhow::Ok(rate)
     })?;
     Ok(vec![Figure {
-        work: format!("{count} executions of 3 steps at once"),
+        workload: format!("{count} executions of 3 steps at once"),
         value: rate,
         unit: "exec/s",
-        reach: "at least 2 500",
-        raw: None,
+        target: "at least 2 500",
+        raw_limit: None,
     }])
 }
 
-fn loops(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
+fn measure_loops(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
     let mut walls = Vec::new();
-    let sizes = [1_000, 10_000, 100_000].map(|size| scale.of(size));
+    let sizes = [1_000, 10_000, 100_000].map(|size| scale.scaled(size));
     for n in sizes {
         let (seconds, bytes, fold) = runtime.block_on(async {
-            let stack = Stack::start()?;
+            let stack = BenchStack::start()?;
             let text = loop_over("{kind: noop}");
-            stack.run(&text, Some(Raw::of(&json!({"n": 10})))).await?;
-            let before = stack.bytes()?;
+            stack
+                .run_playbook(&text, Some(RawJson::from_serializable(&json!({"n": 10}))))
+                .await?;
+            let before = stack.database_bytes()?;
             let begin = now();
-            let id = stack.run(&text, Some(Raw::of(&json!({"n": n})))).await?;
+            let id = stack
+                .run_playbook(&text, Some(RawJson::from_serializable(&json!({"n": n}))))
+                .await?;
             let seconds = begin.elapsed().as_secs_f64();
-            let bytes = (stack.bytes()? - before) as f64 / f64::from(n);
+            let bytes = (stack.database_bytes()? - before) as f64 / f64::from(n);
             let events = stack.store.events(id, Seq(0), usize::MAX).await?;
-            let fold = replay::fold_rate(&events)?;
+            let fold = replay::measure_fold_rate(&events)?;
             stack.stop().await?;
             anyhow::Ok((seconds, bytes, fold))
         })?;
         walls.push(seconds);
         figures.push(Figure {
-            work: format!("parallel loop of {n}, 50 in flight"),
+            workload: format!("parallel loop of {n}, 50 in flight"),
             value: f64::from(n) / seconds,
             unit: "iter/s",
-            reach: "at least 30 000",
-            raw: None,
+            target: "at least 30 000",
+            raw_limit: None,
         });
         if n == sizes[2] {
             figures.push(Figure {
-                work: "bytes stored per iteration".to_owned(),
+                workload: "bytes stored per iteration".to_owned(),
                 value: bytes,
                 unit: "bytes",
-                reach: "at most 500",
-                raw: None,
+                target: "at most 500",
+                raw_limit: None,
             });
             figures.push(Figure {
-                work: "fold (replay), one core".to_owned(),
+                workload: "fold (replay), one core".to_owned(),
                 value: fold,
                 unit: "events/s",
-                reach: "at least 400 000",
-                raw: None,
+                target: "at least 400 000",
+                raw_limit: None,
             });
         }
     }
     figures.push(Figure {
-        work: format!(
+        workload: format!(
             "loop of {} relative to one of {}: wall time",
             sizes[2], sizes[1]
         ),
         value: walls[2] / walls[1],
         unit: "times",
-        reach: "at most 12",
-        raw: None,
+        target: "at most 12",
+        raw_limit: None,
     });
     figures.push(Figure {
-        work: "peak resident memory".to_owned(),
+        workload: "peak resident memory".to_owned(),
         value: memory::peak_mib(),
         unit: "MiB",
-        reach: "under 300",
-        raw: None,
+        target: "under 300",
+        raw_limit: None,
     });
     Ok(figures)
 }
 
-fn python_loop(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
-    let n = scale.of(5_000);
+fn measure_python_loop(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
+    let n = scale.scaled(5_000);
     let rate = runtime.block_on(async {
-        let stack = Stack::start()?;
+        let stack = BenchStack::start()?;
         let text =
             loop_over("{kind: python, input: {item: \"{{ item }}\"}, code: \"return item\"}");
-        stack.run(&text, Some(Raw::of(&json!({"n": 50})))).await?;
+        stack
+            .run_playbook(&text, Some(RawJson::from_serializable(&json!({"n": 50}))))
+            .await?;
         let begin = now();
-        stack.run(&text, Some(Raw::of(&json!({"n": n})))).await?;
+        stack
+            .run_playbook(&text, Some(RawJson::from_serializable(&json!({"n": n}))))
+            .await?;
         let rate = f64::from(n) / begin.elapsed().as_secs_f64();
         stack.stop().await?;
         anyhow::Ok(rate)
     })?;
     Ok(vec![
         Figure {
-            work: format!("parallel loop of {n} python calls on 2 interpreters"),
+            workload: format!("parallel loop of {n} python calls on 2 interpreters"),
             value: rate,
             unit: "iter/s",
-            reach: "at least 5 000",
-            raw: None,
+            target: "at least 5 000",
+            raw_limit: None,
         },
-        beyond_noop(runtime, scale)?,
+        measure_tool_overhead(runtime, scale)?,
     ])
 }
 
 /// Cost of a warm python call compared to a no-op: alternating chains of steps, per step. Each step is one durable
 /// write, whatever its tool.
-fn beyond_noop(runtime: &Runtime, scale: Scale) -> anyhow::Result<Figure> {
+fn measure_tool_overhead(runtime: &Runtime, scale: Scale) -> anyhow::Result<Figure> {
     const STEPS: usize = 20;
-    let rounds = scale.of(40);
+    let rounds = scale.scaled(40);
     let noop = chain_of(STEPS);
     let python = noop.replace("{kind: noop}", "{kind: python, code: \"return 1\"}");
     let medians = runtime.block_on(async {
-        let stack = Stack::start()?;
+        let stack = BenchStack::start()?;
         let mut times = [Vec::new(), Vec::new()];
         for round in 0..=rounds {
             for (text, times) in [&noop, &python].into_iter().zip(&mut times) {
                 let begin = now();
-                stack.run(text, None).await?;
+                stack.run_playbook(text, None).await?;
                 let each = begin.elapsed().as_secs_f64() * 1e3 / STEPS as f64;
                 // The first round starts the interpreter.
                 if round > 0 {
@@ -271,54 +279,58 @@ fn beyond_noop(runtime: &Runtime, scale: Scale) -> anyhow::Result<Figure> {
         anyhow::Ok(times.map(median))
     })?;
     Ok(Figure {
-        work: "python call compared to no-op, p50".to_owned(),
+        workload: "python call compared to no-op, p50".to_owned(),
         value: medians[1] - medians[0],
         unit: "ms",
-        reach: "at most 0.3",
-        raw: None,
+        target: "at most 0.3",
+        raw_limit: None,
     })
 }
 
-fn submit(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
-    let commit = raw::one_row_commit(ROW_BYTES)?.as_secs_f64() * 1e3;
+fn measure_submit(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
+    let commit = raw_limits::measure_one_row_commit(ROW_BYTES)?.as_secs_f64() * 1e3;
     let median = runtime.block_on(async {
-        let stack = Stack::start()?;
+        let stack = BenchStack::start()?;
         let text = chain_of(1);
-        stack.run(&text, None).await?;
+        stack.run_playbook(&text, None).await?;
         let mut times = Vec::new();
-        for _ in 0..scale.of(100) {
+        for _ in 0..scale.scaled(100) {
             let begin = stack.store.now();
-            let id = stack.run(&text, None).await?;
+            let id = stack.run_playbook(&text, None).await?;
             let events = stack.store.events(id, Seq(0), usize::MAX).await?;
             let started = events
                 .iter()
-                .find(|event| event.kind() == Kind::TaskStarted);
+                .find(|event| event.kind() == EventKind::TaskStarted);
             let started = started.ok_or_else(|| anyhow::anyhow!("no task started"))?;
-            anyhow::ensure!(matches!(started.body, Body::TaskStarted(_)));
+            anyhow::ensure!(matches!(started.body, EventBody::TaskStarted(_)));
             times.push(started.timestamp.since(begin));
         }
         stack.stop().await?;
         anyhow::Ok(median(times))
     })?;
     Ok(vec![Figure {
-        work: "submit to first task, median".to_owned(),
+        workload: "submit to first task, median".to_owned(),
         value: median.as_secs_f64() * 1e3,
         unit: "ms",
-        reach: "at most 3 x one raw commit",
-        raw: Some(commit),
+        target: "at most 3 x one raw commit",
+        raw_limit: Some(commit),
     }])
 }
 
 /// Events per second that the whole engine appends, next to raw batched inserts of the same events: one row per event,
 /// like in a plain event table, and packed, like in our log.
-fn append(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
-    let n = scale.of(50_000);
+fn measure_append(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
+    let n = scale.scaled(50_000);
     let (rate, packed, single) = runtime.block_on(async {
-        let stack = Stack::start()?;
+        let stack = BenchStack::start()?;
         let text = loop_over("{kind: noop}");
-        stack.run(&text, Some(Raw::of(&json!({"n": 10})))).await?;
+        stack
+            .run_playbook(&text, Some(RawJson::from_serializable(&json!({"n": 10}))))
+            .await?;
         let begin = now();
-        let id = stack.run(&text, Some(Raw::of(&json!({"n": n})))).await?;
+        let id = stack
+            .run_playbook(&text, Some(RawJson::from_serializable(&json!({"n": n}))))
+            .await?;
         let seconds = begin.elapsed().as_secs_f64();
         let events = stack.store.events(id, Seq(0), usize::MAX).await?;
         stack.stop().await?;
@@ -335,14 +347,15 @@ fn append(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
             single,
         ))
     })?;
-    let raw_single = raw::batched_rows(&single, 1_000)?;
-    let raw_packed = raw::batched_rows(&packed, 5)? * single.len() as f64 / packed.len() as f64;
+    let raw_single = raw_limits::measure_batched_rows(&single, 1_000)?;
+    let raw_packed =
+        raw_limits::measure_batched_rows(&packed, 5)? * single.len() as f64 / packed.len() as f64;
     let figure = |work: &str, reach, raw| Figure {
-        work: work.to_owned(),
+        workload: work.to_owned(),
         value: rate,
         unit: "events/s",
-        reach,
-        raw: Some(raw),
+        target: reach,
+        raw_limit: Some(raw),
     };
     Ok(vec![
         figure(

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// A received request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct ReceivedRequest {
     /// Method, such as `GET`.
     pub method: String,
     /// The path without its query.
@@ -21,15 +21,15 @@ pub struct Request {
 }
 
 /// The response: a status and a JSON body.
-pub type Answer = (u16, Value);
+pub type JsonReply = (u16, Value);
 
 /// A server that runs until the process exits.
-pub struct Http {
+pub struct FakeHttpServer {
     address: SocketAddr,
-    requests: Arc<Mutex<Vec<Request>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
-impl Request {
+impl ReceivedRequest {
     /// A value of the query.
     pub fn param(&self, name: &str) -> Option<&str> {
         let pair = self.query.iter().find(|(key, _)| key == name);
@@ -43,19 +43,21 @@ impl Request {
     }
 }
 
-impl Http {
+impl FakeHttpServer {
     /// Starts a server; `answer` gets each request and the number of requests before it.
-    pub fn start(answer: impl Fn(&Request, usize) -> Answer + Send + Sync + 'static) -> Self {
+    pub fn start(
+        reply: impl Fn(&ReceivedRequest, usize) -> JsonReply + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a local port is free");
         let address = listener
             .local_addr()
             .expect("a bound socket has an address");
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let (seen, answer) = (requests.clone(), Arc::new(answer));
+        let (seen, answer) = (requests.clone(), Arc::new(reply));
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (seen, answer) = (seen.clone(), answer.clone());
-                thread::spawn(move || serve(stream, &seen, &*answer));
+                thread::spawn(move || serve_connection(stream, &seen, &*answer));
             }
         });
         Self { address, requests }
@@ -67,28 +69,28 @@ impl Http {
     }
 
     /// The requests so far.
-    pub fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
         let requests = self.requests.lock().expect("no server thread panics");
         requests.clone()
     }
 }
 
 /// Serves the requests of one connection until it closes.
-fn serve(
+fn serve_connection(
     stream: TcpStream,
-    seen: &Mutex<Vec<Request>>,
-    answer: &dyn Fn(&Request, usize) -> Answer,
+    requests: &Mutex<Vec<ReceivedRequest>>,
+    reply: &dyn Fn(&ReceivedRequest, usize) -> JsonReply,
 ) -> Option<()> {
     let mut out = stream.try_clone().ok()?;
     let mut input = BufReader::new(stream);
     loop {
-        let request = read(&mut input)?;
+        let request = read_request(&mut input)?;
         let before = {
-            let mut seen = seen.lock().ok()?;
+            let mut seen = requests.lock().ok()?;
             seen.push(request.clone());
             seen.len() - 1
         };
-        let (status, body) = answer(&request, before);
+        let (status, body) = reply(&request, before);
         let body = body.to_string();
         let head = format!(
             "HTTP/1.1 {status} Answer\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
@@ -99,21 +101,21 @@ fn serve(
     }
 }
 
-fn read(input: &mut BufReader<TcpStream>) -> Option<Request> {
-    let first = line(input)?;
+fn read_request(input: &mut BufReader<TcpStream>) -> Option<ReceivedRequest> {
+    let first = read_line(input)?;
     let mut words = first.split(' ');
     let (method, target) = (words.next()?, words.next()?);
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let pairs = pairs.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let mut request = Request {
+    let mut request = ReceivedRequest {
         method: method.to_owned(),
         path: path.to_owned(),
         query: pairs.collect(),
         headers: Vec::new(),
     };
     loop {
-        let header = line(input)?;
+        let header = read_line(input)?;
         let Some((name, value)) = header.split_once(':') else {
             break;
         };
@@ -127,7 +129,7 @@ fn read(input: &mut BufReader<TcpStream>) -> Option<Request> {
     Some(request)
 }
 
-fn line(input: &mut BufReader<TcpStream>) -> Option<String> {
+fn read_line(input: &mut BufReader<TcpStream>) -> Option<String> {
     let mut line = String::new();
     let read = input.read_line(&mut line).ok()?;
     (read > 0).then(|| line.trim_end().to_owned())

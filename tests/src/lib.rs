@@ -1,12 +1,12 @@
 //! What needs more than one crate to be tested: conformance cases, the simulator, generated pages, house rules.
 
-pub mod binary;
+pub mod cli_sandbox;
 pub mod conformance;
 pub mod e2e;
 pub mod http;
 pub mod injection;
 pub mod peers;
-pub mod serving;
+pub mod server_process;
 pub mod sim;
 pub mod small_disk;
 pub mod world;

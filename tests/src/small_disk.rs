@@ -5,15 +5,16 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::binary::Desk;
+use crate::cli_sandbox::CliSandbox;
 
 /// Mounts a small disk as `kept`, reports it, and keeps it until its standard input is closed.
-const KEEP_SMALL: &str =
+const MOUNT_SCRIPT: &str =
     "mkdir -p kept && mount -t tmpfs -o size=16m tmpfs kept && echo mounted && read line";
 /// Makes `kept` read-only, then runs a program.
-const READ_ONLY: &str = r#"mount --bind kept kept && mount -o remount,bind,ro kept && exec "$@""#;
+const READ_ONLY_SCRIPT: &str =
+    r#"mount --bind kept kept && mount -o remount,bind,ro kept && exec "$@""#;
 /// Runs a program in a directory.
-const THERE: &str = r#"cd "$0" && exec "$@""#;
+const CHANGE_DIR_SCRIPT: &str = r#"cd "$0" && exec "$@""#;
 
 /// Checks that processes of a test can create mounts, which a small disk needs.
 ///
@@ -32,14 +33,14 @@ pub fn require_mounts() {
 }
 
 /// A command of the desk that can read `kept`, but not write to it.
-pub fn on_read_only_disk(desk: &Desk, args: &[&str]) -> Command {
+pub fn read_only_command(desk: &CliSandbox, args: &[&str]) -> Command {
     let mut command = Command::new("unshare");
-    command.args(["-rm", "sh", "-c", READ_ONLY, "sh"]);
-    add(command, desk, args)
+    command.args(["-rm", "sh", "-c", READ_ONLY_SCRIPT, "sh"]);
+    append_program(command, desk, args)
 }
 
 /// The desk's program with these arguments, as arguments of another program.
-fn add(mut command: Command, desk: &Desk, args: &[&str]) -> Command {
+fn append_program(mut command: Command, desk: &CliSandbox, args: &[&str]) -> Command {
     let plain = desk.command(args);
     command.arg(plain.get_program()).args(plain.get_args());
     command.current_dir(desk.path(""));
@@ -53,7 +54,7 @@ fn add(mut command: Command, desk: &Desk, args: &[&str]) -> Command {
 /// A small disk, mounted as `kept` for the commands that are started on it.
 pub struct SmallDisk {
     /// The process that holds the mount.
-    keeper: Child,
+    mount_process: Child,
     folder: PathBuf,
 }
 
@@ -65,43 +66,48 @@ impl SmallDisk {
     pub fn mount(folder: &Path) -> Self {
         require_mounts();
         let mut command = Command::new("unshare");
-        command.args(["-rm", "sh", "-c", KEEP_SMALL]);
+        command.args(["-rm", "sh", "-c", MOUNT_SCRIPT]);
         command.current_dir(folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut keeper = command.spawn().expect("`unshare` starts");
-        let said = keeper.stdout.take().expect("its output is piped");
+        let mut mount_process = command.spawn().expect("`unshare` starts");
+        let said = mount_process.stdout.take().expect("its output is piped");
         let mut line = String::new();
         let read = BufReader::new(said).read_line(&mut line);
         read.expect("its output can be read");
         assert_eq!(line, "mounted\n", "cannot mount the disk");
         let folder = folder.to_owned();
-        Self { keeper, folder }
+        Self {
+            mount_process,
+            folder,
+        }
     }
 
     /// A command of the desk whose `kept` is this disk.
-    pub fn command(&self, desk: &Desk, args: &[&str]) -> Command {
+    pub fn command(&self, desk: &CliSandbox, args: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
-        let keeper = self.keeper.id().to_string();
+        let keeper = self.mount_process.id().to_string();
         command.args(["-t", &keeper, "-U", "-m", "--preserve-credentials"]);
-        command.args(["sh", "-c", THERE]).arg(&self.folder);
-        add(command, desk, args)
+        command
+            .args(["sh", "-c", CHANGE_DIR_SCRIPT])
+            .arg(&self.folder);
+        append_program(command, desk, args)
     }
 
     /// Path of a file of the disk for the test process.
     pub fn path(&self, name: &str) -> PathBuf {
         let kept = self.folder.join("kept");
         let inside = kept.strip_prefix("/").unwrap_or(&kept);
-        let root = PathBuf::from(format!("/proc/{}/root", self.keeper.id()));
+        let root = PathBuf::from(format!("/proc/{}/root", self.mount_process.id()));
         root.join(inside).join(name)
     }
 
     /// Fills the disk until the returned value is dropped.
-    pub fn fill(&self) -> Filler {
-        self.fill_but(0)
+    pub fn fill(&self) -> DiskFiller {
+        self.fill_except(0)
     }
 
     /// Fills the disk except for this number of bytes.
-    pub fn fill_but(&self, bytes: usize) -> Filler {
+    pub fn fill_except(&self, bytes: usize) -> DiskFiller {
         let (spare, file) = (self.path("spare"), self.path("filler"));
         fs::write(&spare, vec![0; bytes]).expect("the disk has this much space");
         let mut filler = File::create(&file).expect("the disk accepts a file");
@@ -109,21 +115,21 @@ impl SmallDisk {
             while filler.write_all(&vec![0; piece]).is_ok() {}
         }
         fs::remove_file(spare).expect("a file of the disk can be removed");
-        Filler(file)
+        DiskFiller(file)
     }
 }
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let _ = self.keeper.kill();
-        let _ = self.keeper.wait();
+        let _ = self.mount_process.kill();
+        let _ = self.mount_process.wait();
     }
 }
 
 /// A file that fills a small disk, until it is dropped.
-pub struct Filler(PathBuf);
+pub struct DiskFiller(PathBuf);
 
-impl Drop for Filler {
+impl Drop for DiskFiller {
     fn drop(&mut self) {
         // The disk may be unmounted already, and the file with it.
         let _ = fs::remove_file(&self.0);

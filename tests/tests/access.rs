@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
-use tests::binary::{Desk, Said, noetl};
+use tests::cli_sandbox::{CliSandbox, CommandOutput, noetl_path};
 
 const ARTIFACTS: &str = r#"
 apiVersion: noetl.io/v2
@@ -52,7 +52,7 @@ workflow:
             given_up: "{{ look.given_up.deleted }}"
 "#;
 
-fn expected() -> Value {
+fn expected_result() -> Value {
     json!({
         "rows": 5000, "size": true, "some": [10, 11], "total": 5000, "last": 4999, "address": "rows", "named": "rows",
         "kept": 1, "kept_bytes": 11, "again": {"small": 1}, "listed": 1, "given_up": true,
@@ -61,16 +61,16 @@ fn expected() -> Value {
 
 #[test]
 fn results_are_reached_by_reference_and_by_address() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("artifacts.yaml", ARTIFACTS);
-    assert_eq!(desk.json(&["run", "artifacts.yaml"]), expected());
+    assert_eq!(desk.run_json(&["run", "artifacts.yaml"]), expected_result());
 }
 
 /// A server without slots, and a separate worker.
-struct Cluster(Vec<Child>, String);
+struct ServerWithWorker(Vec<Child>, String);
 
-impl Cluster {
-    fn start(desk: &Desk) -> Self {
+impl ServerWithWorker {
+    fn start(desk: &CliSandbox) -> Self {
         let serve = [
             "serve",
             "--store",
@@ -104,7 +104,7 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
+impl Drop for ServerWithWorker {
     fn drop(&mut self) {
         for child in &mut self.0 {
             let _ = child.kill();
@@ -115,9 +115,9 @@ impl Drop for Cluster {
 
 #[test]
 fn a_worker_elsewhere_reaches_them_through_its_server() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("artifacts.yaml", ARTIFACTS);
-    let cluster = Cluster::start(&desk);
+    let cluster = ServerWithWorker::start(&desk);
     let said = desk.run(&[
         "run",
         "artifacts.yaml",
@@ -127,7 +127,7 @@ fn a_worker_elsewhere_reaches_them_through_its_server() {
         "json",
     ]);
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert_eq!(said.json()["result"], expected());
+    assert_eq!(said.json()["result"], expected_result());
 }
 
 const OTHER_RUN: &str = r#"
@@ -158,14 +158,14 @@ workflow:
 
 #[test]
 fn a_loop_runs_over_the_result_of_another_run() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("list.yaml", LIST);
     desk.write("other.yaml", OTHER_RUN);
     assert_eq!(desk.run(&["run", "list.yaml"]).code, Some(0));
-    let id = desk.json(&["runs", "-o", "json"])[0]["execution_id"].clone();
+    let id = desk.run_json(&["runs", "-o", "json"])[0]["execution_id"].clone();
     let id = id.as_str().expect("ids are strings");
     let address = format!("address=noetl://execution/{id}/result/end");
-    let result = desk.json(&["run", "other.yaml", "--set-string", &address]);
+    let result = desk.run_json(&["run", "other.yaml", "--set-string", &address]);
     assert_eq!(result, json!({"sum": 499_500, "count": 1000}));
 }
 
@@ -212,13 +212,13 @@ workflow:
 
 #[test]
 fn a_loop_runs_over_pages_that_were_collected() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("pages.yaml", PAGES);
     // 3,000 times (10,000 + 20,000 + 30,000 + 40,000), and four times 0 + 1 + … + 2,999.
     let expected = json!({"sum": 300_000_000 + 4 * 4_498_500, "some": [12_999, 20_000]});
-    assert_eq!(desk.json(&["run", "pages.yaml"]), expected);
-    let cluster = Cluster::start(&desk);
-    let there = desk.json(&["run", "pages.yaml", "--server", &cluster.1]);
+    assert_eq!(desk.run_json(&["run", "pages.yaml"]), expected);
+    let cluster = ServerWithWorker::start(&desk);
+    let there = desk.run_json(&["run", "pages.yaml", "--server", &cluster.1]);
     assert_eq!(there, expected);
 }
 
@@ -264,9 +264,9 @@ workflow:
 
 #[test]
 fn programs_read_results_as_files_that_go_with_their_step() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("files.yaml", FILES);
-    let result = desk.json(&["run", "files.yaml"]);
+    let result = desk.run_json(&["run", "files.yaml"]);
     assert_eq!(result["bytes"], true);
     assert_eq!(
         (&result["rows"], &result["text"]),
@@ -317,10 +317,10 @@ fn a_body_that_is_lost_or_damaged_is_made_again() {
         ("rm -f", "REFERENCE_NOT_AVAILABLE"),
         ("truncate -s -1", "REFERENCE_CORRUPT"),
     ] {
-        let desk = Desk::new();
+        let desk = CliSandbox::new();
         desk.write("lost.yaml", LOST);
         let spoil = format!("spoil={spoil}");
-        let result = desk.json(&["run", "lost.yaml", "--set-string", &spoil]);
+        let result = desk.run_json(&["run", "lost.yaml", "--set-string", &spoil]);
         assert_eq!(result, json!({"count": 60000, "seen": code}));
     }
 }
@@ -366,9 +366,9 @@ workflow:
 #[test]
 fn the_elements_of_a_loop_that_are_lost_are_made_again() {
     for when in ["before", "during"] {
-        let desk = Desk::new();
+        let desk = CliSandbox::new();
         desk.write("lost.yaml", LOST_ELEMENTS);
-        let result = desk.json(&["run", "lost.yaml", "--set", &format!("when={when}")]);
+        let result = desk.run_json(&["run", "lost.yaml", "--set", &format!("when={when}")]);
         let expected = json!({"sum": 3_000_000, "seen": "REFERENCE_NOT_AVAILABLE"});
         assert_eq!(result, expected, "{when}");
     }
@@ -404,9 +404,9 @@ workflow:
 #[test]
 fn large_parts_add_what_small_ones_do() {
     for pad in [10, 300_000] {
-        let desk = Desk::new();
+        let desk = CliSandbox::new();
         desk.write("parts.yaml", PARTS);
-        let result = desk.json(&["run", "parts.yaml", "--set", &format!("pad={pad}")]);
+        let result = desk.run_json(&["run", "parts.yaml", "--set", &format!("pad={pad}")]);
         assert_eq!(result, json!([1, 2, 7, {"a": 1}, "text", 3]), "{pad}");
     }
 }
@@ -427,12 +427,12 @@ workflow:
 
 #[test]
 fn a_guard_does_not_load_a_large_body() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("asked.yaml", ASKED);
     let said = desk.run(&["run", "asked.yaml"]);
     assert_ne!(said.code, Some(0));
-    assert!(said.err.contains("BODY_TOO_LARGE"), "{said:?}");
-    assert!(said.err.contains("select"), "{said:?}");
+    assert!(said.stderr.contains("BODY_TOO_LARGE"), "{said:?}");
+    assert!(said.stderr.contains("select"), "{said:?}");
 }
 
 const SCOPES: &str = r#"
@@ -451,12 +451,12 @@ workflow:
     tool: {kind: noop, result: done}
 "#;
 
-fn files(dir: &Path) -> Vec<PathBuf> {
+fn list_files(dir: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() {
-            all.extend(files(&path));
+            all.extend(list_files(&path));
         } else if path.file_name().is_some_and(|name| name.len() == 62) {
             all.push(path);
         }
@@ -465,8 +465,8 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Sets the file times of the bodies back by two days, so that garbage collection considers them.
-fn age(desk: &Desk) {
-    for file in files(&desk.path(".noetl/bodies")) {
+fn age_bodies(desk: &CliSandbox) {
+    for file in list_files(&desk.path(".noetl/bodies")) {
         let file = std::fs::File::options()
             .append(true)
             .open(file)
@@ -480,50 +480,53 @@ fn age(desk: &Desk) {
     }
 }
 
-fn collected(said: &Said) -> u64 {
-    assert_eq!(said.code, Some(0), "{said:?}");
-    said.json()["bodies"]
+fn collected_count(output: &CommandOutput) -> u64 {
+    assert_eq!(output.code, Some(0), "{output:?}");
+    output.json()["bodies"]
         .as_u64()
         .expect("the value is a count")
 }
 
 #[test]
 fn what_has_expired_is_collected_and_says_so_when_it_is_asked_for() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("scopes.yaml", SCOPES);
     assert_eq!(desk.run(&["run", "scopes.yaml"]).code, Some(0));
     assert_eq!(
-        collected(&desk.run(&["gc", "-o", "json", "--retention", "0s"])),
+        collected_count(&desk.run(&["gc", "-o", "json", "--retention", "0s"])),
         0,
         "all results are too new"
     );
-    age(&desk);
-    assert_eq!(collected(&desk.run(&["gc", "-o", "json", "--dry-run"])), 2);
-    assert_eq!(files(&desk.path(".noetl/bodies")).len(), 4);
+    age_bodies(&desk);
     assert_eq!(
-        collected(&desk.run(&["gc", "-o", "json"])),
+        collected_count(&desk.run(&["gc", "-o", "json", "--dry-run"])),
+        2
+    );
+    assert_eq!(list_files(&desk.path(".noetl/bodies")).len(), 4);
+    assert_eq!(
+        collected_count(&desk.run(&["gc", "-o", "json"])),
         2,
         "the step has ended and the `ttl` has expired"
     );
     assert_eq!(
-        collected(&desk.run(&["gc", "-o", "json", "--retention", "0s"])),
+        collected_count(&desk.run(&["gc", "-o", "json", "--retention", "0s"])),
         1,
         "the run has ended"
     );
     assert_eq!(
-        files(&desk.path(".noetl/bodies")).len(),
+        list_files(&desk.path(".noetl/bodies")).len(),
         1,
         "a permanent result is kept"
     );
-    let id = desk.json(&["runs", "-o", "json"])[0]["execution_id"].clone();
+    let id = desk.run_json(&["runs", "-o", "json"])[0]["execution_id"].clone();
     let address = format!(
         "noetl://execution/{}/result/make/short",
         id.as_str().unwrap_or_default()
     );
     desk.write("ask.yaml", &ASK.replace("ADDRESS", &address));
     let said = desk.run(&["run", "ask.yaml"]);
-    assert!(said.err.contains("REFERENCE_NOT_AVAILABLE"), "{said:?}");
-    assert!(said.err.contains("expired"), "{said:?}");
+    assert!(said.stderr.contains("REFERENCE_NOT_AVAILABLE"), "{said:?}");
+    assert!(said.stderr.contains("expired"), "{said:?}");
 }
 
 const ASK: &str = r#"
@@ -594,7 +597,7 @@ fn peak_kib(id: u32) -> Option<u64> {
 
 #[test]
 fn a_loop_over_two_hundred_megabytes_does_not_hold_them() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("large.yaml", LARGE);
     let url = format!("url={}", serve_large());
     let mut command: Command = desk.command(&["run", "large.yaml", "--set-string", &url]);
@@ -617,6 +620,6 @@ fn a_loop_over_two_hundred_megabytes_does_not_hold_them() {
     assert!(
         peak < 120 * 1024,
         "{peak} KiB for a list of 200 MB; see {}",
-        noetl().display()
+        noetl_path().display()
     );
 }

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
-use tests::binary::Desk;
+use tests::cli_sandbox::CliSandbox;
 
 /// Two cities. The first has two pages; the second page needs two attempts. A page is a list of 3 numbers.
 const PLAYBOOK: &str = r#"
@@ -32,13 +32,13 @@ workflow:
       - total: {kind: noop, result: {all: "{{ read.data }}"}}
 "#;
 
-fn address(desk: &Desk, more: &[&str]) -> Value {
-    let args: Vec<&str> = ["result"].iter().chain(more).copied().collect();
-    desk.json(&[&args[..], &["-o", "json"]].concat())
+fn read_address(desk: &CliSandbox, extra_args: &[&str]) -> Value {
+    let args: Vec<&str> = ["result"].iter().chain(extra_args).copied().collect();
+    desk.run_json(&[&args[..], &["-o", "json"]].concat())
 }
 
-fn check(desk: &Desk) {
-    let found = |more: &[&str]| address(desk, more);
+fn check_addresses(desk: &CliSandbox) {
+    let found = |more: &[&str]| read_address(desk, more);
     let pages = json!([[0, 1, 1, 0, 2, 2], [1, 1, 1]]);
     assert_eq!(found(&["last"]), json!({"all": pages}));
     assert_eq!(found(&["last/read"]), pages);
@@ -72,14 +72,14 @@ fn check(desk: &Desk) {
     assert_eq!(of("attempt"), [json!(1), json!(2), json!(0)]);
     assert_eq!(listed[2]["reference"]["kind"], "manifest");
     let lines = desk.run(&["result", "last/read", "-o", "ndjson"]);
-    assert_eq!(lines.out, "[0,1,1,0,2,2]\n[1,1,1]\n");
+    assert_eq!(lines.stdout, "[0,1,1,0,2,2]\n[1,1,1]\n");
     let raw = desk.run(&["result", "last/read", "--raw"]);
-    assert_eq!(raw.out, "[[0,1,1,0,2,2],[1,1,1]]");
+    assert_eq!(raw.stdout, "[[0,1,1,0,2,2],[1,1,1]]");
     let tree = desk.run(&["result", "last/read#1", "--tree"]);
-    assert_eq!(tree.out, "├─ 0: 1\n├─ 1: 1\n└─ 2: 1\n");
+    assert_eq!(tree.stdout, "├─ 0: 1\n├─ 1: 1\n└─ 2: 1\n");
     let missing = desk.run(&["result", "last/read#7"]);
     assert_eq!(missing.code, Some(4), "{missing:?}");
-    assert!(missing.err.contains("--list"), "{missing:?}");
+    assert!(missing.stderr.contains("--list"), "{missing:?}");
     let nowhere = desk.run(&["result", "last", "--page", "1"]);
     assert_eq!(nowhere.code, Some(2), "{nowhere:?}");
 }
@@ -106,34 +106,34 @@ workflow:
 
 #[test]
 fn a_task_of_a_loop_is_found_by_its_latest_result_or_else_its_latest_failure() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("ends.yaml", LOOP_TASKS);
-    desk.json(&["run", "ends.yaml", "-o", "json"]);
-    assert_eq!(address(&desk, &["last/each/always"]), json!(2));
-    assert_eq!(address(&desk, &["last/each/some"])["stdout"], "1\n");
-    assert_eq!(address(&desk, &["last/each/never"])["exit_code"], 12);
+    desk.run_json(&["run", "ends.yaml", "-o", "json"]);
+    assert_eq!(read_address(&desk, &["last/each/always"]), json!(2));
+    assert_eq!(read_address(&desk, &["last/each/some"])["stdout"], "1\n");
+    assert_eq!(read_address(&desk, &["last/each/never"])["exit_code"], 12);
     let absent = desk.run(&["result", "last/each/absent"]);
     assert_eq!(absent.code, Some(4), "{absent:?}");
 }
 
 #[test]
 fn every_inline_result_is_found_by_its_address() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("lattice.yaml", &PLAYBOOK.replace("CAP ", ""));
-    desk.json(&["run", "lattice.yaml", "-o", "json"]);
-    check(&desk);
+    desk.run_json(&["run", "lattice.yaml", "-o", "json"]);
+    check_addresses(&desk);
 }
 
 #[test]
 fn every_result_outside_the_log_is_found_by_its_address() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write(
         "lattice.yaml",
         &PLAYBOOK.replace("CAP ", "inline_max_bytes: 64, "),
     );
-    desk.json(&["run", "lattice.yaml", "-o", "json"]);
-    check(&desk);
-    let references = address(&desk, &["last", "--list"]);
+    desk.run_json(&["run", "lattice.yaml", "-o", "json"]);
+    check_addresses(&desk);
+    let references = read_address(&desk, &["last", "--list"]);
     let kinds: Vec<&Value> = references
         .as_array()
         .expect("a list")
@@ -158,7 +158,7 @@ impl Drop for Served {
 }
 
 /// Starts a server on a free port; returns its URL.
-fn serve(desk: &Desk) -> (Served, String) {
+fn serve(desk: &CliSandbox) -> (Served, String) {
     let args = ["serve", "--store", "kept", "--listen", "127.0.0.1:0"];
     let mut command = desk.command(&args);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
@@ -188,13 +188,13 @@ async fn get(url: &str, params: &[(&str, &str)]) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_finds_every_result_by_its_address() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("lattice.yaml", &PLAYBOOK.replace("CAP ", ""));
     let (_served, url) = serve(&desk);
     let added = desk.run(&["context", "add", "here", "--server", &url]);
     assert_eq!(added.code, Some(0), "{added:?}");
-    let run = desk.json(&["run", "lattice.yaml", "-o", "json"]);
-    check(&desk);
+    let run = desk.run_json(&["run", "lattice.yaml", "-o", "json"]);
+    check_addresses(&desk);
     let id = run["execution_id"].as_str().expect("an id");
     let results = format!("{url}/api/result/{id}");
     let params = [("step", "read"), ("iteration", "0"), ("task", "fetch")];

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tests::binary::Desk;
-use tests::http::{Answer, Http, Request};
+use tests::cli_sandbox::CliSandbox;
+use tests::http::{FakeHttpServer, JsonReply, ReceivedRequest};
 
 /// Payload fields that are the same in every run.
 const COMPARED: [&str; 17] = [
@@ -30,7 +30,7 @@ const COMPARED: [&str; 17] = [
 ];
 
 /// Three patients and two visits; the second request for patients gets a busy response twice.
-fn clinic(request: &Request, before: usize) -> Answer {
+fn clinic_reply(request: &ReceivedRequest, before: usize) -> JsonReply {
     if before == 1 || before == 2 {
         return (503, json!({"error": "busy"}));
     }
@@ -54,8 +54,8 @@ fn clinic(request: &Request, before: usize) -> Answer {
     (200, json!({"data": on_page, "paging": paging}))
 }
 
-fn desk() -> Desk {
-    let desk = Desk::new();
+fn sandbox() -> CliSandbox {
+    let desk = CliSandbox::new();
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
     let playbook = fs::read_to_string(golden.join("appendix.yaml"));
     desk.write("appendix.yaml", &playbook.expect("the playbook exists"));
@@ -69,7 +69,7 @@ fn desk() -> Desk {
     desk
 }
 
-fn rows(desk: &Desk) -> Vec<(String, i64)> {
+fn result_rows(desk: &CliSandbox) -> Vec<(String, i64)> {
     let db = rusqlite::Connection::open(desk.path("clinic.sqlite")).expect("the database exists");
     let mut query = db
         .prepare("SELECT path, id FROM item ORDER BY id")
@@ -80,7 +80,7 @@ fn rows(desk: &Desk) -> Vec<(String, i64)> {
 }
 
 /// Formats an event as one line, without IDs and times; `None` for events about the assignment of work.
-fn line(event: &Value) -> Option<String> {
+fn event_line(event: &Value) -> Option<String> {
     let kind = event["event_type"]
         .as_str()
         .expect("every event has a type");
@@ -116,20 +116,20 @@ fn line(event: &Value) -> Option<String> {
 
 #[test]
 fn the_appendix_pages_retries_stores_and_leaves_the_expected_log() {
-    let (desk, http) = (desk(), Http::start(clinic));
+    let (desk, http) = (sandbox(), FakeHttpServer::start(clinic_reply));
     let url = format!("api_url={}", http.url());
-    let run = desk.json(&["run", "appendix.yaml", "--set", &url, "-o", "json"]);
+    let run = desk.run_json(&["run", "appendix.yaml", "--set", &url, "-o", "json"]);
     assert_eq!(run["status"], "COMPLETED");
     let counts = json!([{"path": "/patients", "items": 3}, {"path": "/visits", "items": 2}]);
     assert_eq!(run["result"]["rows"], counts);
-    let stored: Vec<i64> = rows(&desk).into_iter().map(|(_, id)| id).collect();
+    let stored: Vec<i64> = result_rows(&desk).into_iter().map(|(_, id)| id).collect();
     assert_eq!(stored, [11, 12, 13, 21, 22]);
     assert_eq!(
         http.requests().len(),
         5,
         "three pages, and two attempts with a busy response"
     );
-    let lines: Vec<String> = desk.events("last").iter().filter_map(line).collect();
+    let lines: Vec<String> = desk.events("last").iter().filter_map(event_line).collect();
     let found = lines.join("\n") + "\n";
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/appendix.txt");
     if accepts() {
@@ -141,7 +141,7 @@ fn the_appendix_pages_retries_stores_and_leaves_the_expected_log() {
 
 #[test]
 fn an_endpoint_that_does_not_exist_takes_the_arc_of_failure() {
-    let (desk, http) = (desk(), Http::start(clinic));
+    let (desk, http) = (sandbox(), FakeHttpServer::start(clinic_reply));
     let url = format!("api_url={}", http.url());
     let nowhere = "endpoints=[{path: /visits, page_size: 2}, {path: /nowhere, page_size: 2}]";
     let args = [
@@ -154,7 +154,7 @@ fn an_endpoint_that_does_not_exist_takes_the_arc_of_failure() {
         "-o",
         "json",
     ];
-    let run = desk.json(&args);
+    let run = desk.run_json(&args);
     assert_eq!(run["status"], "COMPLETED", "the failure is handled");
     let steps: Vec<&Value> = run["steps"].as_array().into_iter().flatten().collect();
     let of = |name: &str| steps.iter().find(|step| step["step"] == name);
@@ -163,7 +163,7 @@ fn an_endpoint_that_does_not_exist_takes_the_arc_of_failure() {
         Some(&json!("failed"))
     );
     assert!(of("cleanup").is_some() && of("validate_results").is_none());
-    assert_eq!(rows(&desk), [], "stored rows are cleaned up");
+    assert_eq!(result_rows(&desk), [], "stored rows are cleaned up");
 }
 
 #[expect(

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
-use tests::binary::Desk;
+use tests::cli_sandbox::CliSandbox;
 use tests::peers;
-use tests::serving::Served;
+use tests::server_process::ServerProcess;
 use tokio::time::Instant;
 
 const PLAYBOOK: &str = r#"
@@ -30,14 +30,14 @@ const WARM_UP: usize = 500;
 const AT_ONCE: usize = 64;
 
 /// A server returns unused memory every ten seconds, so after two rounds it has returned all it can.
-const RETURNED_AFTER: Duration = Duration::from_secs(25);
+const TRIM_WAIT: Duration = Duration::from_secs(25);
 
 /// Memory that may remain: the burst fills the 16 MiB page caches of the embedded store, and a Postgres connection
 /// keeps its buffers. At the end of the burst, before memory is returned, the process has 40 MB more than before it.
-const STAYS_MAX: u64 = 24 << 20;
+const GROWTH_BYTES_MAX: u64 = 24 << 20;
 
 /// Interval between two checks.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Anonymous memory of a process in bytes.
 fn anonymous_bytes(process: u32) -> u64 {
@@ -50,17 +50,17 @@ fn anonymous_bytes(process: u32) -> u64 {
 }
 
 /// A server and its client.
-struct Burst {
-    served: Served,
+struct BurstFixture {
+    server: ServerProcess,
     client: reqwest::Client,
 }
 
-impl Burst {
-    async fn new(served: Served) -> Self {
+impl BurstFixture {
+    async fn new(served: ServerProcess) -> Self {
         // Another test of this process may have installed it before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let burst = Self {
-            served,
+            server: served,
             client: reqwest::Client::new(),
         };
         let playbook = json!({"path": "burst", "content": PLAYBOOK});
@@ -69,7 +69,7 @@ impl Burst {
     }
 
     async fn post(&self, path: &str, body: &Value) {
-        let request = self.client.post(format!("{}{path}", self.served.url));
+        let request = self.client.post(format!("{}{path}", self.server.url));
         let response = request
             .json(body)
             .send()
@@ -79,19 +79,19 @@ impl Burst {
     }
 
     /// Starts runs, and waits until all have ended.
-    async fn run(&self, runs: usize) {
+    async fn run_executions(&self, runs: usize) {
         let requests = futures_util::stream::iter(0..runs).map(|n| async move {
             let request = json!({"path": "burst", "payload": {"n": n}});
             self.post("/api/execute", &request).await;
         });
         requests.buffer_unordered(AT_ONCE).collect::<()>().await;
         while self.is_running().await {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     async fn is_running(&self) -> bool {
-        let url = format!("{}/api/executions?status=RUNNING&limit=1", self.served.url);
+        let url = format!("{}/api/executions?status=RUNNING&limit=1", self.server.url);
         let response = self
             .client
             .get(url)
@@ -103,38 +103,44 @@ impl Burst {
         !runs.is_empty()
     }
 
-    async fn gives_its_memory_back(self) {
-        self.run(WARM_UP).await;
-        let before = anonymous_bytes(self.served.id());
-        self.run(RUNS).await;
-        let peak = anonymous_bytes(self.served.id());
-        let deadline = Instant::now() + RETURNED_AFTER;
+    async fn check_memory_returned(self) {
+        self.run_executions(WARM_UP).await;
+        let before = anonymous_bytes(self.server.id());
+        self.run_executions(RUNS).await;
+        let peak = anonymous_bytes(self.server.id());
+        let deadline = Instant::now() + TRIM_WAIT;
         loop {
-            let now = anonymous_bytes(self.served.id());
-            if now <= before + STAYS_MAX {
+            let now = anonymous_bytes(self.server.id());
+            if now <= before + GROWTH_BYTES_MAX {
                 return;
             }
             assert!(
                 Instant::now() < deadline,
                 "{before} bytes before the burst, {peak} at its end, {now} now"
             );
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_burst_of_runs_leaves_no_memory_behind() {
-    let desk = Desk::new();
-    let served = Served::start(&desk, &[]);
-    Burst::new(served).await.gives_its_memory_back().await;
+    let desk = CliSandbox::new();
+    let served = ServerProcess::start(&desk, &[]);
+    BurstFixture::new(served)
+        .await
+        .check_memory_returned()
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_burst_of_runs_leaves_no_memory_behind_on_postgres() {
-    let database = peers::Postgres::shared().fresh_database();
-    let desk = Desk::new();
+    let database = peers::PostgresServer::shared().fresh_database();
+    let desk = CliSandbox::new();
     let args = ["--listen", "127.0.0.1:0", "--local-slots", "8"];
-    let served = Served::on_store(&desk, &database.url(), &args);
-    Burst::new(served).await.gives_its_memory_back().await;
+    let served = ServerProcess::on_store(&desk, &database.url(), &args);
+    BurstFixture::new(served)
+        .await
+        .check_memory_returned()
+        .await;
 }

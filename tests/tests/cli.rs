@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use tests::binary::Desk;
+use tests::cli_sandbox::CliSandbox;
 
 const WAITING: &str = r#"
 apiVersion: noetl.io/v2
@@ -46,23 +46,23 @@ workflow:
             time.sleep(300)
 "#;
 
-fn desk() -> Desk {
-    let desk = Desk::new();
+fn sandbox() -> CliSandbox {
+    let desk = CliSandbox::new();
     desk.write("waiting.yaml", WAITING);
     desk.write("failing.yaml", FAILING);
     desk.write("napping.yaml", NAPPING);
     desk
 }
 
-fn last(lines: &[String]) -> Value {
+fn last_json(lines: &[String]) -> Value {
     let line = lines.last().expect("something was printed");
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
 /// Starts the waiting playbook and waits until it waits for its signal; returns the process and the run ID.
-fn waiting(desk: &Desk) -> (tests::binary::Going, String) {
+fn start_waiting(desk: &CliSandbox) -> (tests::cli_sandbox::RunningCommand, String) {
     let mut run = desk.start(&["run", "waiting.yaml", "-o", "ndjson"]);
-    let event = run.event("task.started", Some("hold"));
+    let event = run.wait_for_event("task.started", Some("hold"));
     let event = event.expect("the task starts");
     let id = event["execution_id"].as_str().expect("ids are text");
     (run, id.to_owned())
@@ -70,34 +70,37 @@ fn waiting(desk: &Desk) -> (tests::binary::Going, String) {
 
 #[test]
 fn a_finished_run_is_one_object_on_standard_output() {
-    let desk = desk();
+    let desk = sandbox();
     desk.write("answer.txt", "42\n");
-    let run = desk.json(&["run", "failing.yaml", "-o", "json"]);
+    let run = desk.run_json(&["run", "failing.yaml", "-o", "json"]);
     assert_eq!(run["status"], "COMPLETED");
     assert_eq!(run["result"], "42");
     assert_eq!(run["error"], Value::Null);
-    let shown = desk.json(&["show", "last", "-o", "json"]);
+    let shown = desk.run_json(&["show", "last", "-o", "json"]);
     for key in ["execution_id", "status", "result", "error", "steps"] {
         assert_eq!(shown[key], run[key], "{key}");
     }
     let plain = desk.run(&["run", "failing.yaml"]);
-    assert_eq!(plain.out, "42\n", "progress is printed to standard error");
-    assert!(plain.err.contains("succeeded"), "{plain:?}");
+    assert_eq!(
+        plain.stdout, "42\n",
+        "progress is printed to standard error"
+    );
+    assert!(plain.stderr.contains("succeeded"), "{plain:?}");
     let quiet = desk.run(&["run", "failing.yaml", "-q"]);
-    assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("42\n", ""));
+    assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("42\n", ""));
 }
 
 #[test]
 fn a_failed_run_exits_with_1_and_goes_on_when_retried() {
-    let desk = desk();
+    let desk = sandbox();
     let failed = desk.run(&["run", "failing.yaml", "-o", "json"]);
     assert_eq!(failed.code, Some(1), "{failed:?}");
     let run = failed.json();
     assert_eq!(run["status"], "FAILED");
     assert_eq!(run["error"]["code"], "SHELL_EXIT", "{run:#}");
-    assert!(failed.err.contains("noetl retry"), "{}", failed.err);
+    assert!(failed.stderr.contains("noetl retry"), "{}", failed.stderr);
     desk.write("answer.txt", "found\n");
-    let again = desk.json(&["retry", "last", "-o", "json"]);
+    let again = desk.run_json(&["retry", "last", "-o", "json"]);
     assert_eq!(again["status"], "COMPLETED");
     assert_eq!(again["result"], "found");
     assert_eq!(again["generation"], 2);
@@ -106,7 +109,7 @@ fn a_failed_run_exits_with_1_and_goes_on_when_retried() {
 
 #[test]
 fn wrong_usage_exits_with_2() {
-    let desk = desk();
+    let desk = sandbox();
     for args in [
         &["run"][..],
         &["run", "failing.yaml", "--nope"],
@@ -123,32 +126,32 @@ fn wrong_usage_exits_with_2() {
             desk.run(args)
         };
         assert_eq!(said.code, Some(2), "{args:?}: {said:?}");
-        assert_eq!(said.out, "", "{args:?}");
-        assert!(!said.err.is_empty(), "{args:?}");
+        assert_eq!(said.stdout, "", "{args:?}");
+        assert!(!said.stderr.is_empty(), "{args:?}");
     }
 }
 
 #[test]
 fn an_invalid_playbook_exits_with_3_and_points_at_the_place() {
-    let desk = desk();
+    let desk = sandbox();
     desk.write("typo.yaml", &FAILING.replace("    tool:\n", "    tol:\n"));
     for args in [&["validate", "typo.yaml"][..], &["run", "typo.yaml"]] {
         let said = desk.run(args);
         assert_eq!(said.code, Some(3), "{said:?}");
-        let text = said.out.clone() + &said.err;
+        let text = said.stdout.clone() + &said.stderr;
         assert!(text.contains("typo.yaml:7:5"), "{text}");
         assert!(text.contains("did you mean `tool`?"), "{text}");
     }
     desk.write("broken.yaml", "{");
     let said = desk.run(&["run", "broken.yaml"]);
     assert_eq!(said.code, Some(3), "{said:?}");
-    assert!(said.err.contains("broken.yaml:"), "{said:?}");
+    assert!(said.stderr.contains("broken.yaml:"), "{said:?}");
     assert_eq!(desk.run(&["validate", "failing.yaml"]).code, Some(0));
 }
 
 #[test]
 fn what_does_not_exist_exits_with_4() {
-    let desk = desk();
+    let desk = sandbox();
     assert_eq!(desk.run(&["run", "nowhere.yaml"]).code, Some(4));
     assert_eq!(desk.run(&["validate", "nowhere.yaml"]).code, Some(4));
     desk.run(&["run", "failing.yaml"]);
@@ -157,16 +160,16 @@ fn what_does_not_exist_exits_with_4() {
     ] {
         let said = desk.run(&[verb, "99999"]);
         assert_eq!(said.code, Some(4), "{verb}: {said:?}");
-        assert!(said.err.contains("99999"), "{verb}: {said:?}");
+        assert!(said.stderr.contains("99999"), "{verb}: {said:?}");
     }
 }
 
 #[test]
 fn a_store_that_cannot_be_used_exits_with_5_and_is_named() {
-    let desk = desk();
+    let desk = sandbox();
     let none = desk.run(&["runs"]);
     assert_eq!(none.code, Some(5), "{none:?}");
-    assert!(none.err.contains("STORE_NOT_FOUND"), "{none:?}");
+    assert!(none.stderr.contains("STORE_NOT_FOUND"), "{none:?}");
     assert!(
         !desk.path(".noetl").exists(),
         "reading does not create a store"
@@ -176,8 +179,8 @@ fn a_store_that_cannot_be_used_exits_with_5_and_is_named() {
     for args in [&["runs"][..], &["run", "failing.yaml"], &["show"]] {
         let said = desk.run(args);
         assert_eq!(said.code, Some(5), "{args:?}: {said:?}");
-        assert!(said.err.contains("STORE_CORRUPT"), "{said:?}");
-        assert!(said.err.contains("noetl.db"), "{said:?}");
+        assert!(said.stderr.contains("STORE_CORRUPT"), "{said:?}");
+        assert!(said.stderr.contains("noetl.db"), "{said:?}");
     }
     let kept = desk.read(".noetl/noetl.db");
     assert_eq!(kept, "garbage that is no database at all");
@@ -185,51 +188,59 @@ fn a_store_that_cannot_be_used_exits_with_5_and_is_named() {
 
 #[test]
 fn a_store_where_nothing_can_be_written_is_refused() {
-    let desk = desk();
+    let desk = sandbox();
     desk.write("file", "not a folder");
     let said = desk.run(&["run", "failing.yaml", "--store", "file/store"]);
     assert_eq!(said.code, Some(5), "{said:?}");
-    assert!(said.err.contains("file/store"), "{said:?}");
+    assert!(said.stderr.contains("file/store"), "{said:?}");
 }
 
 #[test]
 fn a_run_is_found_by_last_and_by_the_beginning_and_end_of_its_id() {
-    let desk = desk();
+    let desk = sandbox();
     desk.write("answer.txt", "x");
-    let run = desk.json(&["run", "failing.yaml", "-o", "json"]);
+    let run = desk.run_json(&["run", "failing.yaml", "-o", "json"]);
     let id = run["execution_id"].as_str().expect("ids are text");
     for name in ["last", "-1", id, &id[..12], &id[id.len() - 8..]] {
-        let shown = desk.json(&["show", name, "-o", "json"]);
+        let shown = desk.run_json(&["show", name, "-o", "json"]);
         assert_eq!(shown["execution_id"], id, "{name}");
     }
-    let runs = desk.json(&["runs", "-o", "json"]);
+    let runs = desk.run_json(&["runs", "-o", "json"]);
     assert_eq!(runs[0]["execution_id"], id, "{runs:#}");
 }
 
 #[test]
 fn another_process_signals_a_run_and_follows_its_log() {
-    let desk = desk();
-    let (run, id) = waiting(&desk);
+    let desk = sandbox();
+    let (run, id) = start_waiting(&desk);
     let mut follower = desk.start(&["events", &id, "-f", "-o", "ndjson"]);
-    assert!(follower.event("task.started", Some("hold")).is_some());
-    let shown = desk.json(&["show", &id, "-o", "json"]);
+    assert!(
+        follower
+            .wait_for_event("task.started", Some("hold"))
+            .is_some()
+    );
+    let shown = desk.run_json(&["show", &id, "-o", "json"]);
     assert_eq!(shown["status"], "RUNNING");
-    assert!(desk.run(&["show", &id]).out.contains("waits for signal go"));
+    assert!(
+        desk.run(&["show", &id])
+            .stdout
+            .contains("waits for signal go")
+    );
     let said = desk.run(&["signal", &id, "go", "--set", "answer=7"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let (code, lines) = run.finish();
     assert_eq!(code, Some(0));
-    assert_eq!(last(&lines)["result"], json!({"answer": 7}));
-    assert!(follower.event("playbook.finished", None).is_some());
+    assert_eq!(last_json(&lines)["result"], json!({"answer": 7}));
+    assert!(follower.wait_for_event("playbook.finished", None).is_some());
     assert_eq!(follower.finish().0, Some(0), "following ends with the run");
 }
 
 #[test]
 fn a_second_run_does_not_disturb_the_first() {
-    let desk = desk();
+    let desk = sandbox();
     desk.write("answer.txt", "second");
-    let (run, id) = waiting(&desk);
-    let second = desk.json(&["run", "failing.yaml", "-o", "json"]);
+    let (run, id) = start_waiting(&desk);
+    let second = desk.run_json(&["run", "failing.yaml", "-o", "json"]);
     assert_eq!(second["result"], "second");
     assert_eq!(desk.run(&["signal", &id, "go"]).code, Some(0));
     assert_eq!(run.finish().0, Some(0));
@@ -237,27 +248,27 @@ fn a_second_run_does_not_disturb_the_first() {
 
 #[test]
 fn a_paused_run_exits_with_10_and_goes_on_when_resumed() {
-    let desk = desk();
-    let (run, id) = waiting(&desk);
+    let desk = sandbox();
+    let (run, id) = start_waiting(&desk);
     let said = desk.run(&["pause", &id]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let (code, lines) = run.finish();
     assert_eq!(code, Some(10));
-    assert_eq!(last(&lines)["status"], "PAUSED");
+    assert_eq!(last_json(&lines)["status"], "PAUSED");
     assert_eq!(
         desk.run(&["pause", &id]).code,
         Some(6),
         "the run is already paused"
     );
     let mut resumed = desk.start(&["resume", &id, "-o", "ndjson"]);
-    assert!(resumed.event("playbook.resumed", None).is_some());
+    assert!(resumed.wait_for_event("playbook.resumed", None).is_some());
     assert_eq!(
         desk.run(&["signal", &id, "go", "--set", "x=1"]).code,
         Some(0)
     );
     let (code, lines) = resumed.finish();
     assert_eq!(code, Some(0));
-    assert_eq!(last(&lines)["result"], json!({"x": 1}));
+    assert_eq!(last_json(&lines)["result"], json!({"x": 1}));
     assert_eq!(
         desk.run(&["resume", &id]).code,
         Some(6),
@@ -267,84 +278,96 @@ fn a_paused_run_exits_with_10_and_goes_on_when_resumed() {
 
 #[test]
 fn a_cancelled_run_exits_with_8_and_its_tools_are_gone() {
-    let desk = desk();
+    let desk = sandbox();
     let mut run = desk.start(&["run", "napping.yaml", "-o", "ndjson"]);
-    let event = run.event("step.scheduled", Some("nap"));
+    let event = run.wait_for_event("step.scheduled", Some("nap"));
     let event = event.expect("the step is scheduled");
     let id = event["execution_id"].as_str().expect("ids are text");
     let mut logs = desk.start(&["logs", id, "-f"]);
-    assert!(logs.line(|line| line.contains("asleep")).is_some());
+    assert!(logs.wait_for_line(|line| line.contains("asleep")).is_some());
     let said = desk.run(&["cancel", id, "--reason", "enough", "-o", "json"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(said.json()["status"], "CANCELLED");
     let (code, lines) = run.finish();
     assert_eq!(code, Some(8));
-    assert_eq!(last(&lines)["status"], "CANCELLED");
+    assert_eq!(last_json(&lines)["status"], "CANCELLED");
     assert_eq!(logs.finish().0, Some(0), "following ends with the run");
-    assert!(desk.is_deserted(), "the interpreter was killed");
+    assert!(desk.wait_for_no_processes(), "the interpreter was killed");
 }
 
 #[test]
 fn a_detached_run_ends_in_the_background() {
-    let desk = desk();
+    let desk = sandbox();
     let said = desk.run(&["run", "waiting.yaml", "--detach"]);
     assert_eq!(said.code, Some(0), "{said:?}");
-    let id = said.out.trim().to_owned();
+    let id = said.stdout.trim().to_owned();
     assert!(
         !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()),
         "{id}"
     );
     let mut follower = desk.start(&["events", &id, "-f", "-o", "ndjson"]);
-    assert!(follower.event("task.started", Some("hold")).is_some());
+    assert!(
+        follower
+            .wait_for_event("task.started", Some("hold"))
+            .is_some()
+    );
     assert_eq!(desk.run(&["signal", &id, "go"]).code, Some(0));
-    assert!(follower.event("playbook.finished", None).is_some());
+    assert!(follower.wait_for_event("playbook.finished", None).is_some());
     assert_eq!(follower.finish().0, Some(0));
     assert_eq!(
-        desk.json(&["show", &id, "-o", "json"])["status"],
+        desk.run_json(&["show", &id, "-o", "json"])["status"],
         "COMPLETED"
     );
 }
 
 #[test]
 fn waiting_no_longer_than_told_exits_with_7_and_the_run_goes_on() {
-    let desk = desk();
+    let desk = sandbox();
     let said = desk.run(&["run", "waiting.yaml", "--timeout", "300ms", "-o", "json"]);
     assert_eq!(said.code, Some(7), "{said:?}");
     let id = said.json()["execution_id"].as_str().map(str::to_owned);
     let id = id.expect("ids are text");
     let mut follower = desk.start(&["events", &id, "-f", "-o", "ndjson"]);
-    assert!(follower.event("task.started", Some("hold")).is_some());
+    assert!(
+        follower
+            .wait_for_event("task.started", Some("hold"))
+            .is_some()
+    );
     assert_eq!(desk.run(&["signal", &id, "go"]).code, Some(0));
-    assert!(follower.event("playbook.finished", None).is_some());
+    assert!(follower.wait_for_event("playbook.finished", None).is_some());
     assert_eq!(follower.finish().0, Some(0));
 }
 
 #[test]
 fn a_killed_run_is_shown_as_such_and_resumed() {
-    let desk = desk();
-    let (run, id) = waiting(&desk);
+    let desk = sandbox();
+    let (run, id) = start_waiting(&desk);
     run.kill();
     let shown = desk.run(&["show", &id]);
     assert_eq!(shown.code, Some(0), "{shown:?}");
     assert!(
-        shown.out.contains("noetl resume"),
+        shown.stdout.contains("noetl resume"),
         "the output recommends a command: {}",
-        shown.out
+        shown.stdout
     );
     let mut resumed = desk.start(&["resume", "last", "-o", "ndjson"]);
-    assert!(resumed.event("task.started", Some("hold")).is_some());
+    assert!(
+        resumed
+            .wait_for_event("task.started", Some("hold"))
+            .is_some()
+    );
     assert_eq!(
         desk.run(&["signal", &id, "go", "--set", "x=2"]).code,
         Some(0)
     );
     let (code, lines) = resumed.finish();
     assert_eq!(code, Some(0));
-    assert_eq!(last(&lines)["result"], json!({"x": 2}));
+    assert_eq!(last_json(&lines)["result"], json!({"x": 2}));
 }
 
 #[test]
 fn every_template_begins_valid_and_those_without_a_network_run() {
-    let desk = desk();
+    let desk = sandbox();
     for template in ["hello", "pagination", "fan-out", "retry"] {
         let said = desk.run(&["init", template, "--template", template]);
         assert_eq!(said.code, Some(0), "{said:?}");
@@ -362,13 +385,13 @@ fn every_template_begins_valid_and_those_without_a_network_run() {
         let file = format!("{template}/{template}.yaml");
         let ran = desk.run(&["run", &file]);
         assert_eq!(ran.code, Some(0), "{template}: {ran:?}");
-        assert!(!ran.out.is_empty(), "{template} prints its result");
+        assert!(!ran.stdout.is_empty(), "{template} prints its result");
     }
 }
 
 #[test]
 fn a_registered_playbook_runs_by_its_path_in_the_store() {
-    let desk = desk();
+    let desk = sandbox();
     desk.write("answer.txt", "by path\n");
     let none = desk.run(&["run", "failing"]);
     assert_eq!(none.code, Some(4), "{none:?}");
@@ -377,50 +400,53 @@ fn a_registered_playbook_runs_by_its_path_in_the_store() {
         "a failed lookup does not create a store"
     );
     let said = desk.run(&["register", "failing.yaml", "waiting.yaml"]);
-    assert_eq!(said.out, "failing@1   new\nwaiting@1   new\n", "{said:?}");
+    assert_eq!(
+        said.stdout, "failing@1   new\nwaiting@1   new\n",
+        "{said:?}"
+    );
     let again = desk.run(&["register", "failing.yaml"]);
-    assert_eq!(again.out, "failing@1   unchanged\n");
+    assert_eq!(again.stdout, "failing@1   unchanged\n");
     for path in ["failing", "failing@1"] {
         let said = desk.run(&["run", path, "-q"]);
-        assert_eq!((said.code, said.out.as_str()), (Some(0), "by path\n"));
+        assert_eq!((said.code, said.stdout.as_str()), (Some(0), "by path\n"));
     }
     assert_eq!(desk.run(&["run", "failing@2"]).code, Some(4));
-    assert_eq!(desk.run(&["catalog", "get", "failing"]).out, FAILING);
+    assert_eq!(desk.run(&["catalog", "get", "failing"]).stdout, FAILING);
     assert_eq!(desk.run(&["catalog", "get", "failing@7"]).code, Some(4));
-    let list = desk.json(&["catalog", "list", "-o", "json"]);
+    let list = desk.run_json(&["catalog", "list", "-o", "json"]);
     assert_eq!(list.as_array().map(Vec::len), Some(2), "{list:#}");
 }
 
 #[test]
 fn graphs_are_drawn_for_people_and_for_programs() {
-    let desk = desk();
+    let desk = sandbox();
     let ascii = desk.run(&["graph", "failing.yaml"]);
     assert!(
-        ascii.out.contains("look") && ascii.out.contains("end"),
+        ascii.stdout.contains("look") && ascii.stdout.contains("end"),
         "{ascii:?}"
     );
     let mermaid = desk.run(&["graph", "failing.yaml", "--format", "mermaid"]);
-    assert!(mermaid.out.starts_with("flowchart"), "{mermaid:?}");
+    assert!(mermaid.stdout.starts_with("flowchart"), "{mermaid:?}");
     let dot = desk.run(&["graph", "failing.yaml", "--format", "dot"]);
-    assert!(dot.out.starts_with("digraph"), "{dot:?}");
+    assert!(dot.stdout.starts_with("digraph"), "{dot:?}");
 }
 
 #[test]
 fn completions_explanations_and_versions_are_printed() {
-    let desk = desk();
+    let desk = sandbox();
     for shell in ["bash", "zsh", "fish"] {
         let said = desk.run(&["completions", shell]);
         assert_eq!(said.code, Some(0), "{shell}");
-        assert!(said.out.contains("noetl"), "{shell}");
+        assert!(said.stdout.contains("noetl"), "{shell}");
     }
     let explained = desk.run(&["explain", "TIMEOUT"]);
     assert_eq!(explained.code, Some(0), "{explained:?}");
     assert_eq!(desk.run(&["explain", "NO_SUCH_CODE"]).code, Some(4));
-    assert!(desk.run(&["--version"]).out.starts_with("noetl "));
+    assert!(desk.run(&["--version"]).stdout.starts_with("noetl "));
 }
 
 /// Runs a playbook and returns the object it prints.
-fn outcome(desk: &Desk, playbook: &str, more: &[&str]) -> Value {
+fn run_outcome(desk: &CliSandbox, playbook: &str, more: &[&str]) -> Value {
     desk.write("tried.yaml", playbook);
     let args = [&["run", "tried.yaml", "-o", "json"], more].concat();
     let mut command = desk.command(&args);
@@ -429,8 +455,8 @@ fn outcome(desk: &Desk, playbook: &str, more: &[&str]) -> Value {
     serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-fn result_of(desk: &Desk, playbook: &str, more: &[&str]) -> Value {
-    let object = outcome(desk, playbook, more);
+fn run_result(desk: &CliSandbox, playbook: &str, more: &[&str]) -> Value {
+    let object = run_outcome(desk, playbook, more);
     assert_eq!(object["status"], "COMPLETED", "{object}");
     object["result"].clone()
 }
@@ -448,22 +474,23 @@ workflow:
 
 #[test]
 fn defaults_are_rendered_once_with_the_variables_that_are_allowed() {
-    let desk = Desk::new();
-    let result = result_of(&desk, DEFAULTS, &[]);
+    let desk = CliSandbox::new();
+    let result = run_result(&desk, DEFAULTS, &[]);
     assert_eq!(
         (&result["same"], &result["region"], &result["page"]),
         (&json!(true), &json!("eu"), &json!(1))
     );
-    let result = result_of(&desk, DEFAULTS, &["--allow-env", "REGION"]);
+    let result = run_result(&desk, DEFAULTS, &["--allow-env", "REGION"]);
     assert_eq!(result["region"], "us");
-    let result = result_of(&desk, DEFAULTS, &["--set-string", "name={{ 1 + 1 }}"]);
+    let result = run_result(&desk, DEFAULTS, &["--set-string", "name={{ 1 + 1 }}"]);
     assert_eq!(result["name"], "{{ 1 + 1 }}");
     let broken = DEFAULTS.replace("env.REGION | default('eu')", "nowhere.x");
     desk.write("tried.yaml", &broken);
     let said = desk.run(&["run", "tried.yaml"]);
     assert_eq!(said.code, Some(2), "{said:?}");
     assert!(
-        said.err.contains("DEFAULT_TEMPLATE") && said.err.contains("`workload.region` (line 6)"),
+        said.stderr.contains("DEFAULT_TEMPLATE")
+            && said.stderr.contains("`workload.region` (line 6)"),
         "{said:?}"
     );
 }
@@ -483,13 +510,13 @@ workflow:
 
 #[test]
 fn a_script_may_stand_in_a_file_or_in_the_playbook() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("q.sql", "SELECT 40 + 2 AS n; -- {{ not a template\n");
     desk.write("hello.sh", "echo \"hello ${0:+there}\"\n");
-    let result = result_of(&desk, SCRIPTS, &[]);
+    let result = run_result(&desk, SCRIPTS, &[]);
     assert_eq!(result, json!({"n": 42, "said": "hello there", "ok": true}));
     let missing = SCRIPTS.replace("hello.sh", "nowhere.sh");
-    let object = outcome(&desk, &missing, &[]);
+    let object = run_outcome(&desk, &missing, &[]);
     assert_eq!(object["error"]["code"], "SCRIPT_NOT_READABLE", "{object}");
 }
 
@@ -510,7 +537,10 @@ workflow:
 
 #[test]
 fn an_artifact_is_found_by_a_reference_under_input() {
-    assert_eq!(result_of(&Desk::new(), BY_INPUT, &[]), json!({"n": 5000}));
+    assert_eq!(
+        run_result(&CliSandbox::new(), BY_INPUT, &[]),
+        json!({"n": 5000})
+    );
 }
 
 const PLACED: &str = r#"
@@ -536,7 +566,7 @@ workflow:
 
 #[test]
 fn no_payload_runs_as_python_code() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     for text in [
         "plain",
         "\"; open('canary', 'w'); \"",
@@ -546,7 +576,7 @@ fn no_payload_runs_as_python_code() {
         "\\",
     ] {
         let payload = json!({ "text": text }).to_string();
-        let result = result_of(&desk, PLACED, &["--input", &payload]);
+        let result = run_result(&desk, PLACED, &["--input", &payload]);
         let data = json!({"a": [1, null]});
         let expected = json!({"same": true, "text": text, "data": [data, data, data]});
         assert_eq!(result, expected);

@@ -8,18 +8,18 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use model::event::{
-    At, Body, CtxPatched, Ending, Event, Finished, NextEvaluated, Nothing, Parent, Requested,
-    Rerun, Source as Emitted, TaskEnded,
+    CtxPatched, EmptyPayload, EndStatus, Event, EventBody, EventLocation, EventSource as Emitted,
+    ExecutionFinished, ExecutionRequested, NextEvaluated, ParentTask, RerunOrigin, TaskEnded,
 };
 use model::id::{ExecutionId, IdBlock, PlaybookHash, Seq, StepRunId};
 use model::playbook::{Directive, RouteMode};
-use model::raw::Raw;
-use model::result_ref::{RELEASED, ResultRef, Scope};
+use model::raw::RawJson;
+use model::result_ref::{BodyScope, RELEASED_KIND, ResultRef};
 use model::time::Time;
-use results::{Bodies, Local, Source};
+use results::{BodySource, BodyStore, DirBodyStore};
 use serde_json::{Value, json};
-use server::{Collection, collect};
-use store::{Commit, Memory, Store};
+use server::{GcOptions, collect_garbage};
+use store::{Commit, MemoryStore, Store};
 
 const DAY: i64 = 24 * 3600 * 1_000_000;
 const NOW: Time = Time(1_000 * DAY);
@@ -44,9 +44,9 @@ impl Random {
 
 /// A reference to the body with this number.
 #[derive(Debug, Clone)]
-struct Held {
+struct LoggedReference {
     body: usize,
-    scope: Scope,
+    scope: BodyScope,
     expires_at: Option<Time>,
     is_routed: bool,
     is_released: bool,
@@ -55,20 +55,20 @@ struct Held {
 }
 
 #[derive(Debug, Clone)]
-struct Run {
+struct PlannedExecution {
     id: ExecutionId,
-    ended: Option<Time>,
+    ended_at: Option<Time>,
     parent: Option<usize>,
-    pins: Vec<usize>,
-    holds: Vec<Held>,
+    pinned_executions: Vec<usize>,
+    references: Vec<LoggedReference>,
 }
 
 const BODIES: usize = 14;
 
-fn plan(seed: u64, store: &dyn Store) -> Vec<Run> {
+fn plan_executions(seed: u64, store: &dyn Store) -> Vec<PlannedExecution> {
     let mut random = Random(seed);
     let count = 2 + usize::try_from(random.below(7)).unwrap_or(0);
-    let mut runs: Vec<Run> = Vec::new();
+    let mut runs: Vec<PlannedExecution> = Vec::new();
     for n in 0..count {
         let some =
             |random: &mut Random| usize::try_from(random.below(n.max(1) as u64)).unwrap_or(0);
@@ -79,25 +79,27 @@ fn plan(seed: u64, store: &dyn Store) -> Vec<Run> {
         } else {
             Vec::new()
         };
-        let holds = (0..random.below(4)).map(|_| hold(&mut random)).collect();
-        runs.push(Run {
+        let holds = (0..random.below(4))
+            .map(|_| draw_reference(&mut random))
+            .collect();
+        runs.push(PlannedExecution {
             id: ExecutionId(store.ids(1).0),
-            ended: random.chance(75).then(|| Time(NOW.0 - days * DAY)),
+            ended_at: random.chance(75).then(|| Time(NOW.0 - days * DAY)),
             parent,
-            pins,
-            holds,
+            pinned_executions: pins,
+            references: holds,
         });
     }
     runs
 }
 
-fn hold(random: &mut Random) -> Held {
+fn draw_reference(random: &mut Random) -> LoggedReference {
     let scopes = [
-        Scope::Step,
-        Scope::Execution,
-        Scope::Execution,
-        Scope::Workflow,
-        Scope::Permanent,
+        BodyScope::Step,
+        BodyScope::Execution,
+        BodyScope::Execution,
+        BodyScope::Workflow,
+        BodyScope::Permanent,
     ];
     let scope = scopes[usize::try_from(random.below(5)).unwrap_or(0)];
     let expires_at = match random.below(6) {
@@ -105,23 +107,23 @@ fn hold(random: &mut Random) -> Held {
         1 => Some(Time(NOW.0 + DAY)),
         _ => None,
     };
-    Held {
+    LoggedReference {
         body: usize::try_from(random.below(BODIES as u64)).unwrap_or(0),
         scope,
         expires_at,
         is_routed: random.chance(50),
         is_released: random.chance(10),
-        in_ctx: scope != Scope::Permanent && random.chance(30),
+        in_ctx: scope != BodyScope::Permanent && random.chance(30),
     }
 }
 
 /// Bodies that must be kept, computed directly from the documented rules.
-fn needed(runs: &[Run]) -> BTreeSet<usize> {
-    let is_kept = |run: &Run| {
-        run.ended
+fn needed_bodies(runs: &[PlannedExecution]) -> BTreeSet<usize> {
+    let is_kept = |run: &PlannedExecution| {
+        run.ended_at
             .is_none_or(|end| NOW.0 < end.0 + RETENTION_DAYS * DAY)
     };
-    let root = |run: &Run| {
+    let root = |run: &PlannedExecution| {
         let mut run = run;
         while let Some(parent) = run.parent {
             run = &runs[parent];
@@ -130,19 +132,19 @@ fn needed(runs: &[Run]) -> BTreeSet<usize> {
     };
     let mut needed = BTreeSet::new();
     for (n, run) in runs.iter().enumerate() {
-        let pinning: Vec<&Run> = runs
+        let pinning: Vec<&PlannedExecution> = runs
             .iter()
-            .filter(|other| other.pins.contains(&n))
+            .filter(|other| other.pinned_executions.contains(&n))
             .collect();
         let lives = is_kept(run) || pinning.iter().any(|other| is_kept(other));
         let tree_lives = lives || root(run) || pinning.iter().any(|other| root(other));
-        for held in &run.holds {
+        for held in &run.references {
             let is_over = held.expires_at.is_some_and(|time| time <= NOW) || held.is_released;
             let in_scope = match held.scope {
-                Scope::Permanent => true,
-                Scope::Execution => lives,
-                Scope::Workflow => tree_lives,
-                Scope::Step => lives && (held.in_ctx || !held.is_routed),
+                BodyScope::Permanent => true,
+                BodyScope::Execution => lives,
+                BodyScope::Workflow => tree_lives,
+                BodyScope::Step => lives && (held.in_ctx || !held.is_routed),
             };
             if in_scope && !is_over {
                 needed.insert(held.body);
@@ -152,30 +154,33 @@ fn needed(runs: &[Run]) -> BTreeSet<usize> {
     needed
 }
 
-fn text(body: usize) -> Bytes {
+fn body_text(body: usize) -> Bytes {
     Bytes::from(format!("\"body {body}\""))
 }
 
-fn reference(run: &Run, n: usize, held: &Held) -> Value {
+fn reference_json(run: &PlannedExecution, n: usize, logged: &LoggedReference) -> Value {
     let uri = format!(
         "noetl://execution/{}/step/s{n}/task/t/run/1.1/attempt/1",
         run.id
     );
-    let short = json!({"store": "file", "key": uri, "size": 8, "checksum": results::sha256(&text(held.body))});
-    let mut found = ResultRef::of(short.as_object().expect("the value is a map"))
+    let short = json!({"store": "file", "key": uri, "size": 8, "checksum": results::sha256(&body_text(logged.body))});
+    let mut found = ResultRef::from_map(short.as_object().expect("the value is a map"))
         .expect("the value refers to a body");
-    found.scope = held.scope;
-    found.expires_at = held.expires_at;
+    found.scope = logged.scope;
+    found.expires_at = logged.expires_at;
     serde_json::to_value(found).expect("the value can be serialized")
 }
 
-fn log(run: &Run, runs: &[Run]) -> Vec<(At, Body)> {
-    let requested = Requested {
+fn execution_log(
+    run: &PlannedExecution,
+    runs: &[PlannedExecution],
+) -> Vec<(EventLocation, EventBody)> {
+    let requested = ExecutionRequested {
         path: "p".into(),
         version: 1,
-        hash: PlaybookHash::of("text"),
-        workload: Raw::of(&json!({})),
-        parent: run.parent.map(|parent| Parent {
+        hash: PlaybookHash::from_text("text"),
+        workload: RawJson::from_serializable(&json!({})),
+        parent: run.parent.map(|parent| ParentTask {
             execution_id: runs[parent].id,
             seq: Seq(3),
             wait: true,
@@ -184,65 +189,81 @@ fn log(run: &Run, runs: &[Run]) -> Vec<(At, Body)> {
         }),
         depth: 0,
         trace_id: None,
-        rerun: (!run.pins.is_empty()).then(|| {
-            Box::new(Rerun {
-                execution_id: runs[run.pins[0]].id,
+        rerun: (!run.pinned_executions.is_empty()).then(|| {
+            Box::new(RerunOrigin {
+                execution_id: runs[run.pinned_executions[0]].id,
                 from_step: Some("s0".into()),
                 from_iteration: None,
-                pins: run.pins.iter().map(|pin| runs[*pin].id).collect(),
+                pins: run
+                    .pinned_executions
+                    .iter()
+                    .map(|pin| runs[*pin].id)
+                    .collect(),
             })
         }),
     };
     let mut bodies = vec![
-        (At::default(), Body::ExecutionRequested(Box::new(requested))),
-        (At::default(), Body::PlaybookStarted(Nothing {})),
+        (
+            EventLocation::default(),
+            EventBody::ExecutionRequested(Box::new(requested)),
+        ),
+        (
+            EventLocation::default(),
+            EventBody::PlaybookStarted(EmptyPayload {}),
+        ),
     ];
-    for (n, held) in run.holds.iter().enumerate() {
-        let at = At::step_run(&StepRunId {
+    for (n, held) in run.references.iter().enumerate() {
+        let at = EventLocation::of_step_run(&StepRunId {
             step: format!("s{n}").into(),
             run: 1,
         });
-        let value = reference(run, n, held);
+        let value = reference_json(run, n, held);
         if held.in_ctx {
-            let patch = Raw::of(&json!({"kept": [value.clone()]}));
+            let patch = RawJson::from_serializable(&json!({"kept": [value.clone()]}));
             bodies.push((
-                At {
+                EventLocation {
                     run: 0,
                     ..at.clone()
                 },
-                Body::CtxPatched(CtxPatched { patch }),
+                EventBody::CtxPatched(CtxPatched { patch }),
             ));
         } else {
-            bodies.push((task(&at), Body::TaskDone(Box::new(ended(&value)))));
+            bodies.push((
+                task_location(&at),
+                EventBody::TaskDone(Box::new(task_ended(&value))),
+            ));
         }
         if held.is_released {
-            let released = json!({"kind": RELEASED, "uri": value["ref"]});
+            let released = json!({"kind": RELEASED_KIND, "uri": value["ref"]});
             let outcome = json!({"status": "ok", "result": released});
             let ended = TaskEnded {
-                outcome: Raw::of(&outcome),
+                outcome: RawJson::from_serializable(&outcome),
                 result_ref: None,
-                ..ended(&value)
+                ..task_ended(&value)
             };
-            bodies.push((task(&at), Body::TaskDone(Box::new(ended))));
+            bodies.push((task_location(&at), EventBody::TaskDone(Box::new(ended))));
         }
         if held.is_routed {
-            bodies.push((at, Body::NextEvaluated(Box::new(routed()))));
+            bodies.push((at, EventBody::NextEvaluated(Box::new(next_evaluated()))));
         }
     }
-    if run.ended.is_some() {
-        let finished = Finished {
+    if run.ended_at.is_some() {
+        let finished = ExecutionFinished {
             generation: 1,
             result: None,
             error: None,
-            ended: Ending::Success,
+            ended: EndStatus::Success,
         };
-        bodies.push((At::default(), Body::PlaybookFinished(Box::new(finished))));
+        bodies.push((
+            EventLocation::default(),
+            EventBody::PlaybookFinished(Box::new(finished)),
+        ));
     }
     bodies
 }
 
-fn task(at: &At) -> At {
-    At {
+fn task_location(at: &EventLocation) -> EventLocation {
+    EventLocation {
         task: Some("t".into()),
         visit: 1,
         attempt: 1,
@@ -250,9 +271,11 @@ fn task(at: &At) -> At {
     }
 }
 
-fn ended(reference: &Value) -> TaskEnded {
+fn task_ended(reference: &Value) -> TaskEnded {
     TaskEnded {
-        outcome: Raw::of(&json!({"status": "ok", "result": null, "reference": reference})),
+        outcome: RawJson::from_serializable(
+            &json!({"status": "ok", "result": null, "reference": reference}),
+        ),
         result_ref: serde_json::from_value(reference.clone()).ok(),
         matched_rule_index: None,
         directive: Directive::Continue,
@@ -263,7 +286,7 @@ fn ended(reference: &Value) -> TaskEnded {
     }
 }
 
-fn routed() -> NextEvaluated {
+fn next_evaluated() -> NextEvaluated {
     NextEvaluated {
         mode: RouteMode::Exclusive,
         matched: Vec::new(),
@@ -274,20 +297,20 @@ fn routed() -> NextEvaluated {
     }
 }
 
-async fn write(store: &dyn Store, run: &Run, runs: &[Run]) {
-    let bodies = log(run, runs);
+async fn write_log(store: &dyn Store, run: &PlannedExecution, runs: &[PlannedExecution]) {
+    let bodies = execution_log(run, runs);
     let count = u32::try_from(bodies.len()).expect("the logs of this test are short");
     let mut ids = IdBlock::starting_at(store.ids(count));
-    let recorded_at = run.ended.unwrap_or(NOW);
+    let recorded_at = run.ended_at.unwrap_or(NOW);
     let events = (1..).zip(bodies).map(|(seq, (at, body))| Event {
-        event_id: ids.event(),
+        event_id: ids.next_event_id(),
         execution_id: run.id,
         seq: Seq(seq),
         cause_seq: (seq > 1).then(|| Seq(seq - 1)),
         timestamp: recorded_at,
         recorded_at,
         source: Emitted::Server,
-        at,
+        location: at,
         duration_ms: None,
         worker_id: None,
         trace_id: None,
@@ -302,19 +325,19 @@ async fn write(store: &dyn Store, run: &Run, runs: &[Run]) {
 }
 
 /// Stores every body with a time two days ago.
-async fn fill(dir: &Path) -> Local {
-    let bodies = Local::open(dir).expect("the body can be written");
+async fn store_bodies(dir: &Path) -> DirBodyStore {
+    let bodies = DirBodyStore::open(dir).expect("the body can be written");
     for body in 0..BODIES {
         let stored = bodies
-            .put(Source::Bytes(text(body)))
+            .put(BodySource::Bytes(body_text(body)))
             .await
             .expect("the body can be written");
-        age(dir, &stored.sha256, NOW.0 - 2 * DAY);
+        set_age(dir, &stored.sha256, NOW.0 - 2 * DAY);
     }
     bodies
 }
 
-fn age(dir: &Path, sha256: &str, micros: i64) {
+fn set_age(dir: &Path, sha256: &str, micros: i64) {
     let file = dir.join("bodies").join(&sha256[..2]).join(&sha256[2..]);
     let file = std::fs::File::options()
         .append(true)
@@ -324,64 +347,67 @@ fn age(dir: &Path, sha256: &str, micros: i64) {
     file.set_modified(time).expect("file times can be set");
 }
 
-async fn left(bodies: &Local) -> BTreeSet<usize> {
+async fn remaining_bodies(bodies: &DirBodyStore) -> BTreeSet<usize> {
     let all = bodies
         .stored_before(Time(i64::MAX / 4), None, 1_000)
         .await
         .expect("bodies can be listed");
     let hashes: BTreeSet<String> = all.into_iter().map(|old| old.sha256).collect();
     (0..BODIES)
-        .filter(|body| hashes.contains(&results::sha256(&text(*body))))
+        .filter(|body| hashes.contains(&results::sha256(&body_text(*body))))
         .collect()
 }
 
 /// Generates runs, writes them as `told` changes them, and collects; returns the expected and the remaining bodies.
-async fn after(seed: u64, told: impl Fn(&mut Vec<Run>)) -> (BTreeSet<usize>, BTreeSet<usize>) {
-    let store = Memory::new(Arc::new(|| NOW));
-    let runs = plan(seed, &store);
+async fn collect_planned(
+    seed: u64,
+    alter: impl Fn(&mut Vec<PlannedExecution>),
+) -> (BTreeSet<usize>, BTreeSet<usize>) {
+    let store = MemoryStore::new(Arc::new(|| NOW));
+    let runs = plan_executions(seed, &store);
     let mut written = runs.clone();
-    told(&mut written);
+    alter(&mut written);
     for run in &written {
-        write(&store, run, &written).await;
+        write_log(&store, run, &written).await;
     }
     let dir = tempfile::tempdir().expect("a temporary directory can be created");
-    let bodies = fill(dir.path()).await;
+    let bodies = store_bodies(dir.path()).await;
     let retention = Duration::from_secs(30 * 24 * 3600);
-    let dry = Collection {
+    let dry = GcOptions {
         retention,
-        is_dry: true,
+        is_dry_run: true,
     };
-    let dry = collect(&store, &bodies, dry)
+    let dry = collect_garbage(&store, &bodies, dry)
         .await
         .expect("all logs can be read");
     assert_eq!(
-        left(&bodies).await.len(),
+        remaining_bodies(&bodies).await.len(),
         BODIES,
         "a dry run deletes nothing"
     );
-    let how = Collection {
+    let how = GcOptions {
         retention,
-        is_dry: false,
+        is_dry_run: false,
     };
-    let collected = collect(&store, &bodies, how)
+    let collected = collect_garbage(&store, &bodies, how)
         .await
         .expect("all logs can be read");
     assert_eq!(collected, dry, "a dry run counts what a real run deletes");
-    (needed(&runs), left(&bodies).await)
+    (needed_bodies(&runs), remaining_bodies(&bodies).await)
 }
 
 #[tokio::test]
 async fn exactly_what_lives_keeps_its_bodies() {
     for seed in 0..80 {
-        let (needed, left) = after(seed, |_| {}).await;
+        let (needed, left) = collect_planned(seed, |_| {}).await;
         assert_eq!(left, needed, "seed {seed}");
     }
 }
 
 /// Whether some seed loses a body when the collector gets incomplete data.
-async fn is_noticed(told: impl Fn(&mut Vec<Run>) + Copy) -> bool {
+async fn is_loss_detected(alter: impl Fn(&mut Vec<PlannedExecution>) + Copy) -> bool {
     for seed in 0..80 {
-        let (needed, left) = after(seed, told).await;
+        let (needed, left) = collect_planned(seed, alter).await;
         if !needed.is_subset(&left) {
             return true;
         }
@@ -391,48 +417,54 @@ async fn is_noticed(told: impl Fn(&mut Vec<Run>) + Copy) -> bool {
 
 #[tokio::test]
 async fn a_collector_that_overlooks_something_is_caught() {
-    let without_pins = |runs: &mut Vec<Run>| runs.iter_mut().for_each(|run| run.pins.clear());
+    let without_pins = |runs: &mut Vec<PlannedExecution>| {
+        runs.iter_mut()
+            .for_each(|run| run.pinned_executions.clear());
+    };
     assert!(
-        is_noticed(without_pins).await,
+        is_loss_detected(without_pins).await,
         "the seeds do not test reruns"
     );
-    let without_parents = |runs: &mut Vec<Run>| runs.iter_mut().for_each(|run| run.parent = None);
+    let without_parents =
+        |runs: &mut Vec<PlannedExecution>| runs.iter_mut().for_each(|run| run.parent = None);
     assert!(
-        is_noticed(without_parents).await,
+        is_loss_detected(without_parents).await,
         "the seeds do not test workflows"
     );
-    let without_ctx = |runs: &mut Vec<Run>| {
+    let without_ctx = |runs: &mut Vec<PlannedExecution>| {
         for run in runs {
-            run.holds.retain(|held| !held.in_ctx);
+            run.references.retain(|held| !held.in_ctx);
         }
     };
     assert!(
-        is_noticed(without_ctx).await,
+        is_loss_detected(without_ctx).await,
         "the seeds do not test references in ctx"
     );
-    let all_over = |runs: &mut Vec<Run>| runs.iter_mut().for_each(|run| run.ended = Some(Time(0)));
+    let all_over = |runs: &mut Vec<PlannedExecution>| {
+        runs.iter_mut().for_each(|run| run.ended_at = Some(Time(0)));
+    };
     assert!(
-        is_noticed(all_over).await,
+        is_loss_detected(all_over).await,
         "the seeds do not test unfinished runs"
     );
 }
 
 #[tokio::test]
 async fn a_young_body_stays_although_no_log_names_it_yet() {
-    let store = Memory::new(Arc::new(|| NOW));
+    let store = MemoryStore::new(Arc::new(|| NOW));
     let dir = tempfile::tempdir().expect("a temporary directory can be created");
-    let bodies = Local::open(dir.path()).expect("the store can be opened");
+    let bodies = DirBodyStore::open(dir.path()).expect("the store can be opened");
     let stored = bodies
-        .put(Source::Bytes(text(1)))
+        .put(BodySource::Bytes(body_text(1)))
         .await
         .expect("the body can be written");
-    age(dir.path(), &stored.sha256, NOW.0 - DAY / 2);
-    let how = Collection {
+    set_age(dir.path(), &stored.sha256, NOW.0 - DAY / 2);
+    let how = GcOptions {
         retention: Duration::ZERO,
-        is_dry: false,
+        is_dry_run: false,
     };
-    collect(&store, &bodies, how)
+    collect_garbage(&store, &bodies, how)
         .await
         .expect("all logs can be read");
-    assert_eq!(left(&bodies).await.len(), 1);
+    assert_eq!(remaining_bodies(&bodies).await.len(), 1);
 }

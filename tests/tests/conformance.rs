@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use tests::conformance::{Case, case_name, cases, run};
+use tests::conformance::{Case, case_folders, case_name, run_case};
 
 #[expect(
     clippy::disallowed_methods,
@@ -15,9 +15,9 @@ fn accepts() -> bool {
     std::env::var_os("NOETL_ACCEPT").is_some()
 }
 
-fn check(folder: &Path) -> Result<(), Failed> {
+fn check_case(folder: &Path) -> Result<(), Failed> {
     let case = Case::load(folder)?;
-    let result = run(&case)?;
+    let result = run_case(&case)?;
     if !result.status.is_terminal() {
         return Err(format!("the execution is {}, not ended", result.status.name()).into());
     }
@@ -50,9 +50,9 @@ fn first_difference(expected: &str, actual: &str) -> String {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let trials = cases().into_iter().map(|folder| {
+    let trials = case_folders().into_iter().map(|folder| {
         let name = case_name(&folder);
-        Trial::test(name, move || check(&folder))
+        Trial::test(name, move || check_case(&folder))
     });
     libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }

@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::State;
-use model::event::{Body, Event, Kind};
+use engine::ExecutionState;
+use model::event::{Event, EventBody, EventKind};
 use model::id::{ExecutionId, Seq};
 use model::status::RunStatus;
 use serde_json::Value;
 use store::Store as _;
-use tests::binary::Desk;
+use tests::cli_sandbox::CliSandbox;
 
 const RUNS: u64 = 10;
 const KILLS: u64 = 5;
@@ -94,9 +94,9 @@ impl Dice {
 }
 
 /// Starts or resumes the run and kills it after this number of new events. Returns false if it ended before.
-fn kill_after_events(desk: &Desk, verb: &[&str], seq: u64) -> bool {
+fn kill_after_events(desk: &CliSandbox, verb: &[&str], seq: u64) -> bool {
     let mut going = desk.start(&[verb, &["-o", "ndjson"]].concat());
-    let reached = going.line(|line| {
+    let reached = going.wait_for_line(|line| {
         let event: Value = serde_json::from_str(line).unwrap_or_default();
         event["seq"].as_u64().is_some_and(|now| now >= seq)
     });
@@ -105,27 +105,28 @@ fn kill_after_events(desk: &Desk, verb: &[&str], seq: u64) -> bool {
 }
 
 /// Kills it after this number of started tasks instead, before their ends are recorded.
-fn kill_after_tasks(desk: &Desk, verb: &[&str], tasks: usize) -> bool {
+fn kill_after_tasks(desk: &CliSandbox, verb: &[&str], tasks: usize) -> bool {
     let mut going = desk.start(&[verb, &["-q"]].concat());
-    while witness(desk).len() < tasks && going.ended().is_none() {
+    while effect_lines(desk).len() < tasks && going.exit_code().is_none() {
         std::thread::yield_now();
     }
-    let is_going_on = going.ended().is_none();
+    let is_going_on = going.exit_code().is_none();
     going.kill();
     is_going_on
 }
 
 /// Reads the log from the store.
-fn log(desk: &Desk) -> Vec<Event> {
+fn read_log(desk: &CliSandbox) -> Vec<Event> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let runtime = runtime.expect("a runtime starts");
     runtime.block_on(async {
-        let store = store::Sqlite::open(&desk.path(".noetl")).expect("the store can be opened");
-        let filter = store::Filter {
+        let store =
+            store::SqliteStore::open(&desk.path(".noetl")).expect("the store can be opened");
+        let filter = store::ExecutionFilter {
             limit: 2,
-            ..store::Filter::default()
+            ..store::ExecutionFilter::default()
         };
         let rows = store.executions(&filter).await.expect("runs can be listed");
         assert!(rows.len() <= 1, "the store has one run");
@@ -135,20 +136,22 @@ fn log(desk: &Desk) -> Vec<Event> {
     })
 }
 
-fn witness(desk: &Desk) -> Vec<String> {
+fn effect_lines(desk: &CliSandbox) -> Vec<String> {
     desk.read("witness").lines().map(str::to_owned).collect()
 }
 
 /// Keys of the tasks that the log records as done.
-fn done(log: &[Event]) -> BTreeSet<String> {
-    let done = log.iter().filter(|event| event.kind() == Kind::TaskDone);
-    done.map(|event| pipeline::idempotency_key(event.execution_id, &event.at))
+fn finished_tasks(log: &[Event]) -> BTreeSet<String> {
+    let done = log
+        .iter()
+        .filter(|event| event.kind() == EventKind::TaskDone);
+    done.map(|event| pipeline::idempotency_key(event.execution_id, &event.location))
         .collect()
 }
 
 /// Runs the playbook, kills it repeatedly, and lets it finish; returns the number of kills.
-fn survive(seed: u64) -> u64 {
-    let desk = Desk::new();
+fn run_with_kills(seed: u64) -> u64 {
+    let desk = CliSandbox::new();
     desk.write("crash.yaml", PLAYBOOK);
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15 ^ (seed << 32));
     let (mut last, mut kills) = (0, 0);
@@ -161,55 +164,61 @@ fn survive(seed: u64) -> u64 {
             kill_after_events(&desk, verb, last + 1 + dice.roll(24))
         } else {
             let more = usize::try_from(1 + dice.roll(6)).unwrap_or(1);
-            kill_after_tasks(&desk, verb, witness(&desk).len() + more)
+            kill_after_tasks(&desk, verb, effect_lines(&desk).len() + more)
         };
-        let (log, begun) = (log(&desk), witness(&desk).len());
+        let (log, begun) = (read_log(&desk), effect_lines(&desk).len());
         last = log.last().map_or(0, |event| event.seq.0);
-        let (finished, at) = (done(&log), begun);
+        let (finished, at) = (finished_tasks(&log), begun);
         if !was_going_on
             || log
                 .iter()
-                .any(|event| event.kind() == Kind::PlaybookFinished)
+                .any(|event| event.kind() == EventKind::PlaybookFinished)
         {
             break;
         }
         kills += 1;
-        rests_in_peace(&desk, seed, kill, &finished, at);
+        check_no_late_effects(&desk, seed, kill, &finished, at);
     }
     let ended = desk.run(&["show", "last", "-o", "json"]).json()["status"] == "COMPLETED";
     if !ended {
-        let before = (done(&log(&desk)), witness(&desk).len());
+        let before = (finished_tasks(&read_log(&desk)), effect_lines(&desk).len());
         let said = desk.run(&["resume", "last", "-o", "json"]);
         assert_eq!(said.code, Some(0), "seed {seed}: {said:?}");
-        runs_nothing_again(&before.0, &witness(&desk)[before.1..], seed);
+        check_no_repeats(&before.0, &effect_lines(&desk)[before.1..], seed);
     }
     let shown = desk.run(&["show", "last", "-o", "json"]).json();
     assert_eq!(shown["status"], "COMPLETED", "seed {seed}");
     let expected = serde_json::json!({"sums": [42, 91], "doubled": 42, "squares": 91});
     assert_eq!(shown["result"], expected, "seed {seed}");
-    whole(&log(&desk), seed);
+    check_log(&read_log(&desk), seed);
     assert!(
-        desk.is_deserted(),
+        desk.wait_for_no_processes(),
         "seed {seed}: a process is still running"
     );
     kills
 }
 
 /// Waits until the tools of the killed run have exited too, and checks that they repeated no recorded task.
-fn rests_in_peace(desk: &Desk, seed: u64, kill: u64, finished: &BTreeSet<String>, at: usize) {
+fn check_no_late_effects(
+    desk: &CliSandbox,
+    seed: u64,
+    kill: u64,
+    finished: &BTreeSet<String>,
+    at: usize,
+) {
     assert!(
-        desk.is_deserted(),
+        desk.wait_for_no_processes(),
         "seed {seed}, kill {kill}: a process is still running"
     );
-    let later = witness(desk);
+    let later = effect_lines(desk);
     assert!(
         later.len() >= at,
         "seed {seed}, kill {kill}: entries of the witness disappeared"
     );
-    runs_nothing_again(finished, &later[at..], seed);
+    check_no_repeats(finished, &later[at..], seed);
 }
 
-fn runs_nothing_again(done: &BTreeSet<String>, later: &[String], seed: u64) {
+fn check_no_repeats(done: &BTreeSet<String>, later: &[String], seed: u64) {
     for key in later {
         assert!(
             !done.contains(key),
@@ -219,7 +228,7 @@ fn runs_nothing_again(done: &BTreeSet<String>, later: &[String], seed: u64) {
 }
 
 /// Checks the invariants of a log that has ended.
-fn whole(log: &[Event], seed: u64) {
+fn check_log(log: &[Event], seed: u64) {
     let mut boundaries: BTreeMap<_, u32> = BTreeMap::new();
     let mut routed: BTreeMap<_, u32> = BTreeMap::new();
     let mut ends: BTreeMap<_, u32> = BTreeMap::new();
@@ -236,18 +245,18 @@ fn whole(log: &[Event], seed: u64) {
             "seed {seed}: {} is its own cause",
             event.seq.0
         );
-        let run = event.at.step_run_id().map(|run| run.to_string());
+        let run = event.location.step_run_id().map(|run| run.to_string());
         match &event.body {
-            Body::StepScheduled(_) => scheduled.extend(run),
-            Body::StepDone(_) | Body::StepFailed(_) | Body::LoopDone(_) => {
+            EventBody::StepScheduled(_) => scheduled.extend(run),
+            EventBody::StepDone(_) | EventBody::StepFailed(_) | EventBody::LoopDone(_) => {
                 *boundaries.entry(run.unwrap_or_default()).or_default() += 1;
             }
-            Body::NextEvaluated(_) => *routed.entry(run.unwrap_or_default()).or_default() += 1,
-            Body::LoopStarted(started) => total += started.total,
-            Body::IterationDone(_) | Body::IterationFailed(_) => {
-                *ends.entry((run, event.at.iteration)).or_default() += 1;
+            EventBody::NextEvaluated(_) => *routed.entry(run.unwrap_or_default()).or_default() += 1,
+            EventBody::LoopStarted(started) => total += started.total,
+            EventBody::IterationDone(_) | EventBody::IterationFailed(_) => {
+                *ends.entry((run, event.location.iteration)).or_default() += 1;
             }
-            Body::PlaybookFinished(_) => terminals += 1,
+            EventBody::PlaybookFinished(_) => terminals += 1,
             _ => {}
         }
     }
@@ -262,7 +271,7 @@ fn whole(log: &[Event], seed: u64) {
         ends.values().all(|count| *count == 1),
         "seed {seed}: {ends:?}"
     );
-    let state: Option<State> = log.iter().fold(None, engine::fold);
+    let state: Option<ExecutionState> = log.iter().fold(None, engine::fold);
     let state = state.expect("a log can be replayed");
     assert!(
         state.is_ended() && state.status() == RunStatus::Completed,
@@ -276,7 +285,7 @@ fn a_run_killed_at_any_moment_finishes_right() {
     let kills: u64 = std::thread::scope(|scope| {
         let threads: Vec<_> = seeds
             .chunks(4)
-            .map(|seeds| scope.spawn(|| seeds.iter().copied().map(survive).sum::<u64>()))
+            .map(|seeds| scope.spawn(|| seeds.iter().copied().map(run_with_kills).sum::<u64>()))
             .collect();
         let kills = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
         kills.map(|kills| kills.expect("a run survives")).sum()

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use model::diagnostic::CODES;
-use model::event::{Emitter, Kind};
+use model::event::{AllowedSource, EventKind};
 
 const BEGIN: &str = "<!-- generated: begin -->\n";
 const END: &str = "<!-- generated: end -->\n";
@@ -38,12 +38,12 @@ fn with_generated(text: &str, expected: &str) -> Option<String> {
 fn events_table() -> String {
     let mut table =
         String::from("| Event | Entity | Emitted by | Also accepted as |\n|---|---|---|---|\n");
-    for kind in Kind::ALL {
+    for kind in EventKind::ALL {
         let entity = format!("{:?}", kind.entity()).to_lowercase();
-        let emitter = match kind.emitter() {
-            Emitter::Server => "server",
-            Emitter::Worker => "worker",
-            Emitter::Both => "worker, server",
+        let emitter = match kind.allowed_source() {
+            AllowedSource::Server => "server",
+            AllowedSource::Worker => "worker",
+            AllowedSource::Both => "worker, server",
         };
         let aliases: Vec<String> = kind
             .aliases()

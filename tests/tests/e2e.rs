@@ -3,20 +3,20 @@
 
 use std::time::Duration;
 
-use model::event::{Body, Event};
+use model::event::{Event, EventBody};
 use model::id::{ExecutionId, Seq};
 use model::status::RunStatus;
 use serde_json::{Value, json};
 use store::{PostgresOptions, PostgresUrl, Store as _};
-use tests::e2e::{Cluster, Shape, read_log};
+use tests::e2e::{ClusterShape, TestCluster, read_log};
 use tokio::task::JoinSet;
-use wire::api::{Execution, ExecutionPage, Started};
+use wire::api::{ExecuteResponse, ExecutionPage, ExecutionSummary};
 use wire::{CallError, Client};
 
 /// Interval between two checks.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// A claim lasts this long without a heartbeat; the server notices its loss within two more seconds.
-const OFFERED_AGAIN: Duration = Duration::from_secs(17);
+const REOFFER_WAIT: Duration = Duration::from_secs(17);
 
 /// Sleeps longer than a claim lasts without a heartbeat.
 const LONG: &str = r#"
@@ -43,54 +43,54 @@ workflow:
     tool: {kind: noop, result: 3}
 ";
 
-async fn open(cluster: &Cluster) -> store::Postgres {
+async fn open_store(cluster: &TestCluster) -> store::PostgresStore {
     let options = PostgresOptions::new(PostgresUrl::new(cluster.database_url()));
-    store::Postgres::open(options)
+    store::PostgresStore::open(options)
         .await
         .expect("the store can be opened")
 }
 
 async fn execute(client: &Client, body: &Value) -> ExecutionId {
     loop {
-        let started: Result<Started, CallError> = client.post("/api/execute", body).await;
+        let started: Result<ExecuteResponse, CallError> = client.post("/api/execute", body).await;
         match started {
             Ok(started) => return started.execution_id,
-            Err(error) if error.is_passing() => tokio::time::sleep(LOOK).await,
+            Err(error) if error.is_passing() => tokio::time::sleep(POLL_INTERVAL).await,
             Err(error) => panic!("{error}"),
         }
     }
 }
 
 /// Waits until a run has ended; returns its status.
-async fn ended(client: &Client, id: ExecutionId) -> RunStatus {
+async fn wait_for_end(client: &Client, id: ExecutionId) -> RunStatus {
     loop {
-        let run: Result<Execution, CallError> =
+        let run: Result<ExecutionSummary, CallError> =
             client.get(&format!("/api/executions/{id}/status")).await;
         if let Ok(run) = run
             && run.status.is_terminal()
         {
             return run.status;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-fn claims(log: &[Event]) -> Vec<&Event> {
+fn claim_events(log: &[Event]) -> Vec<&Event> {
     let claims = log
         .iter()
-        .filter(|event| matches!(event.body, Body::CommandClaimed(_)));
+        .filter(|event| matches!(event.body, EventBody::CommandClaimed(_)));
     claims.collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work_of_a_killed_worker_is_offered_again_and_work_of_a_living_one_is_not() {
-    let shape = Shape {
+    let shape = ClusterShape {
         servers: 2,
         workers: 2,
         slots: 1,
     };
-    let mut cluster = Cluster::start(shape).await;
-    let (client, store) = (cluster.client(), open(&cluster).await);
+    let mut cluster = TestCluster::start(shape).await;
+    let (client, store) = (cluster.client(), open_store(&cluster).await);
     let body = json!({"playbook": LONG});
     let (first, second) = (execute(&client, &body).await, execute(&client, &body).await);
     // When both claims are in the store, each worker has one command.
@@ -103,7 +103,7 @@ async fn work_of_a_killed_worker_is_offered_again_and_work_of_a_living_one_is_no
         if let [holder, _] = &holders[..] {
             break holder.clone();
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     };
     let pid = |worker: &str| worker.rsplit('-').nth(1).and_then(|pid| pid.parse().ok());
     let dying = pid(&holder.0);
@@ -115,8 +115,8 @@ async fn work_of_a_killed_worker_is_offered_again_and_work_of_a_living_one_is_no
     let killed = store.now();
     worker.kill();
     worker.restart();
-    assert_eq!(ended(&client, first).await, RunStatus::Completed);
-    assert_eq!(ended(&client, second).await, RunStatus::Completed);
+    assert_eq!(wait_for_end(&client, first).await, RunStatus::Completed);
+    assert_eq!(wait_for_end(&client, second).await, RunStatus::Completed);
 
     let (lost, kept) = (
         read_log(&store, first).await,
@@ -124,13 +124,17 @@ async fn work_of_a_killed_worker_is_offered_again_and_work_of_a_living_one_is_no
     );
     let expired = lost
         .iter()
-        .find(|event| matches!(event.body, Body::CommandExpired(_)));
+        .find(|event| matches!(event.body, EventBody::CommandExpired(_)));
     let expired = expired.expect("the log has the lost claim");
     let again = expired.recorded_at.since(killed);
-    assert!(again <= OFFERED_AGAIN, "reassigned after {again:?}");
-    assert_eq!(claims(&lost).len(), 2, "the command was claimed again once");
+    assert!(again <= REOFFER_WAIT, "reassigned after {again:?}");
     assert_eq!(
-        claims(&kept).len(),
+        claim_events(&lost).len(),
+        2,
+        "the command was claimed again once"
+    );
+    assert_eq!(
+        claim_events(&kept).len(),
         1,
         "a healthy worker keeps a task that takes longer than a claim without heartbeats lasts"
     );
@@ -139,12 +143,12 @@ async fn work_of_a_killed_worker_is_offered_again_and_work_of_a_living_one_is_no
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_burst_of_a_thousand_runs_survives_the_death_of_a_server() {
     const RUNS: usize = 1_000;
-    let shape = Shape {
+    let shape = ClusterShape {
         servers: 2,
         workers: 2,
         slots: 16,
     };
-    let mut cluster = Cluster::start(shape).await;
+    let mut cluster = TestCluster::start(shape).await;
     let client = cluster.client();
     let register = json!({"content": BURST});
     let registered: Result<Value, CallError> =
@@ -161,23 +165,23 @@ async fn a_burst_of_a_thousand_runs_survives_the_death_of_a_server() {
         });
     }
     // The crash comes while runs are being started.
-    while count(&client, "").await < RUNS / 3 {
-        tokio::time::sleep(LOOK).await;
+    while count_executions(&client, "").await < RUNS / 3 {
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     cluster.nodes[0].process.kill();
-    while count(&client, "").await < RUNS / 2 {
-        tokio::time::sleep(LOOK).await;
+    while count_executions(&client, "").await < RUNS / 2 {
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     cluster.nodes[0].process.restart();
     while let Some(lane) = starts.join_next().await {
         lane.expect("a lane does not panic");
     }
-    while count(&client, "&status=RUNNING").await > 0 {
-        tokio::time::sleep(LOOK).await;
+    while count_executions(&client, "&status=RUNNING").await > 0 {
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
-    assert_eq!(count(&client, "&status=COMPLETED").await, RUNS);
-    let store = open(&cluster).await;
-    let newest = store.executions(&store::Filter::default()).await;
+    assert_eq!(count_executions(&client, "&status=COMPLETED").await, RUNS);
+    let store = open_store(&cluster).await;
+    let newest = store.executions(&store::ExecutionFilter::default()).await;
     let newest = newest.expect("runs can be listed");
     let log = read_log(&store, newest[0].id).await;
     assert_eq!(
@@ -187,13 +191,13 @@ async fn a_burst_of_a_thousand_runs_survives_the_death_of_a_server() {
 }
 
 /// Number of runs; 0 while no server responds.
-async fn count(client: &Client, filter: &str) -> usize {
+async fn count_executions(client: &Client, filter: &str) -> usize {
     let mut count = 0;
     let mut cursor = String::new();
     loop {
         let path = format!("/api/executions?limit=1000{filter}{cursor}");
         let Ok(page) = client.get::<ExecutionPage>(&path).await else {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             continue;
         };
         count += page.executions.len();

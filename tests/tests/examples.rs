@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use tests::binary::{Desk, examples};
-use tests::http::{Answer, Http, Request};
+use tests::cli_sandbox::{CliSandbox, examples_dir};
+use tests::http::{FakeHttpServer, JsonReply, ReceivedRequest};
 
 /// A directory with a copy of the examples, like a checkout.
-fn desk() -> Desk {
-    let desk = Desk::new();
+fn sandbox() -> CliSandbox {
+    let desk = CliSandbox::new();
     std::fs::create_dir(desk.path("examples")).expect("the directory is writable");
-    for entry in std::fs::read_dir(examples()).expect("the examples exist") {
+    for entry in std::fs::read_dir(examples_dir()).expect("the examples exist") {
         let entry = entry.expect("the directory is readable");
         if entry.path().is_dir() {
             continue;
@@ -22,11 +22,11 @@ fn desk() -> Desk {
 }
 
 /// Runs an example; returns the JSON on its standard output.
-fn result(desk: &Desk, name: &str, more: &[&str]) -> Value {
+fn run_result(desk: &CliSandbox, name: &str, more: &[&str]) -> Value {
     let file = format!("examples/{name}.yaml");
     let mut args = vec!["run", &file];
     args.extend(more);
-    desk.json(&args)
+    desk.run_json(&args)
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn every_example_has_a_test_here() {
         "retry",
         "transfer",
     ];
-    let entries = std::fs::read_dir(examples()).expect("the examples exist");
+    let entries = std::fs::read_dir(examples_dir()).expect("the examples exist");
     let found: BTreeSet<String> = entries
         .filter(|entry| {
             entry
@@ -68,11 +68,11 @@ fn every_example_has_a_test_here() {
 
 #[test]
 fn etl_postgres_loads_twice_and_counts_once() {
-    let database = tests::peers::Postgres::shared().fresh_database();
-    let desk = desk();
+    let database = tests::peers::PostgresServer::shared().fresh_database();
+    let desk = sandbox();
     let dsn = format!("dsn={}", database.url());
     for _ in 0..2 {
-        let totals = result(&desk, "etl-postgres", &["--set", &dsn]);
+        let totals = run_result(&desk, "etl-postgres", &["--set", &dsn]);
         let expected = json!([
             {"region": "north", "total": 30.0, "orders": 2, "ids": [1, 2]},
             {"region": "o'south", "total": 12.0, "orders": 1, "ids": [3]},
@@ -83,27 +83,27 @@ fn etl_postgres_loads_twice_and_counts_once() {
 
 #[test]
 fn every_example_is_valid() {
-    let said = desk().run(&["validate", "examples"]);
+    let said = sandbox().run(&["validate", "examples"]);
     assert_eq!(said.code, Some(0), "{said:?}");
 }
 
 #[test]
 fn hello_greets_whom_it_is_told_to() {
-    let desk = desk();
+    let desk = sandbox();
     assert_eq!(
-        result(&desk, "hello", &[]),
+        run_result(&desk, "hello", &[]),
         json!({"greeting": "Hello, Ada"})
     );
-    let grace = result(&desk, "hello", &["--set", "name=Grace"]);
+    let grace = run_result(&desk, "hello", &["--set", "name=Grace"]);
     assert_eq!(grace, json!({"greeting": "Hello, Grace"}));
 }
 
 #[test]
 fn quickstart_adds_up_the_orders() {
-    let desk = desk();
+    let desk = sandbox();
     let summary = "8 orders on 5 pages from 3 shops: 200 in all, 25 on average";
     assert_eq!(
-        result(&desk, "quickstart", &[]),
+        run_result(&desk, "quickstart", &[]),
         json!({"summary": summary})
     );
     let failed = desk.events("last");
@@ -116,10 +116,10 @@ fn quickstart_adds_up_the_orders() {
 #[test]
 fn retry_counts_its_attempts_and_handles_a_failure() {
     assert_eq!(
-        result(&desk(), "retry", &[]),
+        run_result(&sandbox(), "retry", &[]),
         json!({"attempts": 3, "handled": 3})
     );
-    let gave_up = result(&desk(), "retry", &["--set", "fails=9"]);
+    let gave_up = run_result(&sandbox(), "retry", &["--set", "fails=9"]);
     assert_eq!(gave_up["attempts"], 0);
     assert_eq!(gave_up["handled"], "TimeoutError: attempt 3 timed out");
 }
@@ -128,43 +128,43 @@ fn retry_counts_its_attempts_and_handles_a_failure() {
 fn fan_out_meets_again_with_everything_it_gathered() {
     let squares: Vec<u64> = (1..=10).map(|n| n * n).collect();
     let expected = json!({"sum": 385, "squares": squares, "longest": 6});
-    assert_eq!(result(&desk(), "fan-out", &[]), expected);
+    assert_eq!(run_result(&sandbox(), "fan-out", &[]), expected);
 }
 
 #[test]
 fn etl_loads_the_same_totals_twice() {
-    let desk = desk();
+    let desk = sandbox();
     let expected = json!([
         {"region": "north", "total": 30, "orders": 2},
         {"region": "south", "total": 12, "orders": 1},
     ]);
-    assert_eq!(result(&desk, "etl-sqlite", &[])["rows"], expected);
-    assert_eq!(result(&desk, "etl-sqlite", &[])["rows"], expected);
+    assert_eq!(run_result(&desk, "etl-sqlite", &[])["rows"], expected);
+    assert_eq!(run_result(&desk, "etl-sqlite", &[])["rows"], expected);
 }
 
 #[test]
 fn a_transfer_carries_the_same_rows_twice_without_doubling_them() {
-    let desk = desk();
+    let desk = sandbox();
     let expected = json!([{"region": "north", "total": 30}, {"region": "south", "total": 12}]);
-    assert_eq!(result(&desk, "transfer", &[])["rows"], expected);
-    assert_eq!(result(&desk, "transfer", &[])["rows"], expected);
+    assert_eq!(run_result(&desk, "transfer", &[])["rows"], expected);
+    assert_eq!(run_result(&desk, "transfer", &[])["rows"], expected);
 }
 
 #[test]
 fn children_answer_their_parent() {
-    let desk = desk();
+    let desk = sandbox();
     assert_eq!(
-        result(&desk, "children", &[]),
+        run_result(&desk, "children", &[]),
         json!({"regions": 3, "letters": 14})
     );
     assert_eq!(
-        result(&desk, "child", &[]),
+        run_result(&desk, "child", &[]),
         json!({"region": "nowhere", "letters": 7})
     );
 }
 
 /// 23 patients and 30 visits; the second request gets status 503.
-fn clinic(request: &Request, before: usize) -> Answer {
+fn clinic_reply(request: &ReceivedRequest, before: usize) -> JsonReply {
     if before == 1 {
         return (503, json!({"error": "busy"}));
     }
@@ -186,13 +186,16 @@ fn clinic(request: &Request, before: usize) -> Answer {
 
 #[test]
 fn pagination_reads_every_page_and_gets_over_a_busy_answer() {
-    let http = Http::start(clinic);
+    let http = FakeHttpServer::start(clinic_reply);
     let url = format!("api_url={}", http.url());
     let expected = json!({"endpoints": [
         {"path": "/patients", "pages": 3, "items": 23},
         {"path": "/visits", "pages": 2, "items": 30},
     ]});
-    assert_eq!(result(&desk(), "pagination", &["--set", &url]), expected);
+    assert_eq!(
+        run_result(&sandbox(), "pagination", &["--set", &url]),
+        expected
+    );
     let requests = http.requests();
     assert_eq!(
         requests.len(),
@@ -209,8 +212,8 @@ fn pagination_reads_every_page_and_gets_over_a_busy_answer() {
 
 #[test]
 fn quantum_sweeps_its_angles_and_keeps_the_shots_outside_the_log() {
-    let desk = desk();
-    let result = result(&desk, "quantum", &[]);
+    let desk = sandbox();
+    let result = run_result(&desk, "quantum", &[]);
     assert_eq!(result["shots"], 200_000);
     let best = result["best"].as_f64().expect("the value is an angle");
     assert!((best - std::f64::consts::PI).abs() < 0.001, "{result}");
@@ -236,9 +239,12 @@ fn quantum_sweeps_its_angles_and_keeps_the_shots_outside_the_log() {
 
 #[test]
 fn approvals_continue_after_a_decision() {
-    let desk = desk();
+    let desk = sandbox();
     let mut run = desk.start(&["run", "examples/approvals.yaml", "-o", "ndjson"]);
-    assert!(run.event("task.started", Some("approval")).is_some());
+    assert!(
+        run.wait_for_event("task.started", Some("approval"))
+            .is_some()
+    );
     let said = desk.run(&["signal", "last", "decision", "--set", "approved=true"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let (code, lines) = run.finish();

@@ -3,9 +3,9 @@
 use std::fs;
 
 use serde_json::json;
-use tests::binary::Desk;
-use tests::http::Http;
-use tests::serving::{Served, begin, line};
+use tests::cli_sandbox::CliSandbox;
+use tests::http::FakeHttpServer;
+use tests::server_process::{ServerProcess, spawn_server, wait_for_line};
 
 const PLAYBOOK: &str = r#"
 apiVersion: noetl.io/v2
@@ -45,7 +45,7 @@ const ROWS: u64 = 200;
 const ROW_BYTES: usize = 40_000;
 
 /// Peak resident memory of a process in bytes.
-fn peak(process: u32) -> u64 {
+fn peak_bytes(process: u32) -> u64 {
     let status =
         fs::read_to_string(format!("/proc/{process}/status")).expect("the process is running");
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -56,7 +56,7 @@ fn peak(process: u32) -> u64 {
 
 #[test]
 fn two_gigabytes_pass_through_flat_memory_and_leave_a_small_log() {
-    let api = Http::start(|request, _| {
+    let api = FakeHttpServer::start(|request, _| {
         let page: u64 = request
             .param("page")
             .and_then(|page| page.parse().ok())
@@ -65,16 +65,16 @@ fn two_gigabytes_pass_through_flat_memory_and_leave_a_small_log() {
         let rows: Vec<_> = (0..ROWS).map(row).collect();
         (200, json!({"has_more": page < PAGES, "rows": rows}))
     });
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("flat.yaml", PLAYBOOK);
-    let served = Served::with_context(&desk, &["--local-slots", "0"]);
-    let (mut worker, mut said) = begin(&desk, &["worker", "--server", &served.url]);
-    line(&mut said, "started worker");
-    let idle = peak(served.id());
+    let served = ServerProcess::with_context(&desk, &["--local-slots", "0"]);
+    let (mut worker, mut said) = spawn_server(&desk, &["worker", "--server", &served.url]);
+    wait_for_line(&mut said, "started worker");
+    let idle = peak_bytes(served.id());
     let api = format!("api={}", api.url());
-    let result = desk.json(&["run", "flat.yaml", "--set", &api]);
-    let grown = peak(served.id()) - idle;
-    let held = peak(worker.id());
+    let result = desk.run_json(&["run", "flat.yaml", "--set", &api]);
+    let grown = peak_bytes(served.id()) - idle;
+    let held = peak_bytes(worker.id());
     worker.kill().expect("the worker can be killed");
     worker.wait().expect("the worker has exited");
     let rows = PAGES * ROWS;

@@ -6,8 +6,8 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use tests::binary::noetl;
-use tests::peers::{Nats, Postgres};
+use tests::cli_sandbox::noetl_path;
+use tests::peers::{NatsServer, PostgresServer};
 
 /// Guides whose `bash test` blocks form one example, in this order.
 const CLUSTER_PAGES: [&str; 4] = [
@@ -49,7 +49,7 @@ fn free_port_without(shown: &[&str]) -> String {
     reason = "the commands of the guides are on the `PATH`"
 )]
 fn path_with_noetl() -> std::ffi::OsString {
-    let binary = noetl();
+    let binary = noetl_path();
     let folder = binary.parent().expect("a binary is in a directory");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = [folder.to_owned()]
@@ -71,8 +71,8 @@ fn guide_script(pages: &[PathBuf]) -> Command {
 
 /// Runs pages that need a database, NATS and two ports.
 fn run_cluster_pages(pages: &[PathBuf]) -> Output {
-    let database = Postgres::shared().fresh_database();
-    let nats = Nats::private();
+    let database = PostgresServer::shared().fresh_database();
+    let nats = NatsServer::private();
     guide_script(pages)
         .env("PGURL", database.url())
         .env("PORT_A", free_port())

@@ -8,11 +8,11 @@ use futures_util::StreamExt as _;
 use model::id::Seq;
 use model::template::LoopPointer;
 use serde_json::{Value, json};
-use server::{Found, Reader, ResultAddress, ResultPlace};
+use server::{LocatedResult, ResultAddress, ResultReader, ResultSelector};
 use store::Store;
 use store::contract::{FinishedLoop, LOOP_APPEND_ITERATIONS, finish_loop, log_rows_read};
-use tests::binary::Desk;
-use tests::serving::Served;
+use tests::cli_sandbox::CliSandbox;
+use tests::server_process::ServerProcess;
 
 /// What a server may hold that runs a million iterations: a list of their numbers alone would take half of it.
 const MEMORY_MAX: u64 = 128_000_000;
@@ -48,24 +48,24 @@ workflow:
             step: "{{ many.data | map(attribute='n') | sum }}"
 "#;
 
-fn run(count: u64, size: u64) {
-    let desk = Desk::new();
+fn run_large(count: u64, size: u64) {
+    let desk = CliSandbox::new();
     desk.write("large.yaml", PLAYBOOK);
     let (count_is, size_is) = (format!("count={count}"), format!("size={size}"));
     let args = ["run", "large.yaml", "--set", &count_is, "--set", &size_is];
     let sum = count * (count - 1) / 2;
     let arc = json!({"count": count, "sum": sum, "last": count - 1});
-    assert_eq!(desk.json(&args), json!({"arc": arc, "step": sum}));
+    assert_eq!(desk.run_json(&args), json!({"arc": arc, "step": sum}));
 }
 
 #[test]
 fn more_results_than_fit_into_one_event_are_all_there() {
-    run(1_500, 1);
+    run_large(1_500, 1);
 }
 
 #[test]
 fn larger_results_than_fit_into_one_event_are_all_there() {
-    run(40, 4_000);
+    run_large(40, 4_000);
 }
 
 const MILLION: &str = r#"
@@ -86,16 +86,16 @@ workflow:
 const ITERATION_EVENTS: u64 = 4;
 
 /// Follows the log from behind a seq until an event of this type is recorded there.
-fn follow(desk: &Desk, id: &str, after: u64, kind: &str) -> Value {
+fn wait_for_event(desk: &CliSandbox, id: &str, after: u64, kind: &str) -> Value {
     let after = after.to_string();
     let mut follower = desk.start(&["events", id, "-f", "--after", &after, "-o", "ndjson"]);
-    let event = follower.event(kind, None);
+    let event = follower.wait_for_event(kind, None);
     follower.kill();
     event.unwrap_or_else(|| panic!("the log ends without {kind}"))
 }
 
 /// The most memory a process had so far, in bytes.
-fn peak(process: u32) -> u64 {
+fn peak_bytes(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it lives");
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
     let text = line.and_then(|line| line.split_whitespace().nth(1));
@@ -104,13 +104,13 @@ fn peak(process: u32) -> u64 {
 }
 
 /// The files below a folder.
-fn files(folder: &Path) -> Vec<PathBuf> {
+fn list_files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
     paths
         .flat_map(|path| {
             if path.is_dir() {
-                files(&path)
+                list_files(&path)
             } else {
                 vec![path]
             }
@@ -121,25 +121,25 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn a_million_iterations_over_a_range_survive_a_kill_in_bounded_memory() {
     let count = 1_000_000;
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("million.yaml", MILLION);
-    let served = Served::with_context(&desk, &[]);
-    let begun = desk.json(&["run", "million.yaml", "--detach", "-o", "json"]);
+    let served = ServerProcess::with_context(&desk, &[]);
+    let begun = desk.run_json(&["run", "million.yaml", "--detach", "-o", "json"]);
     let id = begun["execution_id"].as_str().expect("a run has an id");
-    let started = follow(&desk, id, 0, "loop.started");
+    let started = wait_for_event(&desk, id, 0, "loop.started");
     let rule = json!({"start": 0, "stop": count, "step": 1});
     assert_eq!(started["payload"]["range"], rule);
     assert_eq!(started["payload"]["collection"], Value::Null);
-    follow(&desk, id, count * ITERATION_EVENTS * 2 / 5, "task.done");
-    let held = peak(served.id());
+    wait_for_event(&desk, id, count * ITERATION_EVENTS * 2 / 5, "task.done");
+    let held = peak_bytes(served.id());
     assert!(held < MEMORY_MAX, "the first server had {held} bytes");
-    let served = served.reborn(&desk);
-    follow(&desk, id, count * ITERATION_EVENTS, "playbook.finished");
-    let held = peak(served.id());
+    let served = served.restart(&desk);
+    wait_for_event(&desk, id, count * ITERATION_EVENTS, "playbook.finished");
+    let held = peak_bytes(served.id());
     assert!(held < MEMORY_MAX, "the second server had {held} bytes");
     let stats = json!({"total": count, "succeeded": count, "failed": 0});
-    assert_eq!(desk.json(&["result", id]), stats);
-    let stored = files(&desk.path("kept/bodies"));
+    assert_eq!(desk.run_json(&["result", id]), stats);
+    let stored = list_files(&desk.path("kept/bodies"));
     assert!(stored.is_empty(), "the loop stored {stored:?}");
 }
 
@@ -168,7 +168,7 @@ workflow:
 
 /// Reads the results of a loop by nothing but what its `loop.done` event says.
 fn read_by_manifest(count: u64) {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("listed.yaml", LISTED);
     desk.write("read.yaml", READ);
     let count_is = format!("count={count}");
@@ -181,7 +181,7 @@ fn read_by_manifest(count: u64) {
         .as_str()
         .expect("it names its manifest");
     let uri = format!("ref={uri}");
-    let read = desk.json(&["run", "read.yaml", "--set", &uri]);
+    let read = desk.run_json(&["run", "read.yaml", "--set", &uri]);
     assert_eq!(read, json!([count, count * (count - 1)]));
 }
 
@@ -198,7 +198,7 @@ fn the_end_of_a_long_loop_names_the_manifest_of_its_results() {
 /// A loop in a store of its own, and what reads it.
 struct ReadingFixture {
     store: Arc<dyn Store>,
-    reader: Reader,
+    reader: ResultReader,
     finished: FinishedLoop,
     _dir: tempfile::TempDir,
 }
@@ -207,11 +207,12 @@ impl ReadingFixture {
     async fn new(iterations: u64) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let store: Arc<dyn Store> =
-            Arc::new(store::Sqlite::open(dir.path()).expect("the store opens"));
-        let bodies = results::Local::open(&dir.path().join("bodies")).expect("the results open");
+            Arc::new(store::SqliteStore::open(dir.path()).expect("the store opens"));
+        let bodies =
+            results::DirBodyStore::open(&dir.path().join("bodies")).expect("the results open");
         let finished = finish_loop(&*store, iterations).await;
         Self {
-            reader: Reader::new(store.clone(), Arc::new(bodies)),
+            reader: ResultReader::new(store.clone(), Arc::new(bodies)),
             store,
             finished,
             _dir: dir,
@@ -220,14 +221,14 @@ impl ReadingFixture {
 
     async fn read_iteration(&self, index: u64) {
         let address = ResultAddress {
-            place: ResultPlace {
+            selector: ResultSelector {
                 iteration: Some(index),
-                ..ResultPlace::default()
+                ..ResultSelector::default()
             },
-            ..ResultAddress::of_step("each".into())
+            ..ResultAddress::for_step("each".into())
         };
         let found = self.reader.find(self.finished.execution, &address).await;
-        let Some(Found::Value(value)) = found.expect("the result is read") else {
+        let Some(LocatedResult::Value(value)) = found.expect("the result is read") else {
             panic!("iteration {index} has no result");
         };
         assert_eq!(value, json!(index));
@@ -236,16 +237,16 @@ impl ReadingFixture {
     /// Reads the latest result of a task, whatever its iteration.
     async fn read_task(&self, task: &str, wanted: Option<u64>) {
         let address = ResultAddress {
-            place: ResultPlace {
+            selector: ResultSelector {
                 task: Some(task.into()),
-                ..ResultPlace::default()
+                ..ResultSelector::default()
             },
-            ..ResultAddress::of_step("each".into())
+            ..ResultAddress::for_step("each".into())
         };
         let found = self.reader.find(self.finished.execution, &address).await;
         let found = found.expect("the result is read");
         let value = found.map(|found| match found {
-            Found::Value(value) => value,
+            LocatedResult::Value(value) => value,
             other => panic!("a result is inline: {other:?}"),
         });
         assert_eq!(value, wanted.map(|index| json!(index)));
@@ -260,7 +261,7 @@ impl ReadingFixture {
 
     /// Reads all results; answers their text.
     async fn read_all(&self) -> Vec<u8> {
-        let mut pieces = self.pieces().await;
+        let mut pieces = self.result_chunks().await;
         let mut text = Vec::new();
         while let Some(piece) = pieces.next().await {
             text.extend_from_slice(&piece.expect("the piece is read"));
@@ -287,14 +288,14 @@ impl ReadingFixture {
         assert_eq!(outline.next, None);
     }
 
-    async fn pieces(&self) -> results::Pieces {
+    async fn result_chunks(&self) -> results::ByteStream {
         let pointer = LoopPointer {
             started: self.finished.started,
             done: self.finished.done,
         };
-        let found = Found::Loop(self.finished.execution, pointer);
+        let found = LocatedResult::Loop(self.finished.execution, pointer);
         self.reader
-            .pieces(found)
+            .stream(found)
             .await
             .expect("the results are read")
     }

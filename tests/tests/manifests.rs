@@ -8,66 +8,66 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use model::event::{
-    At, Body, Event, LoopDone, LoopStarted, LoopStats, ResultStored, Source, StepScheduled,
-    TaskEnded,
+    Event, EventBody, EventLocation, EventSource, LoopDone, LoopStarted, LoopStats, ResultStored,
+    StepScheduled, TaskEnded,
 };
 use model::id::{ExecutionId, IdBlock, Seq, StepRunId, TokenId};
-use model::manifest::{Rule, Strategy};
+use model::manifest::{CombineStrategy, ManifestRule};
 use model::outcome::Outcome;
 use model::playbook::{Directive, FailureMode, LoopMode};
-use model::raw::Raw;
+use model::raw::RawJson;
 use serde_json::json;
 use server::Server;
-use server::api::{Access, ApiConfig, Listening};
-use store::{Commit, Snapshot, Sqlite, Store};
-use tests::binary::Desk;
+use server::api::{AccessMode, ApiConfig, BoundListener};
+use store::{Commit, Snapshot, SqliteStore, Store};
+use tests::cli_sandbox::CliSandbox;
 use tokio_util::sync::CancellationToken;
 
 const PARTS: u64 = 100_000;
 /// Padding of each part; all parts together have more than 50 MB.
-const BALLAST: usize = 500;
+const PADDING_BYTES: usize = 500;
 /// Memory limit for reading them.
 const GROWTH_MAX_KIB: u64 = 24 * 1024;
 /// Memory that the program itself needs.
 const PROGRAM_KIB: u64 = 30 * 1024;
 
 /// A log that the test builds.
-struct Writer {
-    store: Arc<Sqlite>,
+struct LogWriter {
+    store: Arc<SqliteStore>,
     execution: ExecutionId,
-    last: Seq,
-    state: Option<engine::State>,
+    last_seq: Seq,
+    state: Option<engine::ExecutionState>,
 }
 
-impl Writer {
-    async fn begin(store: Arc<Sqlite>) -> Self {
-        let commit = store::contract::request(&*store);
+impl LogWriter {
+    async fn start(store: Arc<SqliteStore>) -> Self {
+        let commit = store::contract::creation_commit(&*store);
         let (execution, last) = (commit.execution, Seq(commit.events.len() as u64));
         let state = commit.events.iter().fold(None, engine::fold);
         store.commit(commit).await.unwrap();
         Self {
             store,
             execution,
-            last,
+            last_seq: last,
             state,
         }
     }
 
-    async fn write(&mut self, bodies: Vec<(At, Body)>) -> Seq {
+    async fn write(&mut self, bodies: Vec<(EventLocation, EventBody)>) -> Seq {
         let count = u32::try_from(bodies.len()).unwrap();
         let mut ids = IdBlock::starting_at(self.store.ids(count));
         let now = self.store.now();
-        let events = bodies.into_iter().zip(self.last.0 + 1..);
+        let events = bodies.into_iter().zip(self.last_seq.0 + 1..);
         let events: Vec<Event> = events
             .map(|((at, body), seq)| Event {
-                event_id: ids.event(),
+                event_id: ids.next_event_id(),
                 execution_id: self.execution,
                 seq: Seq(seq),
                 cause_seq: Some(Seq(seq - 1)),
                 timestamp: now,
                 recorded_at: now,
-                source: Source::Server,
-                at,
+                source: EventSource::Server,
+                location: at,
                 duration_ms: None,
                 worker_id: None,
                 trace_id: None,
@@ -75,8 +75,8 @@ impl Writer {
                 body,
             })
             .collect();
-        let expected = self.last;
-        self.last = Seq(expected.0 + events.len() as u64);
+        let expected = self.last_seq;
+        self.last_seq = Seq(expected.0 + events.len() as u64);
         self.state = events.iter().fold(self.state.take(), engine::fold);
         let mut bytes = Vec::new();
         // Like a server, stores a snapshot from time to time, so that no reader replays a long log.
@@ -85,24 +85,24 @@ impl Writer {
         }
         let mut commit = Commit::new(self.execution, expected, events);
         let snapshot = Snapshot {
-            seq: self.last,
+            seq: self.last_seq,
             version: server::SNAPSHOT_VERSION,
             bytes,
         };
         commit.snapshot = Some(snapshot).filter(|snapshot| !snapshot.bytes.is_empty());
         self.store.commit(commit).await.unwrap();
-        self.last
+        self.last_seq
     }
 }
 
-fn run(step: &str) -> StepRunId {
+fn step_run(step: &str) -> StepRunId {
     StepRunId {
         step: step.into(),
         run: 1,
     }
 }
 
-fn scheduled(step: &str) -> (At, Body) {
+fn step_scheduled(step: &str) -> (EventLocation, EventBody) {
     let scheduled = StepScheduled {
         tokens: vec![TokenId {
             seq: Seq(1),
@@ -112,14 +112,14 @@ fn scheduled(step: &str) -> (At, Body) {
         args_from: None,
         is_final: false,
     };
-    let at = At::step_run(&run(step));
-    (at, Body::StepScheduled(Box::new(scheduled)))
+    let at = EventLocation::of_step_run(&step_run(step));
+    (at, EventBody::StepScheduled(Box::new(scheduled)))
 }
 
-fn part(at: At, n: u64) -> (At, Body) {
-    let outcome = Outcome::ok(json!({"n": n, "text": "x".repeat(BALLAST)}));
+fn part_event(at: EventLocation, n: u64) -> (EventLocation, EventBody) {
+    let outcome = Outcome::ok(json!({"n": n, "text": "x".repeat(PADDING_BYTES)}));
     let ended = TaskEnded {
-        outcome: Raw::of(&outcome),
+        outcome: RawJson::from_serializable(&outcome),
         result_ref: None,
         matched_rule_index: None,
         directive: Directive::Continue,
@@ -128,50 +128,50 @@ fn part(at: At, n: u64) -> (At, Body) {
         set_ctx: None,
         set: None,
     };
-    (at, Body::TaskDone(Box::new(ended)))
+    (at, EventBody::TaskDone(Box::new(ended)))
 }
 
 /// The pages of one task, latest first; readers must return them in page order.
-async fn pages(writer: &mut Writer) -> String {
-    let at = |page: u64| At {
+async fn write_pages(writer: &mut LogWriter) -> String {
+    let at = |page: u64| EventLocation {
         task: Some("fetch".into()),
         visit: u32::try_from(PARTS - page + 1).unwrap(),
         attempt: 1,
         page: Some(i64::try_from(page).unwrap()),
-        ..At::step_run(&run("paged"))
+        ..EventLocation::of_step_run(&step_run("paged"))
     };
-    let first = writer.write(vec![scheduled("paged")]).await.next();
+    let first = writer.write(vec![step_scheduled("paged")]).await.next();
     let all: Vec<u64> = (1..=PARTS).rev().collect();
     for some in all.chunks(500) {
-        let bodies = some.iter().map(|page| part(at(*page), *page));
+        let bodies = some.iter().map(|page| part_event(at(*page), *page));
         writer.write(bodies.collect()).await;
     }
-    let rule = Rule {
-        strategy: Strategy::Append,
+    let rule = ManifestRule {
+        strategy: CombineStrategy::Append,
         merge_path: None,
         first,
-        seq: writer.last.next(),
+        seq: writer.last_seq.next(),
         parts: PARTS,
         pages: Vec::new(),
         is_loop: false,
         is_result: true,
         ends_pipeline: true,
     };
-    let place = At {
+    let place = EventLocation {
         page: None,
         ..at(1)
     };
-    let reference = rule.reference(writer.execution, &place, 0, None);
+    let reference = rule.to_reference(writer.execution, &place, 0, None);
     let uri = reference.uri.clone();
     let result_ref = Box::new(reference);
-    let body = Body::ManifestUpdated(ResultStored { result_ref });
+    let body = EventBody::ManifestUpdated(ResultStored { result_ref });
     writer.write(vec![(place, body)]).await;
     uri
 }
 
 /// The iterations of a loop, every second one first.
-async fn iterations(writer: &mut Writer) {
-    let at = || At::step_run(&run("looped"));
+async fn write_iterations(writer: &mut LogWriter) {
+    let at = || EventLocation::of_step_run(&step_run("looped"));
     let started = LoopStarted {
         total: PARTS,
         mode: LoopMode::Parallel,
@@ -186,19 +186,19 @@ async fn iterations(writer: &mut Writer) {
         more: false,
     };
     let begin = vec![
-        scheduled("looped"),
-        (at(), Body::LoopStarted(Box::new(started))),
+        step_scheduled("looped"),
+        (at(), EventBody::LoopStarted(Box::new(started))),
     ];
     writer.write(begin).await;
     let all: Vec<u64> = (0..PARTS).step_by(2).chain((1..PARTS).step_by(2)).collect();
     for some in all.chunks(500) {
-        let place = |index: u64| At {
+        let place = |index: u64| EventLocation {
             task: Some("part".into()),
             visit: 1,
             attempt: 1,
-            ..at().iteration(Some(index))
+            ..at().with_iteration(Some(index))
         };
-        let bodies = some.iter().map(|index| part(place(*index), *index));
+        let bodies = some.iter().map(|index| part_event(place(*index), *index));
         writer.write(bodies.collect()).await;
     }
     let stats = LoopStats {
@@ -207,7 +207,7 @@ async fn iterations(writer: &mut Writer) {
         failed: 0,
     };
     let results = None;
-    let done = Body::LoopDone(LoopDone {
+    let done = EventBody::LoopDone(LoopDone {
         stats,
         results,
         manifests: Vec::new(),
@@ -216,7 +216,7 @@ async fn iterations(writer: &mut Writer) {
 }
 
 /// Peak resident memory of a process in KiB.
-fn held_most(process: &str) -> u64 {
+fn peak_kib(process: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
     let number = line.and_then(|line| line.split_whitespace().nth(1));
@@ -225,20 +225,20 @@ fn held_most(process: &str) -> u64 {
 
 /// Checks that numbers arrive in order, without buffering them.
 #[derive(Default)]
-struct Order {
-    held: Vec<u8>,
+struct OrderChecker {
+    buffer: Vec<u8>,
     bytes: u64,
-    seen: u64,
+    next_number: u64,
 }
 
-impl Order {
-    fn take(&mut self, piece: &[u8], first: u64) {
-        self.bytes += piece.len() as u64;
-        self.held.extend_from_slice(piece);
+impl OrderChecker {
+    fn push(&mut self, chunk: &[u8], first: u64) {
+        self.bytes += chunk.len() as u64;
+        self.buffer.extend_from_slice(chunk);
         let mark = b"{\"n\":";
         let mut from = 0;
-        while let Some(place) = find(&self.held[from..], mark) {
-            let number = &self.held[from + place + mark.len()..];
+        while let Some(place) = find_bytes(&self.buffer[from..], mark) {
+            let number = &self.buffer[from + place + mark.len()..];
             let Some(end) = number.iter().position(|byte| !byte.is_ascii_digit()) else {
                 break;
             };
@@ -246,36 +246,39 @@ impl Order {
                 .unwrap()
                 .parse()
                 .unwrap();
-            assert_eq!(number, first + self.seen);
-            self.seen += 1;
+            assert_eq!(number, first + self.next_number);
+            self.next_number += 1;
             from += place + mark.len() + end;
         }
-        let keep = self.held.len().saturating_sub(mark.len() + 20).max(from);
-        self.held.drain(..keep);
+        let keep = self.buffer.len().saturating_sub(mark.len() + 20).max(from);
+        self.buffer.drain(..keep);
     }
 }
 
-fn find(text: &[u8], mark: &[u8]) -> Option<usize> {
+fn find_bytes(text: &[u8], mark: &[u8]) -> Option<usize> {
     text.windows(mark.len()).position(|window| window == mark)
 }
 
-async fn serve(dir: &std::path::Path, store: Arc<Sqlite>) -> (String, CancellationToken) {
+async fn start_server(
+    dir: &std::path::Path,
+    store: Arc<SqliteStore>,
+) -> (String, CancellationToken) {
     let server = Server::start(server::Config {
         store,
-        bodies: Arc::new(results::Local::open(&dir.join("bodies")).unwrap()),
-        limits: engine::Limits::default(),
-        files: None,
+        bodies: Arc::new(results::DirBodyStore::open(&dir.join("bodies")).unwrap()),
+        limits: engine::ExecutionLimits::default(),
+        playbook_dir: None,
         bus: None,
-        takes_over: false,
+        may_adopt: false,
         cluster_secret: None,
         keychain: server::KeychainConfig::default(),
         retention: None,
     })
     .unwrap();
-    let listening = Listening::bind("127.0.0.1:0").await.unwrap();
+    let listening = BoundListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listening.address());
     let config = ApiConfig {
-        access: Access::Open,
+        access: AccessMode::Open,
         is_loopback: true,
         hosts: Vec::new(),
         cluster_secret: None,
@@ -286,62 +289,62 @@ async fn serve(dir: &std::path::Path, store: Arc<Sqlite>) -> (String, Cancellati
     (url, stop)
 }
 
-async fn read(url: &str, first: u64) {
+async fn check_response(url: &str, first: u64) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut answer = reqwest::get(url).await.unwrap();
     assert!(answer.status().is_success(), "{url}: {answer:?}");
-    let mut order = Order::default();
+    let mut order = OrderChecker::default();
     while let Some(piece) = answer.chunk().await.unwrap() {
-        order.take(&piece, first);
+        order.push(&piece, first);
     }
-    assert_eq!(order.seen, PARTS, "{url}");
-    assert!(order.bytes > PARTS * BALLAST as u64);
+    assert_eq!(order.next_number, PARTS, "{url}");
+    assert!(order.bytes > PARTS * PADDING_BYTES as u64);
 }
 
 /// Reads the output of a command, and returns its peak memory.
-fn print(desk: &Desk, args: &[&str], first: u64) -> u64 {
+fn check_printed(desk: &CliSandbox, args: &[&str], first: u64) -> u64 {
     let mut command = desk.command(args);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let process = child.id().to_string();
     let mut out = child.stdout.take().unwrap();
-    let (mut order, mut most) = (Order::default(), 0);
+    let (mut order, mut most) = (OrderChecker::default(), 0);
     let mut piece = vec![0; 256 * 1024];
     loop {
         let read = out.read(&mut piece).unwrap();
-        most = most.max(held_most(&process));
+        most = most.max(peak_kib(&process));
         if read == 0 {
             break;
         }
-        order.take(&piece[..read], first);
+        order.push(&piece[..read], first);
     }
     assert!(child.wait().unwrap().success(), "{args:?}");
-    assert_eq!(order.seen, PARTS, "{args:?}");
+    assert_eq!(order.next_number, PARTS, "{args:?}");
     most
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_thousand_parts_are_read_in_constant_memory() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     let dir = desk.path("noetl-store");
     fs::create_dir_all(&dir).unwrap();
-    let store = Arc::new(Sqlite::open(&dir).unwrap());
-    let mut writer = Writer::begin(store.clone()).await;
-    let uri = pages(&mut writer).await;
-    iterations(&mut writer).await;
+    let store = Arc::new(SqliteStore::open(&dir).unwrap());
+    let mut writer = LogWriter::start(store.clone()).await;
+    let uri = write_pages(&mut writer).await;
+    write_iterations(&mut writer).await;
     let id = writer.execution;
-    let (url, stop) = serve(&dir, store).await;
+    let (url, stop) = start_server(&dir, store).await;
     let small = format!("{url}/api/result/{id}/paged?page=7");
-    assert!(reqwest_ok(&small).await);
-    let before = held_most("self");
-    read(&format!("{url}/api/result/resolve?ref={uri}"), 1).await;
-    read(&format!("{url}/api/result/{id}/looped"), 0).await;
-    let growth = held_most("self") - before;
+    assert!(is_ready(&small).await);
+    let before = peak_kib("self");
+    check_response(&format!("{url}/api/result/resolve?ref={uri}"), 1).await;
+    check_response(&format!("{url}/api/result/{id}/looped"), 0).await;
+    let growth = peak_kib("self") - before;
     assert!(growth < GROWTH_MAX_KIB, "the server used {growth} KiB");
     let place = dir.display().to_string();
     for form in [&["--raw"][..], &["-o", "ndjson"], &["-o", "json"]] {
         let looped = format!("{id}/looped");
         let args = [&["result", &looped, "--store", &place][..], form].concat();
-        let most = print(&desk, &args, 0);
+        let most = check_printed(&desk, &args, 0);
         assert!(
             most < PROGRAM_KIB + GROWTH_MAX_KIB,
             "{form:?} took {most} KiB"
@@ -350,7 +353,7 @@ async fn a_hundred_thousand_parts_are_read_in_constant_memory() {
     stop.cancel();
 }
 
-async fn reqwest_ok(url: &str) -> bool {
+async fn is_ready(url: &str) -> bool {
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::get(url).await.unwrap().status().is_success()
 }

@@ -10,10 +10,10 @@ use async_nats::jetstream;
 use async_nats::jetstream::consumer::pull;
 use futures_util::StreamExt;
 use serde_json::Value;
-use server::{Server, Submission};
+use server::{Server, SubmitRequest};
 use store::Store;
 use tempfile::TempDir;
-use tests::peers::Nats;
+use tests::peers::NatsServer;
 
 /// A step that the server completes itself, so that no worker is needed.
 const PLAYBOOK: &str = "
@@ -29,38 +29,39 @@ workflow:
     next: [{ step: end }]
 ";
 
-struct Site {
+struct BusFixture {
     server: Server,
     store: Arc<dyn Store>,
     _dir: TempDir,
 }
 
-async fn site(nats: &Nats) -> Site {
+async fn start_fixture(nats: &NatsServer) -> BusFixture {
     let dir = tempfile::tempdir().unwrap();
-    let store: Arc<dyn Store> = Arc::new(store::Sqlite::open(dir.path()).unwrap().publishing());
-    let bodies = results::Local::open(dir.path()).unwrap();
-    let bus = wire::Nats::connect(&nats.url()).await.unwrap();
+    let store: Arc<dyn Store> =
+        Arc::new(store::SqliteStore::open(dir.path()).unwrap().with_outbox());
+    let bodies = results::DirBodyStore::open(dir.path()).unwrap();
+    let bus = wire::NatsBus::connect(&nats.url()).await.unwrap();
     let server = Server::start(server::Config {
         store: store.clone(),
         bodies: Arc::new(bodies),
-        limits: engine::Limits::default(),
-        files: None,
+        limits: engine::ExecutionLimits::default(),
+        playbook_dir: None,
         bus: Some(Arc::new(bus)),
-        takes_over: false,
+        may_adopt: false,
         keychain: server::KeychainConfig::default(),
         retention: None,
         cluster_secret: None,
     });
-    Site {
+    BusFixture {
         server: server.unwrap(),
         store,
         _dir: dir,
     }
 }
 
-impl Site {
-    async fn run(&self) -> String {
-        let submission = Submission {
+impl BusFixture {
+    async fn run_playbook(&self) -> String {
+        let submission = SubmitRequest {
             name: "routes".to_owned(),
             text: PLAYBOOK.to_owned(),
             payload: None,
@@ -69,7 +70,7 @@ impl Site {
     }
 
     /// Waits until nothing is left to publish.
-    async fn published(&self) {
+    async fn wait_until_published(&self) {
         let empty = async {
             while !self.store.outbox(0, 1).await.unwrap().is_empty() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -80,7 +81,7 @@ impl Site {
             .expect("everything is published in time");
     }
 
-    async fn log(&self, id: &str) -> Vec<(String, String)> {
+    async fn read_log(&self, id: &str) -> Vec<(String, String)> {
         let events = self
             .store
             .events(id.parse().unwrap(), model::id::Seq(0), 1_000)
@@ -93,7 +94,7 @@ impl Site {
 }
 
 /// Content of the stream: the events of each execution in order, and their texts.
-async fn stream(nats: &Nats) -> (BTreeMap<String, Vec<(String, String)>>, Vec<String>) {
+async fn read_stream(nats: &NatsServer) -> (BTreeMap<String, Vec<(String, String)>>, Vec<String>) {
     let client = async_nats::connect(nats.url()).await.unwrap();
     let context = jetstream::new(client);
     let mut stream = context.get_stream("NOETL_EVENTS").await.unwrap();
@@ -128,16 +129,16 @@ async fn stream(nats: &Nats) -> (BTreeMap<String, Vec<(String, String)>>, Vec<St
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_event_is_published_in_order_without_bodies() {
-    let nats = Nats::private();
-    let site = site(&nats).await;
+    let nats = NatsServer::private();
+    let site = start_fixture(&nats).await;
     let mut ids = Vec::new();
     for _ in 0..5 {
-        ids.push(site.run().await);
+        ids.push(site.run_playbook().await);
     }
-    site.published().await;
-    let (by_execution, texts) = stream(&nats).await;
+    site.wait_until_published().await;
+    let (by_execution, texts) = read_stream(&nats).await;
     for id in &ids {
-        assert_eq!(by_execution[id], site.log(id).await);
+        assert_eq!(by_execution[id], site.read_log(id).await);
     }
     assert!(
         !texts.iter().any(|text| text.contains("deep")),
@@ -151,31 +152,31 @@ async fn every_event_is_published_in_order_without_bodies() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_nats_that_is_killed_and_wiped_loses_nothing_of_what_comes_after() {
-    let nats = Nats::private();
-    let site = site(&nats).await;
-    let first = site.run().await;
-    site.published().await;
+    let nats = NatsServer::private();
+    let site = start_fixture(&nats).await;
+    let first = site.run_playbook().await;
+    site.wait_until_published().await;
     nats.kill();
     // Runs continue without NATS.
-    let second = site.run().await;
+    let second = site.run_playbook().await;
     assert!(
-        site.log(&second)
+        site.read_log(&second)
             .await
             .iter()
             .any(|(kind, _)| kind == "playbook.finished")
     );
     nats.start();
-    site.published().await;
-    let (by_execution, _) = stream(&nats).await;
-    assert_eq!(by_execution[&first], site.log(&first).await);
-    assert_eq!(by_execution[&second], site.log(&second).await);
+    site.wait_until_published().await;
+    let (by_execution, _) = read_stream(&nats).await;
+    assert_eq!(by_execution[&first], site.read_log(&first).await);
+    assert_eq!(by_execution[&second], site.read_log(&second).await);
     nats.wipe();
-    let third = site.run().await;
-    site.published().await;
-    let (by_execution, _) = stream(&nats).await;
+    let third = site.run_playbook().await;
+    site.wait_until_published().await;
+    let (by_execution, _) = read_stream(&nats).await;
     assert_eq!(
         by_execution[&third],
-        site.log(&third).await,
+        site.read_log(&third).await,
         "the stream is created again"
     );
 }

@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use model::id::{EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::time::Time;
-use store::contract::{FinishedLoop, LOOP_APPEND_ITERATIONS, PlainStep, finish_loop, request};
-use store::{
-    Ask, CommandChange, Commit, Committed, Fence, KeychainRow, OldRows, OutcomeRange, Postgres,
-    PostgresOptions, PostgresUrl, Priority, Sealed, Store,
+use store::contract::{
+    FinishedLoop, LOOP_APPEND_ITERATIONS, PlainStep, creation_commit, finish_loop,
 };
-use tests::peers::{self, Database};
+use store::{
+    ClaimQuery, CommandChange, Commit, CommitStatus, Fence, KeychainRow, OldRows, OutcomeRange,
+    PostgresOptions, PostgresStore, PostgresUrl, Priority, SealedValue, Store,
+};
+use tests::peers::{self, TestDatabase};
 use tokio_postgres::{Client, NoTls};
 
 /// Commands that nobody has claimed while the commits are measured.
@@ -52,12 +54,12 @@ const REPORT_CHECK_EVERY: Duration = Duration::from_millis(250);
 
 /// What statements have read.
 #[derive(Debug, Clone, Copy)]
-struct Reads {
+struct ReadCounts {
     rows: i64,
     index_pages: i64,
 }
 
-impl Reads {
+impl ReadCounts {
     fn since(self, before: Self) -> Self {
         Self {
             rows: self.rows - before.rows,
@@ -72,23 +74,26 @@ impl Reads {
     }
 }
 
-struct Fixture {
-    database: Database,
+struct QueryPlanFixture {
+    database: TestDatabase,
     store: Arc<dyn Store>,
-    raw: Client,
+    raw_client: Client,
 }
 
-impl Fixture {
+impl QueryPlanFixture {
     async fn new() -> Self {
-        let database = peers::Postgres::shared().fresh_database();
+        let database = peers::PostgresServer::shared().fresh_database();
         let url = database.url();
         let options = PostgresOptions {
             // One connection commits everything, so that its cached plans are those that are measured.
             pool_size: 1,
             ..PostgresOptions::new(PostgresUrl::new(&url))
         };
-        let store: Arc<dyn Store> =
-            Arc::new(Postgres::open(options).await.expect("the database is up"));
+        let store: Arc<dyn Store> = Arc::new(
+            PostgresStore::open(options)
+                .await
+                .expect("the database is up"),
+        );
         let (raw, connection) = tokio_postgres::connect(&url, NoTls)
             .await
             .expect("the database is up");
@@ -96,7 +101,7 @@ impl Fixture {
         Self {
             database,
             store,
-            raw,
+            raw_client: raw,
         }
     }
 
@@ -107,7 +112,7 @@ impl Fixture {
                 "ALTER TABLE noetl.{table} SET (autovacuum_enabled = off); VACUUM ANALYZE noetl.{table}"
             );
             for statement in freeze.split(';') {
-                self.raw
+                self.raw_client
                     .batch_execute(statement)
                     .await
                     .expect("a table of the store");
@@ -117,7 +122,7 @@ impl Fixture {
 
     /// Fills the queue behind the planner's back, with copies of one command.
     async fn queue_commands(&self) {
-        let first = request(&*self.store);
+        let first = creation_commit(&*self.store);
         let scheduled = PlainStep::new("a", 1).schedule(&*self.store, first.execution, Seq(2));
         self.commit_all(vec![first]).await;
         self.commit_all(vec![scheduled]).await;
@@ -134,7 +139,7 @@ impl Fixture {
             FROM generate_series(1::bigint, $1) AS n";
         for statement in [executions, commands, claimed] {
             let count = i64::from(QUEUED);
-            self.raw
+            self.raw_client
                 .execute(statement, &[&count])
                 .await
                 .expect("rows that fit");
@@ -142,7 +147,7 @@ impl Fixture {
     }
 
     /// What statements have read, once the database has counted this many rows of the log.
-    async fn reads(&self, log_rows: i64) -> Reads {
+    async fn read_counts(&self, log_rows: i64) -> ReadCounts {
         const READ: &str = "SELECT
                 (sum(coalesce(t.seq_tup_read, 0) + coalesce(t.idx_tup_fetch, 0)))::bigint,
                 (sum(coalesce(b.idx_blks_hit, 0) + coalesce(b.idx_blks_read, 0)))::bigint,
@@ -150,10 +155,14 @@ impl Fixture {
             FROM pg_stat_user_tables t JOIN pg_statio_user_tables b USING (relid) WHERE t.schemaname = 'noetl'";
         self.report_own_counts().await;
         loop {
-            let row = self.raw.query_one(READ, &[]).await.expect("the counts");
+            let row = self
+                .raw_client
+                .query_one(READ, &[])
+                .await
+                .expect("the counts");
             let counted: i64 = row.get(2);
             if counted >= log_rows {
-                return Reads {
+                return ReadCounts {
                     rows: row.get(0),
                     index_pages: row.get(1),
                 };
@@ -169,7 +178,7 @@ impl Fixture {
     /// Reports what the connection of the test did, so that it is not counted later as something that the store did.
     async fn report_own_counts(&self) {
         let report = "SELECT pg_stat_force_next_flush()";
-        let reported = self.raw.execute(report, &[]).await;
+        let reported = self.raw_client.execute(report, &[]).await;
         reported.expect("Postgres 15 or later");
     }
 
@@ -182,7 +191,11 @@ impl Fixture {
             FROM pg_stat_user_tables WHERE schemaname = 'noetl'";
         let mut scans_before = None;
         loop {
-            let row = self.raw.query_one(READ, &[]).await.expect("the counts");
+            let row = self
+                .raw_client
+                .query_one(READ, &[])
+                .await
+                .expect("the counts");
             let scans: i64 = row.get(1);
             if scans > *scans_before.get_or_insert(scans) {
                 return row.get(0);
@@ -197,14 +210,17 @@ impl Fixture {
 
     async fn commit_all(&self, commits: Vec<Commit>) {
         for committed in self.store.commit_all(commits).await {
-            assert!(matches!(committed, Ok(Committed::Done)), "{committed:?}");
+            assert!(
+                matches!(committed, Ok(CommitStatus::Committed)),
+                "{committed:?}"
+            );
         }
     }
 
     /// Executions with one step each, from their request to the end of the step; three appends each.
     async fn run_steps(&self, count: usize) {
         let store = &*self.store;
-        let requests: Vec<Commit> = (0..count).map(|_| request(store)).collect();
+        let requests: Vec<Commit> = (0..count).map(|_| creation_commit(store)).collect();
         let ids: Vec<ExecutionId> = requests.iter().map(|commit| commit.execution).collect();
         self.commit_all(requests).await;
         let step = PlainStep::new("a", 1);
@@ -231,20 +247,24 @@ impl Fixture {
     }
 
     async fn claim(&self, pool: &str, max: u32) -> usize {
-        let ask = Ask {
+        let ask = ClaimQuery {
             worker: WorkerId("w".into()),
             pool: pool.into(),
             max,
             owner: None,
             kinds: None,
         };
-        self.store.claim(&ask).await.expect("a claim").len()
+        self.store
+            .claim_commands(&ask)
+            .await
+            .expect("a claim")
+            .len()
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_reads_its_own_rows_whatever_the_statistics_say() {
-    let fixture = Fixture::new().await;
+    let fixture = QueryPlanFixture::new().await;
     fixture.run_steps(1).await;
     fixture.freeze_statistics().await;
     // Plans are made anew after statistics were taken, and kept from then on.
@@ -252,13 +272,13 @@ async fn a_commit_reads_its_own_rows_whatever_the_statistics_say() {
     fixture.run_steps(1).await;
     fixture.queue_commands().await;
     let appends = 3 * (1 + MEMBERS + 1) + QUEUE_APPENDS;
-    let before = fixture.reads(i64::try_from(appends).unwrap()).await;
+    let before = fixture.read_counts(i64::try_from(appends).unwrap()).await;
 
     fixture.run_steps(MEMBERS).await;
     fixture.run_steps(1).await;
 
     let measured = 3 * (MEMBERS + 1);
-    let after = fixture.reads(i64::try_from(appends + measured).unwrap());
+    let after = fixture.read_counts(i64::try_from(appends + measured).unwrap());
     let reads = after.await.since(before);
     assert!(
         reads.is_within(i64::try_from(measured).unwrap(), 0),
@@ -269,18 +289,18 @@ async fn a_commit_reads_its_own_rows_whatever_the_statistics_say() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_reads_as_many_commands_as_it_takes() {
-    let fixture = Fixture::new().await;
+    let fixture = QueryPlanFixture::new().await;
     fixture.run_steps(1).await;
     fixture.freeze_statistics().await;
     assert_eq!(fixture.claim("queued", 1).await, 0);
     fixture.queue_commands().await;
-    let before = fixture.reads(5).await;
+    let before = fixture.read_counts(5).await;
 
     assert_eq!(fixture.claim("queued", 10).await, 10);
 
     // The next step's appends bring the counts of the claim along.
     fixture.run_steps(1).await;
-    let reads = fixture.reads(8).await.since(before);
+    let reads = fixture.read_counts(8).await.since(before);
     assert!(reads.is_within(10, 0), "{reads:?}");
 }
 
@@ -312,7 +332,7 @@ const OTHER_ROWS: [&str; 9] = [
 
 /// A statement that is measured.
 #[derive(Debug, Clone, Copy)]
-enum Statement {
+enum MeasuredStatement {
     Abandoned,
     Adopt,
     DueTimers,
@@ -328,7 +348,7 @@ enum Statement {
     RemoveOldRows,
 }
 
-impl Statement {
+impl MeasuredStatement {
     const ALL: [Self; 13] = [
         Self::Abandoned,
         Self::Adopt,
@@ -349,14 +369,17 @@ impl Statement {
         let me = store.owner().expect("an owner");
         let owner = Some(&me);
         let ran = match self {
-            Self::Abandoned => store.abandoned().await.map(drop),
+            Self::Abandoned => store.abandoned_executions().await.map(drop),
             Self::Adopt => store
                 .adopt(ExecutionId(1), &me, Priority::Normal)
                 .await
                 .map(drop),
             Self::DueTimers => store.due_timers(owner, 256).await.map(drop),
-            Self::EventKeys => store.foreign(ExecutionId(1), &[EventId(1)]).await.map(drop),
-            Self::HeldCommands => store.held(&WorkerId("w".into())).await.map(drop),
+            Self::EventKeys => store
+                .external_events(ExecutionId(1), &[EventId(1)])
+                .await
+                .map(drop),
+            Self::HeldCommands => store.worker_claims(&WorkerId("w".into())).await.map(drop),
             Self::Inbox => store.inbox(owner, 256).await.map(drop),
             Self::LostClaims => store.lost_claims(owner).await.map(drop),
             Self::NextTimer => {
@@ -365,11 +388,11 @@ impl Statement {
             }
             Self::OverdueCommands => store.overdue_commands(owner).await.map(drop),
             Self::PlaybookByHash => {
-                let hash = PlaybookHash::of("text 1");
+                let hash = PlaybookHash::from_text("text 1");
                 store.playbook(&hash).await.map(drop)
             }
-            Self::PlaybookByVersion => store.latest("many", Some(1)).await.map(drop),
-            Self::PutKeychain => store.safe().put_keychain(resolved_token()).await,
+            Self::PlaybookByVersion => store.catalog_entry("many", Some(1)).await.map(drop),
+            Self::PutKeychain => store.sealed_store().put_keychain(resolved_token()).await,
             Self::RemoveOldRows => {
                 let before = store.now().before(Duration::from_secs(3_600));
                 let old = OldRows {
@@ -378,7 +401,7 @@ impl Statement {
                     messages_before: before,
                     limit: 1_000,
                 };
-                store.remove_old(old).await.map(drop)
+                store.remove_old_rows(old).await.map(drop)
             }
         };
         ran.unwrap_or_else(|error| panic!("{self:?}: {error:?}"));
@@ -400,7 +423,7 @@ fn resolved_token() -> KeychainRow {
     KeychainRow {
         scope: "run:0".to_owned(),
         name: "token".to_owned(),
-        sealed: Sealed {
+        sealed: SealedValue {
             data: b"x".to_vec(),
             data_key: b"x".to_vec(),
             key_id: "k".to_owned(),
@@ -412,27 +435,27 @@ fn resolved_token() -> KeychainRow {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sweep_reads_the_rows_that_it_needs_whatever_the_statistics_say() {
-    let fixture = Fixture::new().await;
+    let fixture = QueryPlanFixture::new().await;
     fixture.run_steps(1).await;
     fixture.freeze_statistics().await;
     // Plans are made while the tables are empty, and kept.
-    for statement in Statement::ALL {
+    for statement in MeasuredStatement::ALL {
         statement.run(&*fixture.store).await;
     }
     for rows in OTHER_ROWS {
         let count = i64::from(QUEUED);
-        let added = fixture.raw.execute(rows, &[&count]).await;
+        let added = fixture.raw_client.execute(rows, &[&count]).await;
         added.unwrap_or_else(|error| panic!("{rows}: {error}"));
     }
     let mut log_rows = 3;
     let mut wrong = Vec::new();
-    for statement in Statement::ALL {
-        let before = fixture.reads(log_rows).await;
+    for statement in MeasuredStatement::ALL {
+        let before = fixture.read_counts(log_rows).await;
         statement.run(&*fixture.store).await;
         // The next step's appends bring the counts of the statement along.
         fixture.run_steps(1).await;
         log_rows += 3;
-        let reads = fixture.reads(log_rows).await.since(before);
+        let reads = fixture.read_counts(log_rows).await.since(before);
         if !reads.is_within(3, statement.rows_needed()) {
             wrong.push((statement, reads));
         }
@@ -468,7 +491,7 @@ async fn read_loop(store: &dyn Store, finished: &FinishedLoop, index: u64) {
 /// A pass over the log of the large loop would read a thousand rows.
 #[tokio::test(flavor = "multi_thread")]
 async fn reading_a_run_costs_the_same_at_any_number_of_iterations() {
-    let fixture = Fixture::new().await;
+    let fixture = QueryPlanFixture::new().await;
     let store = &*fixture.store;
     let mut counts = Vec::new();
     for iterations in [1_000, 50_000] {
@@ -507,8 +530,8 @@ async fn rows_of_iterations(client: &Client) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn iterations_of_an_older_store_are_indexed() {
-    let fixture = Fixture::new().await;
-    let raw = &fixture.raw;
+    let fixture = QueryPlanFixture::new().await;
+    let raw = &fixture.raw_client;
     finish_loop(&*fixture.store, 200).await;
     let written = rows_of_iterations(raw).await;
     assert!(written.len() > 6, "{written:?}");
@@ -521,7 +544,7 @@ async fn iterations_of_an_older_store_are_indexed() {
     for older in [without_index, without_tasks] {
         raw.batch_execute(older).await.unwrap();
         let options = PostgresOptions::new(PostgresUrl::new(fixture.database.url()));
-        Postgres::open(options)
+        PostgresStore::open(options)
             .await
             .expect("the schema is migrated");
         assert_eq!(rows_of_iterations(raw).await, written);

@@ -5,54 +5,54 @@ use std::time::Duration;
 
 use model::id::{ExecutionId, LeaseEpoch, Seq, WorkerId};
 use serde_json::Value;
-use store::contract::{PlainStep, Site, request};
+use store::contract::{PlainStep, StoreFixture, creation_commit};
 use store::{
-    Adoption, CommandChange, Commit, Committed, Error, Fence, OldRows, OwnerId, Postgres,
-    PostgresOptions, PostgresUrl, Priority, SessionHolder, Snapshot, Store,
+    Adoption, CommandChange, Commit, CommitStatus, Error, Fence, OldRows, OwnerId, PostgresOptions,
+    PostgresStore, PostgresUrl, Priority, SessionHolder, Snapshot, Store,
 };
-use tests::peers::{self, Database, Proxy};
+use tests::peers::{self, FaultProxy, TestDatabase};
 use tokio::runtime::Handle;
 use tokio_postgres::{Client, NoTls};
 
 /// A fresh database that processes can join.
-struct Shared(Database);
+struct PostgresStoreFixture(TestDatabase);
 
-fn options(url: &str) -> PostgresOptions {
+fn store_options(url: &str) -> PostgresOptions {
     PostgresOptions {
         pool_size: 4,
         ..PostgresOptions::new(PostgresUrl::new(url))
     }
 }
 
-fn open(options: PostgresOptions) -> Arc<dyn Store> {
+fn open_store(options: PostgresOptions) -> Arc<dyn Store> {
     let opened =
-        tokio::task::block_in_place(|| Handle::current().block_on(Postgres::open(options)));
+        tokio::task::block_in_place(|| Handle::current().block_on(PostgresStore::open(options)));
     Arc::new(opened.unwrap_or_else(|error| panic!("{error:?}")))
 }
 
-async fn refused(url: &str) -> Error {
-    match Postgres::open(options(url)).await {
+async fn open_error(url: &str) -> Error {
+    match PostgresStore::open(store_options(url)).await {
         Ok(_) => panic!("it opened"),
         Err(error) => error,
     }
 }
 
-impl Site for Shared {
+impl StoreFixture for PostgresStoreFixture {
     fn join(&self) -> Arc<dyn Store> {
-        open(options(&self.0.url()))
+        open_store(store_options(&self.0.url()))
     }
 
     fn join_publishing(&self) -> Arc<dyn Store> {
-        open(PostgresOptions {
+        open_store(PostgresOptions {
             publishes: true,
-            ..options(&self.0.url())
+            ..store_options(&self.0.url())
         })
     }
 }
 
-impl Shared {
+impl PostgresStoreFixture {
     /// A connection beside the store.
-    async fn raw(&self) -> Client {
+    async fn raw_client(&self) -> Client {
         let connected = tokio_postgres::connect(&self.0.url(), NoTls).await;
         let (client, connection) = connected.expect("the database runs");
         tokio::spawn(connection);
@@ -60,26 +60,29 @@ impl Shared {
     }
 }
 
-fn site() -> Shared {
-    Shared(peers::Postgres::shared().fresh_database())
+fn new_fixture() -> PostgresStoreFixture {
+    PostgresStoreFixture(peers::PostgresServer::shared().fresh_database())
 }
 
-async fn started(store: &dyn Store) -> Commit {
-    let first = request(store);
+async fn start_commit(store: &dyn Store) -> Commit {
+    let first = creation_commit(store);
     let committed = store.commit(first.clone()).await;
-    assert!(matches!(committed, Ok(Committed::Done)), "{committed:?}");
+    assert!(
+        matches!(committed, Ok(CommitStatus::Committed)),
+        "{committed:?}"
+    );
     first
 }
 
-store::contract_suite!(site());
+store::contract_suite!(new_fixture());
 
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_that_start_at_once_on_an_empty_database_all_come_up() {
-    let site = site();
+    let site = new_fixture();
     let url = site.0.url();
     let opening = (0..4).map(|_| {
-        let options = options(&url);
-        tokio::spawn(async move { Postgres::open(options).await })
+        let options = store_options(&url);
+        tokio::spawn(async move { PostgresStore::open(options).await })
     });
     let mut owners = Vec::new();
     let mut open = Vec::new();
@@ -102,11 +105,11 @@ async fn servers_that_start_at_once_on_an_empty_database_all_come_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_schema_newer_than_the_binary_is_refused_by_its_number() {
-    let site = site();
+    let site = new_fixture();
     drop(site.join());
     let newer = "INSERT INTO noetl.migration (version) VALUES (99)";
-    site.raw().await.batch_execute(newer).await.unwrap();
-    let refused = refused(&site.0.url()).await;
+    site.raw_client().await.batch_execute(newer).await.unwrap();
+    let refused = open_error(&site.0.url()).await;
     assert!(
         matches!(refused, Error::SchemaTooNew { found: 99, .. }),
         "{refused:?}"
@@ -138,9 +141,9 @@ const BEFORE_RETENTION: &str = "
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_an_earlier_schema_get_a_retention() {
-    let site = site();
+    let site = new_fixture();
     drop(site.join());
-    let raw = site.raw().await;
+    let raw = site.raw_client().await;
     raw.batch_execute(BEFORE_RETENTION).await.unwrap();
 
     let store = site.join();
@@ -152,9 +155,9 @@ async fn rows_of_an_earlier_schema_get_a_retention() {
         limit: 10,
     };
     let hour = Duration::from_secs(3_600);
-    let young = store.remove_old(old(store.now().before(hour)));
+    let young = store.remove_old_rows(old(store.now().before(hour)));
     assert_eq!(young.await.unwrap().removed, 0);
-    let aged = store.remove_old(old(store.now().after(hour)));
+    let aged = store.remove_old_rows(old(store.now().after(hour)));
     assert_eq!(aged.await.unwrap().removed, 3);
     let left = "SELECT (SELECT count(*) FROM noetl.message),
         (SELECT count(*) FROM noetl.setting WHERE key IN ('dedup:a', 'batch:b', 'batch-end:b', 'other'))";
@@ -176,9 +179,9 @@ const SCHEMA: &str = "
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_schema_is_the_one_on_record() {
-    let site = site();
+    let site = new_fixture();
     drop(site.join());
-    let rows = site.raw().await.query(SCHEMA, &[]).await.unwrap();
+    let rows = site.raw_client().await.query(SCHEMA, &[]).await.unwrap();
     let mut lines: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
     lines.sort();
     let schema = lines.join("\n") + "\n";
@@ -203,9 +206,9 @@ async fn the_schema_is_the_one_on_record() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_event_view_shows_what_the_api_shows() {
-    let site = site();
+    let site = new_fixture();
     let store = site.join();
-    let id = started(&*store).await.execution;
+    let id = start_commit(&*store).await.execution;
     let step = PlainStep::new("a", 1);
     store
         .commit(step.schedule(&*store, id, Seq(2)))
@@ -216,7 +219,7 @@ async fn the_event_view_shows_what_the_api_shows() {
         .await
         .unwrap();
     let view = "SELECT to_json(e)::text FROM noetl.event e ORDER BY seq";
-    let rows = site.raw().await.query(view, &[]).await.unwrap();
+    let rows = site.raw_client().await.query(view, &[]).await.unwrap();
     let events = store.events(id, Seq(0), 99).await.unwrap();
     assert_eq!((events.len(), rows.len()), (6, 6));
     for (event, row) in events.iter().zip(rows) {
@@ -237,10 +240,10 @@ async fn the_event_view_shows_what_the_api_shows() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_keeps_a_store_from_opening_is_named_without_the_password() {
-    let site = site();
+    let site = new_fixture();
     let good = site.0.url();
     let (before, after) = good.split_once("a-password-of-the-tests").unwrap();
-    let wrong = refused(&format!("{before}hunter2{after}")).await;
+    let wrong = open_error(&format!("{before}hunter2{after}")).await;
     assert!(
         matches!(&wrong, Error::Authentication { user, .. } if user == "postgres"),
         "{wrong:?}"
@@ -249,20 +252,20 @@ async fn what_keeps_a_store_from_opening_is_named_without_the_password() {
         let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         free.local_addr().unwrap().port()
     };
-    let nobody = refused(&format!("postgres://me:hunter2@127.0.0.1:{port}/x")).await;
+    let nobody = open_error(&format!("postgres://me:hunter2@127.0.0.1:{port}/x")).await;
     assert!(matches!(nobody, Error::Unreachable { .. }), "{nobody:?}");
     assert!(
         nobody.to_string().contains(&format!("127.0.0.1:{port}")),
         "{nobody}"
     );
-    let missing = refused(&good.replace(site.0.name(), "no_such_database")).await;
+    let missing = open_error(&good.replace(site.0.name(), "no_such_database")).await;
     assert!(matches!(missing, Error::NoDatabase { .. }), "{missing:?}");
     let role = format!("reader_{}", site.0.name());
-    let raw = site.raw().await;
+    let raw = site.raw_client().await;
     raw.batch_execute(&format!("CREATE ROLE {role} LOGIN PASSWORD 'hunter2'"))
         .await
         .unwrap();
-    let weak = refused(&good.replace(
+    let weak = open_error(&good.replace(
         "postgres:a-password-of-the-tests",
         &format!("{role}:hunter2"),
     ))
@@ -281,20 +284,20 @@ async fn what_keeps_a_store_from_opening_is_named_without_the_password() {
 }
 
 /// A store behind a network that fails on demand.
-fn behind(proxy: &Proxy, site: &Shared) -> Arc<dyn Store> {
-    open(options(&site.0.url_at(proxy.port())))
+fn store_behind(proxy: &FaultProxy, fixture: &PostgresStoreFixture) -> Arc<dyn Store> {
+    open_store(store_options(&fixture.0.url_at(proxy.port())))
 }
 
-fn proxy(site: &Shared) -> Proxy {
-    Proxy::start(&site.0.place())
+fn start_proxy(fixture: &PostgresStoreFixture) -> FaultProxy {
+    FaultProxy::start(&fixture.0.location())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_whose_answer_is_lost_is_found_in_the_log() {
-    let site = site();
-    let proxy = Arc::new(proxy(&site));
-    let store = behind(&proxy, &site);
-    let id = started(&*store).await.execution;
+    let site = new_fixture();
+    let proxy = Arc::new(start_proxy(&site));
+    let store = store_behind(&proxy, &site);
+    let id = start_commit(&*store).await.execution;
     let mut commit = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
     if let CommandChange::Issue(issue) = &mut commit.commands[0] {
         issue.claimed = Some((WorkerId("w".into()), LeaseEpoch(1)));
@@ -307,59 +310,59 @@ async fn a_commit_whose_answer_is_lost_is_found_in_the_log() {
         lease_epoch: LeaseEpoch(1),
     });
     report.commands.push(CommandChange::Close { seq: Seq(4) });
-    proxy.swallow_answers(true);
+    proxy.set_swallowing(true);
     let cutting = {
         let proxy = Arc::clone(&proxy);
         tokio::task::spawn_blocking(move || {
             proxy.wait_until_swallowed();
-            proxy.cut();
-            proxy.swallow_answers(false);
+            proxy.cut_connections();
+            proxy.set_swallowing(false);
         })
     };
-    assert_eq!(store.commit(report).await.unwrap(), Committed::Done);
+    assert_eq!(store.commit(report).await.unwrap(), CommitStatus::Committed);
     cutting.await.unwrap();
     assert_eq!(store.events(id, Seq(0), 99).await.unwrap().len(), 6);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_answer_does_not_hide_that_another_commit_won() {
-    let site = site();
-    let proxy = Arc::new(proxy(&site));
-    let store = behind(&proxy, &site);
+    let site = new_fixture();
+    let proxy = Arc::new(start_proxy(&site));
+    let store = store_behind(&proxy, &site);
     let there = site.join();
-    let id = started(&*store).await.execution;
+    let id = start_commit(&*store).await.execution;
     let rival = PlainStep::new("b", 1).schedule(&*there, id, Seq(2));
     there.commit(rival).await.unwrap();
     let mine = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
-    proxy.swallow_answers(true);
+    proxy.set_swallowing(true);
     let cutting = {
         let proxy = Arc::clone(&proxy);
         tokio::task::spawn_blocking(move || {
             proxy.wait_until_swallowed();
-            proxy.cut();
-            proxy.swallow_answers(false);
+            proxy.cut_connections();
+            proxy.set_swallowing(false);
         })
     };
     let answer = store.commit(mine).await.unwrap();
-    assert_eq!(answer, Committed::Moved { version: Seq(4) });
+    assert_eq!(answer, CommitStatus::VersionConflict { version: Seq(4) });
     cutting.await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_whose_login_is_never_answered_is_replaced() {
-    let site = site();
-    let proxy = Arc::new(proxy(&site));
-    let store = behind(&proxy, &site);
-    let id = started(&*store).await.execution;
-    proxy.swallow_answers(true);
-    proxy.cut();
+    let site = new_fixture();
+    let proxy = Arc::new(start_proxy(&site));
+    let store = store_behind(&proxy, &site);
+    let id = start_commit(&*store).await.execution;
+    proxy.set_swallowing(true);
+    proxy.cut_connections();
     let reading = tokio::spawn(async move { store.events(id, Seq(0), 99).await });
     let swallowing = Arc::clone(&proxy);
     tokio::task::spawn_blocking(move || swallowing.wait_until_swallowed())
         .await
         .unwrap();
     // The connection stays open: only its client can find out that no answer will arrive.
-    proxy.swallow_answers(false);
+    proxy.set_swallowing(false);
     let bound = Duration::from_secs(40);
     let read = tokio::time::timeout(bound, reading).await;
     let events = read.expect("the read ends").unwrap().unwrap();
@@ -368,55 +371,55 @@ async fn a_connection_whose_login_is_never_answered_is_replaced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_stays_away_makes_a_commit_unavailable() {
-    let site = site();
-    let proxy = proxy(&site);
-    let store = behind(&proxy, &site);
-    let id = started(&*store).await.execution;
-    proxy.refuse(true);
-    proxy.cut();
+    let site = new_fixture();
+    let proxy = start_proxy(&site);
+    let store = store_behind(&proxy, &site);
+    let id = start_commit(&*store).await.execution;
+    proxy.set_refusing(true);
+    proxy.cut_connections();
     let commit = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
     let failed = store.commit(commit.clone()).await.unwrap_err();
-    assert!(failed.is_passing(), "{failed:?}");
-    proxy.refuse(false);
-    assert_eq!(store.commit(commit).await.unwrap(), Committed::Done);
+    assert!(failed.is_transient(), "{failed:?}");
+    proxy.set_refusing(false);
+    assert_eq!(store.commit(commit).await.unwrap(), CommitStatus::Committed);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_cannot_be_reached_says_so_until_it_can() {
-    let site = site();
-    let proxy = proxy(&site);
-    let store = behind(&proxy, &site);
-    store.health().unwrap();
-    proxy.refuse(true);
-    proxy.cut();
+    let site = new_fixture();
+    let proxy = start_proxy(&site);
+    let store = store_behind(&proxy, &site);
+    store.check_health().unwrap();
+    proxy.set_refusing(true);
+    proxy.cut_connections();
     let told = async |wanted: bool| {
-        while store.health().is_ok() != wanted {
-            store.changed().await;
+        while store.check_health().is_ok() != wanted {
+            store.wait_for_change().await;
         }
     };
     let soon = Duration::from_secs(20);
     tokio::time::timeout(soon, told(false)).await.unwrap();
-    proxy.refuse(false);
+    proxy.set_refusing(false);
     tokio::time::timeout(soon, told(true)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commits_go_on_after_the_database_has_crashed() {
-    let server = peers::Postgres::private();
-    let database = Shared(server.fresh_database());
+    let server = peers::PostgresServer::private();
+    let database = PostgresStoreFixture(server.fresh_database());
     let store = database.join();
-    let id = started(&*store).await.execution;
+    let id = start_commit(&*store).await.execution;
     server.restart_immediate();
     let commit = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
-    assert_eq!(store.commit(commit).await.unwrap(), Committed::Done);
+    assert_eq!(store.commit(commit).await.unwrap(), CommitStatus::Committed);
     assert_eq!(store.events(id, Seq(0), 9).await.unwrap().len(), 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_lists_do_not_hold_up_commits_and_leases() {
-    let site = site();
+    let site = new_fixture();
     let store = site.join();
-    let raw = site.raw().await;
+    let raw = site.raw_client().await;
     raw.batch_execute("BEGIN; LOCK TABLE noetl.catalog IN ACCESS EXCLUSIVE MODE")
         .await
         .unwrap();
@@ -428,9 +431,9 @@ async fn slow_lists_do_not_hold_up_commits_and_leases() {
         .collect();
     let soon = Duration::from_secs(10);
     let work = async {
-        started(&*store).await;
+        start_commit(&*store).await;
         let (worker, holder) = (WorkerId("w".into()), SessionHolder("h".into()));
-        store.renew(&worker, &holder, soon).await.unwrap();
+        store.renew_session(&worker, &holder, soon).await.unwrap();
         store.lost_claims(None).await.unwrap();
     };
     tokio::time::timeout(soon, work).await.unwrap();
@@ -443,9 +446,9 @@ async fn slow_lists_do_not_hold_up_commits_and_leases() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_snapshot_is_passed_over() {
-    let site = site();
+    let site = new_fixture();
     let store = site.join();
-    let id = started(&*store).await.execution;
+    let id = start_commit(&*store).await.execution;
     let mut second = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
     second.snapshot = Some(Snapshot {
         version: 1,
@@ -454,17 +457,17 @@ async fn a_damaged_snapshot_is_passed_over() {
     });
     store.commit(second).await.unwrap();
     let damage = "UPDATE noetl.snapshot SET bytes = '\\x00'";
-    site.raw().await.batch_execute(damage).await.unwrap();
+    site.raw_client().await.batch_execute(damage).await.unwrap();
     let loaded = store.load(id, 1).await.unwrap().unwrap();
     assert_eq!((loaded.snapshot, loaded.tail.len()), (None, 4));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_the_log_and_of_the_audit_trail_cannot_be_changed() {
-    let site = site();
+    let site = new_fixture();
     let store = site.join();
-    started(&*store).await;
-    let raw = site.raw().await;
+    start_commit(&*store).await;
+    let raw = site.raw_client().await;
     raw.batch_execute("SELECT noetl.append_audit('{}')")
         .await
         .unwrap();
@@ -482,11 +485,11 @@ async fn rows_of_the_log_and_of_the_audit_trail_cannot_be_changed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_left_no_longer_holds_its_executions() {
-    let site = site();
+    let site = new_fixture();
     let there = site.join();
     let here = site.join();
     let owned = async |store: &dyn Store| -> ExecutionId {
-        let mut first = request(store);
+        let mut first = creation_commit(store);
         first.creation.owner = Some(store.owner().unwrap());
         store.commit(first.clone()).await.unwrap();
         first.execution
@@ -495,12 +498,12 @@ async fn a_process_that_left_no_longer_holds_its_executions() {
     let me = here.owner().unwrap();
     assert!(matches!(
         here.adopt(id, &me, Priority::Normal).await.unwrap(),
-        Adoption::HeldBy(_)
+        Adoption::OwnedBy(_)
     ));
     drop(there);
     let freed = async {
-        while here.abandoned().await.unwrap() != [id] {
-            here.changed().await;
+        while here.abandoned_executions().await.unwrap() != [id] {
+            here.wait_for_change().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(20), freed)
@@ -508,19 +511,19 @@ async fn a_process_that_left_no_longer_holds_its_executions() {
         .unwrap();
     assert_eq!(
         here.adopt(id, &me, Priority::Normal).await.unwrap(),
-        Adoption::Mine
+        Adoption::Owned
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_whose_heart_stopped_is_dead_after_three_seconds_by_the_databases_clock() {
-    let site = site();
+    let site = new_fixture();
     let store = site.join();
-    let mut first = request(&*store);
+    let mut first = creation_commit(&*store);
     first.creation.owner = Some(OwnerId("ghost".into()));
     let id = first.execution;
     store.commit(first).await.unwrap();
-    let raw = site.raw().await;
+    let raw = site.raw_client().await;
     let is_alive = async |age: i64| {
         let sql = "INSERT INTO noetl.runtime (node, owner, address, started_at, heartbeat)
             VALUES (63, 'ghost', 'http://ghost', 0, noetl.micros() - $1)
@@ -528,21 +531,21 @@ async fn a_process_whose_heart_stopped_is_dead_after_three_seconds_by_the_databa
         raw.execute(sql, &[&age]).await.unwrap();
         let driver = store.owner_of(id).await.unwrap().unwrap();
         assert_eq!(driver.address.as_deref(), Some("http://ghost"));
-        driver.alive
+        driver.is_alive
     };
     assert!(is_alive(500_000).await);
     assert!(!is_alive(3_500_000).await);
-    assert_eq!(store.abandoned().await.unwrap(), [id]);
+    assert_eq!(store.abandoned_executions().await.unwrap(), [id]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_sslmode_trusts_as_far_as_it_says() {
-    let server = peers::Postgres::private();
+    let server = peers::PostgresServer::private();
     let database = server.fresh_database();
-    let plain = refused(&format!("{}?sslmode=require", database.url())).await;
+    let plain = open_error(&format!("{}?sslmode=require", database.url())).await;
     assert!(matches!(plain, Error::Unreachable { .. }), "{plain:?}");
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    server.secure(&made.cert.pem(), &made.signing_key.serialize_pem());
+    server.enable_tls(&made.cert.pem(), &made.signing_key.serialize_pem());
     let dir = tempfile::tempdir().unwrap();
     let roots = dir.path().join("roots.pem");
     std::fs::write(&roots, made.cert.pem()).unwrap();
@@ -560,14 +563,16 @@ async fn each_sslmode_trusts_as_far_as_it_says() {
         (format!("{by_address}?sslmode=verify-full&{known}"), false),
         (format!("{by_name}?sslmode=verify-full&{known}"), true),
     ] {
-        let opened = Postgres::open(options(&url)).await;
+        let opened = PostgresStore::open(store_options(&url)).await;
         assert_eq!(opened.is_ok(), is_trusted, "{url}: {:?}", opened.err());
     }
     let encrypted = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'noetl'";
-    let store = Postgres::open(options(&by_address)).await.unwrap();
+    let store = PostgresStore::open(store_options(&by_address))
+        .await
+        .unwrap();
     let (client, connection) = tokio_postgres::connect(&by_address, NoTls).await.unwrap();
     tokio::spawn(connection);
-    store.health().unwrap();
+    store.check_health().unwrap();
     // Its connections come up one by one.
     let all = loop {
         let all: Option<bool> = client.query_one(encrypted, &[]).await.unwrap().get(0);
@@ -581,15 +586,15 @@ async fn each_sslmode_trusts_as_far_as_it_says() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_publisher_never_passes_a_transaction_that_is_still_open() {
-    let site = site();
+    let site = new_fixture();
     let store = site.join_publishing();
-    let raw = site.raw().await;
+    let raw = site.raw_client().await;
     raw.batch_execute(
         "BEGIN; INSERT INTO noetl.outbox (execution_id, seq_first, seq_last) VALUES (7, 1, 2)",
     )
     .await
     .unwrap();
-    let late = started(&*store).await.execution;
+    let late = start_commit(&*store).await.execution;
     assert!(store.outbox(0, 9).await.unwrap().is_empty());
     raw.batch_execute("COMMIT").await.unwrap();
     let mut found = Vec::new();
@@ -602,9 +607,9 @@ async fn a_publisher_never_passes_a_transaction_that_is_still_open() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_that_the_database_cannot_hold_does_not_take_the_others_along() {
-    let site = site();
+    let site = new_fixture();
     let store = site.join();
-    let (one, two) = (started(&*store).await, started(&*store).await);
+    let (one, two) = (start_commit(&*store).await, start_commit(&*store).await);
     let commits = vec![
         PlainStep::new("a\0b", 1).schedule(&*store, one.execution, Seq(2)),
         PlainStep::new("a", 1).schedule(&*store, two.execution, Seq(2)),
@@ -614,40 +619,43 @@ async fn a_commit_that_the_database_cannot_hold_does_not_take_the_others_along()
         matches!(answers[0], Err(Error::Malformed(_))),
         "{answers:?}"
     );
-    assert!(matches!(answers[1], Ok(Committed::Done)), "{answers:?}");
+    assert!(
+        matches!(answers[1], Ok(CommitStatus::Committed)),
+        "{answers:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_without_room_or_that_takes_no_writes_says_so_and_goes_on() {
-    let site = site();
+    let site = new_fixture();
     let store = site.join();
-    let raw = site.raw().await;
+    let raw = site.raw_client().await;
     // The database refuses as it does when its volume has no room.
     let full = "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS \
          $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = 'disk_full'; END $$; \
          CREATE TRIGGER full_disk BEFORE INSERT ON noetl.log EXECUTE FUNCTION full_disk()";
     raw.batch_execute(full).await.unwrap();
-    let first = request(&*store);
+    let first = creation_commit(&*store);
     let error = store.commit(first.clone()).await.unwrap_err();
     assert_eq!(error.code(), "STORE_FULL", "{error:?}");
     let room = "DROP TRIGGER full_disk ON noetl.log";
     raw.batch_execute(room).await.unwrap();
-    assert_eq!(store.commit(first).await.unwrap(), Committed::Done);
+    assert_eq!(store.commit(first).await.unwrap(), CommitStatus::Committed);
 
     // As a server that became a standby does; connections that begin now take no writes.
     let standby = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', \
          current_database()); END $$";
     raw.batch_execute(standby).await.unwrap();
-    let error = refused(&site.0.url()).await;
+    let error = open_error(&site.0.url()).await;
     assert_eq!(error.code(), "STORE_READ_ONLY", "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_row_of_the_log_is_named_with_its_run() {
-    let site = site();
+    let site = new_fixture();
     let store = site.join();
-    let first = started(&*store).await;
-    let raw = site.raw().await;
+    let first = start_commit(&*store).await;
+    let raw = site.raw_client().await;
     let change = "ALTER TABLE noetl.log DISABLE TRIGGER log_is_never_changed; \
          UPDATE noetl.log SET body = replace(body, 'hello', 'jello')";
     raw.batch_execute(change).await.unwrap();

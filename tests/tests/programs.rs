@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use tests::binary::{Desk, examples};
+use tests::cli_sandbox::{CliSandbox, examples_dir};
 
 /// A directory with the example tools, like a checkout.
-fn desk() -> Desk {
-    let desk = Desk::new();
+fn sandbox() -> CliSandbox {
+    let desk = CliSandbox::new();
     for dir in ["tools", "tools/greet", "tools/words", "tools/words/src"] {
         std::fs::create_dir(desk.path(dir)).expect("the directory is writable");
     }
@@ -22,12 +22,13 @@ fn desk() -> Desk {
         "words/src/main.rs",
     ] {
         let to = desk.path("tools").join(file);
-        std::fs::copy(examples().join("tools").join(file), to).expect("the directory is writable");
+        std::fs::copy(examples_dir().join("tools").join(file), to)
+            .expect("the directory is writable");
     }
     desk
 }
 
-fn playbook(tool: &str) -> String {
+fn tool_playbook(tool: &str) -> String {
     format!(
         "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: p, path: p}}\nworkflow:\n\
          - step: one\n  tool: {tool}\n  next: {{arcs: [{{step: end}}]}}\n\
@@ -35,7 +36,7 @@ fn playbook(tool: &str) -> String {
     )
 }
 
-fn codes(desk: &Desk, args: &[&str]) -> (Option<i32>, Vec<String>) {
+fn run_codes(desk: &CliSandbox, args: &[&str]) -> (Option<i32>, Vec<String>) {
     let said = desk.run(args);
     let findings = said.json();
     let findings = findings.as_array().expect("diagnostics are a list");
@@ -45,14 +46,14 @@ fn codes(desk: &Desk, args: &[&str]) -> (Option<i32>, Vec<String>) {
 
 #[test]
 fn a_kind_that_a_program_in_python_adds_runs_as_the_example_shows() {
-    let desk = desk();
-    let ran = desk.json(&["run", "tools/greet.yaml", "--tools", "tools", "-o", "json"]);
+    let desk = sandbox();
+    let ran = desk.run_json(&["run", "tools/greet.yaml", "--tools", "tools", "-o", "json"]);
     assert_eq!(
         ran["result"],
         json!({"text": "Hello, world! Hello, world!"})
     );
     let logs = desk.run(&["logs", "last"]);
-    assert!(logs.out.contains("greeting for attempt 1"), "{logs:?}");
+    assert!(logs.stdout.contains("greeting for attempt 1"), "{logs:?}");
     let nobody = desk.run(&[
         "run",
         "tools/greet.yaml",
@@ -62,12 +63,12 @@ fn a_kind_that_a_program_in_python_adds_runs_as_the_example_shows() {
         "who= ",
     ]);
     assert_eq!(nobody.code, Some(1), "{nobody:?}");
-    assert!(nobody.err.contains("GREET_NOBODY"), "{nobody:?}");
+    assert!(nobody.stderr.contains("GREET_NOBODY"), "{nobody:?}");
 }
 
 #[test]
 fn a_kind_that_a_program_in_rust_adds_is_built_alone_and_runs() {
-    let desk = desk();
+    let desk = sandbox();
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("words");
     let built = Command::new(env!("CARGO"))
         .args([
@@ -89,16 +90,16 @@ fn a_kind_that_a_program_in_rust_adds_is_built_alone_and_runs() {
     let at = desk.path("tools/words/target/release");
     std::fs::create_dir_all(&at).expect("the directory is writable");
     std::fs::copy(target.join("release/words"), at.join("words")).expect("the program was built");
-    desk.write("p.yaml", &playbook("{kind: x-words, text: \"a b A\"}"));
-    let ran = desk.json(&["run", "p.yaml", "--tools", "tools", "-o", "json"]);
+    desk.write("p.yaml", &tool_playbook("{kind: x-words, text: \"a b A\"}"));
+    let ran = desk.run_json(&["run", "p.yaml", "--tools", "tools", "-o", "json"]);
     assert_eq!(ran["result"], json!({"counts": {"a": 2, "b": 1}}));
 }
 
 #[test]
 fn a_playbook_is_held_to_the_manifests_that_are_known() {
-    let desk = desk();
-    desk.write("p.yaml", &playbook("{kind: x-greet, whom: you}"));
-    let found = codes(
+    let desk = sandbox();
+    desk.write("p.yaml", &tool_playbook("{kind: x-greet, whom: you}"));
+    let found = run_codes(
         &desk,
         &["validate", "p.yaml", "--tools", "tools", "-o", "json"],
     );
@@ -106,18 +107,18 @@ fn a_playbook_is_held_to_the_manifests_that_are_known() {
         found,
         (Some(3), vec!["E0127".to_owned(), "E0127".to_owned()])
     );
-    let found = codes(&desk, &["validate", "p.yaml", "-o", "json"]);
+    let found = run_codes(&desk, &["validate", "p.yaml", "-o", "json"]);
     assert_eq!(found, (Some(0), vec!["W219".to_owned()]));
     let ran = desk.run(&["run", "p.yaml"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
-    assert!(ran.err.contains("E0108"), "{ran:?}");
+    assert!(ran.stderr.contains("E0108"), "{ran:?}");
     desk.write("tools/greet/tool.toml", "name = 'greet'");
     let broken = desk.run(&["validate", "p.yaml", "--tools", "tools"]);
     assert_eq!(broken.code, Some(2), "{broken:?}");
-    assert!(broken.err.contains("TOOLS_INVALID"), "{broken:?}");
+    assert!(broken.stderr.contains("TOOLS_INVALID"), "{broken:?}");
 }
 
-fn check<'a>(checks: &'a Value, name: &str) -> &'a Value {
+fn find_check<'a>(checks: &'a Value, name: &str) -> &'a Value {
     let all = checks.as_array().expect("checks are a list");
     let found = all.iter().find(|check| check["name"] == name);
     found.unwrap_or_else(|| panic!("no check `{name}`: {checks}"))
@@ -125,8 +126,8 @@ fn check<'a>(checks: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn doctor_says_how_each_thing_stands_and_what_to_do() {
-    let desk = desk();
-    let checks = desk.json(&[
+    let desk = sandbox();
+    let checks = desk.run_json(&[
         "doctor",
         "--listen",
         "127.0.0.1:0",
@@ -146,7 +147,7 @@ fn doctor_says_how_each_thing_stands_and_what_to_do() {
         "namespaces",
         "port",
     ] {
-        let check = check(&checks, name);
+        let check = find_check(&checks, name);
         assert!(
             check["detail"]
                 .as_str()
@@ -159,17 +160,17 @@ fn doctor_says_how_each_thing_stands_and_what_to_do() {
         );
     }
     assert!(
-        check(&checks, "store")["detail"]
+        find_check(&checks, "store")["detail"]
             .as_str()
             .is_some_and(|detail| detail.contains(" ms"))
     );
     let text = desk.run(&["doctor", "--listen", "127.0.0.1:0"]);
-    assert!(text.out.contains("python"), "{text:?}");
+    assert!(text.stdout.contains("python"), "{text:?}");
 }
 
 #[test]
 fn doctor_fails_with_the_code_of_what_is_wrong() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     let mut command = desk.command(&["doctor", "--listen", "127.0.0.1:0", "-o", "json"]);
     let lacking = command
         .env("NOETL_PYTHON", "no-such-python")
@@ -177,7 +178,7 @@ fn doctor_fails_with_the_code_of_what_is_wrong() {
         .expect("the binary starts");
     assert_eq!(lacking.status.code(), Some(6));
     let checks: Value = serde_json::from_slice(&lacking.stdout).expect("the output is JSON");
-    assert_eq!(check(&checks, "python")["state"], "fail");
+    assert_eq!(find_check(&checks, "python")["state"], "fail");
     let away = desk.run(&[
         "doctor",
         "--server",
@@ -188,19 +189,19 @@ fn doctor_fails_with_the_code_of_what_is_wrong() {
         "json",
     ]);
     assert_eq!(away.code, Some(5), "{away:?}");
-    assert_eq!(check(&away.json(), "server")["state"], "fail");
+    assert_eq!(find_check(&away.json(), "server")["state"], "fail");
 }
 
 #[test]
 fn a_deployment_shuts_every_program_in() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("secret.txt", "secret");
     let secret = desk.path("secret.txt");
     let shell = format!(
         "{{kind: shell, command: \"cat {} || echo refused; echo $TMPDIR\"}}",
         secret.display()
     );
-    desk.write("p.yaml", &playbook(&shell));
+    desk.write("p.yaml", &tool_playbook(&shell));
     let result = |level: &str| {
         let mut command = desk.command(&["run", "p.yaml", "-o", "json"]);
         let ran = command
@@ -228,7 +229,7 @@ fn a_deployment_shuts_every_program_in() {
 }
 
 /// Starts a process, waits for a line with this prefix, and returns both.
-fn begin(desk: &Desk, args: &[&str], with: &str) -> (std::process::Child, String) {
+fn start_process(desk: &CliSandbox, args: &[&str], text: &str) -> (std::process::Child, String) {
     let mut command = desk.command(args);
     let mut child = command
         .stderr(std::process::Stdio::piped())
@@ -239,8 +240,8 @@ fn begin(desk: &Desk, args: &[&str], with: &str) -> (std::process::Child, String
     let line = lines
         .by_ref()
         .map_while(Result::ok)
-        .find(|line| line.starts_with(with));
-    let line = line.unwrap_or_else(|| panic!("the process did not print `{with}`"));
+        .find(|line| line.starts_with(text));
+    let line = line.unwrap_or_else(|| panic!("the process did not print `{text}`"));
     // Keeps reading, so that the process never blocks on a full pipe.
     std::thread::spawn(move || lines.map_while(Result::ok).count());
     (child, line)
@@ -248,8 +249,8 @@ fn begin(desk: &Desk, args: &[&str], with: &str) -> (std::process::Child, String
 
 #[test]
 fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
-    let desk = desk();
-    let (mut server, said) = begin(
+    let desk = sandbox();
+    let (mut server, said) = start_process(
         &desk,
         &["serve", "--store", "kept", "--listen", "127.0.0.1:0"],
         "listening on",
@@ -259,7 +260,7 @@ fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
         .nth(2)
         .expect("the line contains a URL")
         .to_owned();
-    let health = desk.json(&[
+    let health = desk.run_json(&[
         "doctor",
         "--server",
         &url,
@@ -268,9 +269,9 @@ fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
         "-o",
         "json",
     ]);
-    assert_eq!(check(&health, "server")["state"], "ok");
-    assert_eq!(check(&health, "clock")["state"], "ok");
-    let (mut plain, _) = begin(&desk, &["worker", "--server", &url], "started worker");
+    assert_eq!(find_check(&health, "server")["state"], "ok");
+    assert_eq!(find_check(&health, "clock")["state"], "ok");
+    let (mut plain, _) = start_process(&desk, &["worker", "--server", &url], "started worker");
     let begun = desk.run(&[
         "run",
         "tools/greet.yaml",
@@ -284,7 +285,7 @@ fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
         Some(7),
         "no worker has the tool, so the run waits: {begun:?}"
     );
-    let (mut able, _) = begin(
+    let (mut able, _) = start_process(
         &desk,
         &["worker", "--server", &url, "--tools", "tools"],
         "started worker",
@@ -292,10 +293,10 @@ fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
     let mut follow = desk.start(&["events", "last", "--server", &url, "-f", "-o", "ndjson"]);
     assert!(
         follow
-            .line(|line| line.contains("playbook.finished"))
+            .wait_for_line(|line| line.contains("playbook.finished"))
             .is_some()
     );
-    let result = desk.json(&["result", "last", "--server", &url, "-o", "json"]);
+    let result = desk.run_json(&["result", "last", "--server", &url, "-o", "json"]);
     assert_eq!(result["text"], "Hello, world! Hello, world!", "{result}");
     for child in [&mut able, &mut plain, &mut server] {
         child.kill().expect("the process is running");
@@ -305,14 +306,17 @@ fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
 
 #[test]
 fn what_a_killed_worker_has_left_running_is_ended_by_the_next() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     let leaving =
         "{kind: shell, command: \"setsid sh -c 'echo $$ > left; exec sleep 600' & wait\"}";
-    desk.write("leaving.yaml", &playbook(leaving));
-    desk.write("next.yaml", &playbook("{kind: shell, command: sleep 2}"));
+    desk.write("leaving.yaml", &tool_playbook(leaving));
+    desk.write(
+        "next.yaml",
+        &tool_playbook("{kind: shell, command: sleep 2}"),
+    );
     let mut going = desk.start(&["run", "leaving.yaml", "-q"]);
     let left = || std::fs::read_to_string(desk.path("left")).unwrap_or_default();
-    while !left().ends_with('\n') && going.ended().is_none() {
+    while !left().ends_with('\n') && going.exit_code().is_none() {
         std::thread::yield_now();
     }
     let process = Path::new("/proc").join(left().trim());

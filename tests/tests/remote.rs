@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use tests::binary::{Desk, Going, Said};
-use tests::serving::{Served, begin, line};
+use tests::cli_sandbox::{CliSandbox, CommandOutput, RunningCommand};
+use tests::server_process::{ServerProcess, spawn_server, wait_for_line};
 
 const WAITING: &str = r#"
 apiVersion: noetl.io/v2
@@ -46,8 +46,8 @@ workflow:
       - file: {kind: shell, command: "cat answer.txt"}
 "#;
 
-fn desk() -> Desk {
-    let desk = Desk::new();
+fn sandbox() -> CliSandbox {
+    let desk = CliSandbox::new();
     desk.write("waiting.yaml", WAITING);
     desk.write("counting.yaml", COUNTING);
     desk.write("failing.yaml", FAILING);
@@ -55,21 +55,21 @@ fn desk() -> Desk {
 }
 
 /// Starts the waiting playbook and waits until it waits for its signal; returns the process and the run ID.
-fn waiting(desk: &Desk) -> (Going, String) {
+fn start_waiting(desk: &CliSandbox) -> (RunningCommand, String) {
     let mut run = desk.start(&["run", "waiting.yaml", "-o", "ndjson"]);
-    let event = run.event("task.started", Some("hold"));
+    let event = run.wait_for_event("task.started", Some("hold"));
     let event = event.expect("the task starts");
     let id = event["execution_id"].as_str().expect("ids are text");
     (run, id.to_owned())
 }
 
-fn last(lines: &[String]) -> Value {
+fn last_json(lines: &[String]) -> Value {
     let line = lines.last().expect("something was printed");
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
 /// The parts that are equal in two runs of one playbook.
-fn essence(run: &Value) -> Value {
+fn comparable_fields(run: &Value) -> Value {
     let steps = run["steps"].as_array().expect("steps are listed");
     let steps = steps.iter().map(|step| {
         let mut step = step.clone();
@@ -83,17 +83,17 @@ fn essence(run: &Value) -> Value {
     })
 }
 
-fn denied(said: &Said, code: &str) {
-    assert_eq!(said.code, Some(6), "{said:?}");
-    assert!(said.err.contains(code), "{said:?}");
-    assert!(said.err.contains("help"), "{said:?}");
-    assert_eq!(said.out, "");
+fn check_denied(output: &CommandOutput, code: &str) {
+    assert_eq!(output.code, Some(6), "{output:?}");
+    assert!(output.stderr.contains(code), "{output:?}");
+    assert!(output.stderr.contains("help"), "{output:?}");
+    assert_eq!(output.stdout, "");
 }
 
 #[test]
 fn the_same_playbook_prints_the_same_here_and_there() {
-    let desk = desk();
-    let served = Served::start(&desk, &[]);
+    let desk = sandbox();
+    let served = ServerProcess::start(&desk, &[]);
     let (here, there) = (["--store", "local"], ["--server", served.url.as_str()]);
     let both = |args: &[&str]| {
         let here = desk.run(&[args, &here[..]].concat());
@@ -102,14 +102,26 @@ fn the_same_playbook_prints_the_same_here_and_there() {
         (here, there)
     };
     let (plain, same) = both(&["run", "counting.yaml", "--set", "upto=4"]);
-    assert_eq!((plain.code, &plain.out), (Some(0), &same.out), "{same:?}");
-    assert!(plain.out.contains("16"), "{plain:?}");
+    assert_eq!(
+        (plain.code, &plain.stdout),
+        (Some(0), &same.stdout),
+        "{same:?}"
+    );
+    assert!(plain.stdout.contains("16"), "{plain:?}");
     for file in ["counting.yaml", "failing.yaml"] {
         let (here, there) = both(&["run", file, "-o", "json"]);
-        assert_eq!(essence(&here.json()), essence(&there.json()), "{file}");
+        assert_eq!(
+            comparable_fields(&here.json()),
+            comparable_fields(&there.json()),
+            "{file}"
+        );
         let (here, there) = both(&["show", "-o", "json"]);
-        assert_eq!(essence(&here.json()), essence(&there.json()), "{file}");
-        let kinds = |said: &Said| -> Vec<Value> {
+        assert_eq!(
+            comparable_fields(&here.json()),
+            comparable_fields(&there.json()),
+            "{file}"
+        );
+        let kinds = |said: &CommandOutput| -> Vec<Value> {
             let events = said.json();
             let events = events.as_array().expect("a log is a list").iter();
             events.map(|event| event["event_type"].clone()).collect()
@@ -119,30 +131,34 @@ fn the_same_playbook_prints_the_same_here_and_there() {
         let (here, there) = both(&["show", "--failed"]);
         // On a server a playbook is identified by its path, locally by its file.
         let path = format!("demo/{}", file.trim_end_matches(".yaml"));
-        assert_eq!(here.out.replace(file, &path), there.out, "{file}");
+        assert_eq!(here.stdout.replace(file, &path), there.stdout, "{file}");
     }
     let (here, there) = both(&["run", "failing.yaml"]);
     assert_eq!(here.code, Some(1));
     for said in [here, there] {
-        assert!(said.err.contains("SHELL_EXIT"), "{said:?}");
-        assert!(said.err.contains("noetl retry"), "{said:?}");
+        assert!(said.stderr.contains("SHELL_EXIT"), "{said:?}");
+        assert!(said.stderr.contains("noetl retry"), "{said:?}");
     }
 }
 
 #[test]
 fn a_run_on_a_server_is_followed_shown_and_signalled() {
-    let desk = desk();
-    let _served = Served::with_context(&desk, &[]);
-    let (run, id) = waiting(&desk);
+    let desk = sandbox();
+    let _served = ServerProcess::with_context(&desk, &[]);
+    let (run, id) = start_waiting(&desk);
     let mut follower = desk.start(&["events", &id, "-f", "-o", "ndjson"]);
-    assert!(follower.event("task.started", Some("hold")).is_some());
+    assert!(
+        follower
+            .wait_for_event("task.started", Some("hold"))
+            .is_some()
+    );
     assert!(
         desk.run(&["show", "last"])
-            .out
+            .stdout
             .contains("waits for signal go")
     );
     assert_eq!(
-        desk.json(&["runs", "--status", "running", "-o", "json"])[0]["execution_id"],
+        desk.run_json(&["runs", "--status", "running", "-o", "json"])[0]["execution_id"],
         id
     );
     let unfinished = desk.run(&["result", &id]);
@@ -154,82 +170,82 @@ fn a_run_on_a_server_is_followed_shown_and_signalled() {
     );
     let (code, lines) = run.finish();
     assert_eq!(code, Some(0));
-    assert_eq!(last(&lines)["result"], json!({"answer": 7}));
-    assert!(follower.event("playbook.finished", None).is_some());
+    assert_eq!(last_json(&lines)["result"], json!({"answer": 7}));
+    assert!(follower.wait_for_event("playbook.finished", None).is_some());
     assert_eq!(follower.finish().0, Some(0), "following ends with the run");
-    let result = desk.json(&["result", &id, "hold", "--path", "answer", "-o", "json"]);
+    let result = desk.run_json(&["result", &id, "hold", "--path", "answer", "-o", "json"]);
     assert_eq!(result, 7);
     assert!(!desk.path(".noetl").exists(), "nothing is stored locally");
 }
 
 #[test]
 fn a_run_on_a_server_is_paused_resumed_and_cancelled() {
-    let desk = desk();
-    let _served = Served::with_context(&desk, &[]);
-    let (run, id) = waiting(&desk);
+    let desk = sandbox();
+    let _served = ServerProcess::with_context(&desk, &[]);
+    let (run, id) = start_waiting(&desk);
     assert_eq!(desk.run(&["pause", &id]).code, Some(0));
     assert_eq!(run.finish().0, Some(10));
     let again = desk.run(&["pause", &id]);
     assert_eq!(again.code, Some(6), "the run is already paused: {again:?}");
     let mut resumed = desk.start(&["resume", "-o", "ndjson"]);
-    assert!(resumed.event("playbook.resumed", None).is_some());
+    assert!(resumed.wait_for_event("playbook.resumed", None).is_some());
     let said = desk.run(&["cancel", &id, "--reason", "enough", "-o", "json"]);
     assert_eq!(said.json()["status"], "CANCELLED", "{said:?}");
     let (code, lines) = resumed.finish();
     assert_eq!(code, Some(8));
-    assert_eq!(last(&lines)["status"], "CANCELLED");
+    assert_eq!(last_json(&lines)["status"], "CANCELLED");
     assert_eq!(
         desk.run(&["resume", &id]).code,
         Some(6),
         "the run has ended"
     );
     let mut retried = desk.start(&["retry", &id, "-o", "ndjson"]);
-    assert!(retried.event("execution.retried", None).is_some());
+    assert!(retried.wait_for_event("execution.retried", None).is_some());
     assert_eq!(desk.run(&["signal", &id, "go"]).code, Some(0));
     let (code, lines) = retried.finish();
     assert_eq!(code, Some(0));
-    assert_eq!(last(&lines)["generation"], 2);
+    assert_eq!(last_json(&lines)["generation"], 2);
 }
 
 #[test]
 fn a_run_on_a_server_is_done_again_from_a_step_and_shows_what_it_printed() {
-    let desk = desk();
-    let _served = Served::with_context(&desk, &[]);
+    let desk = sandbox();
+    let _served = ServerProcess::with_context(&desk, &[]);
     desk.write("answer.txt", "forty-two");
-    let first = desk.json(&["run", "counting.yaml", "-o", "json"]);
+    let first = desk.run_json(&["run", "counting.yaml", "-o", "json"]);
     assert_eq!(first["status"], "COMPLETED", "{first}");
-    let again = desk.json(&["rerun", "last", "--from", "end", "-o", "json"]);
+    let again = desk.run_json(&["rerun", "last", "--from", "end", "-o", "json"]);
     assert_eq!(again["result"], first["result"], "{again}");
     assert_ne!(again["execution_id"], first["execution_id"]);
     let log = desk.run(&["events", "last", "-o", "json"]);
-    assert!(log.out.contains("step.reused"), "{log:?}");
-    assert!(!log.out.contains("loop.started"), "the loop ran once");
+    assert!(log.stdout.contains("step.reused"), "{log:?}");
+    assert!(!log.stdout.contains("loop.started"), "the loop ran once");
     let printed = desk.run(&["run", "failing.yaml"]);
     assert_eq!(printed.code, Some(0), "the file exists now: {printed:?}");
     let logs = desk.run(&["logs", "last"]);
-    assert!(logs.out.contains("forty-two"), "{logs:?}");
+    assert!(logs.stdout.contains("forty-two"), "{logs:?}");
 }
 
 #[test]
 fn the_keyboard_cancels_a_run_on_a_server() {
-    let desk = desk();
-    let _served = Served::with_context(&desk, &[]);
-    let (run, id) = waiting(&desk);
+    let desk = sandbox();
+    let _served = ServerProcess::with_context(&desk, &[]);
+    let (run, id) = start_waiting(&desk);
     let told = Command::new("kill")
         .args(["-INT", &run.id().to_string()])
         .status();
     assert!(told.expect("the `kill` command exists").success());
     assert_eq!(run.finish().0, Some(130));
     assert_eq!(
-        desk.json(&["show", &id, "-o", "json"])["status"],
+        desk.run_json(&["show", &id, "-o", "json"])["status"],
         "CANCELLED"
     );
 }
 
 #[test]
 fn nobody_has_to_wait_for_a_run_on_a_server() {
-    let desk = desk();
-    let _served = Served::with_context(&desk, &[]);
+    let desk = sandbox();
+    let _served = ServerProcess::with_context(&desk, &[]);
     let detached = desk.run(&["run", "waiting.yaml", "--detach"]);
     assert_eq!(detached.code, Some(0), "{detached:?}");
     let timed = desk.run(&["run", "waiting.yaml", "--timeout", "200ms", "-o", "json"]);
@@ -237,37 +253,40 @@ fn nobody_has_to_wait_for_a_run_on_a_server() {
     assert_eq!(timed.json()["status"], "RUNNING");
     let second = timed.json()["execution_id"].as_str().map(str::to_owned);
     for id in [
-        detached.out.trim().to_owned(),
+        detached.stdout.trim().to_owned(),
         second.expect("ids are text"),
     ] {
         assert_eq!(desk.run(&["signal", &id, "go"]).code, Some(0));
         let followed = desk.run(&["events", &id, "-f"]);
-        assert!(followed.out.contains("playbook.finished"), "{followed:?}");
+        assert!(
+            followed.stdout.contains("playbook.finished"),
+            "{followed:?}"
+        );
     }
 }
 
 #[test]
 fn a_worker_that_was_killed_comes_back_under_its_name_at_once() {
-    let desk = desk();
-    let served = Served::with_context(&desk, &["--local-slots", "0"]);
+    let desk = sandbox();
+    let served = ServerProcess::with_context(&desk, &["--local-slots", "0"]);
     let url = served.url.as_str();
     let args = [
         "worker", "--server", url, "--store", "scratch", "--name", "fixed",
     ];
-    let (mut killed, mut said) = begin(&desk, &args);
-    line(&mut said, "started worker fixed");
+    let (mut killed, mut said) = spawn_server(&desk, &args);
+    wait_for_line(&mut said, "started worker fixed");
     killed.kill().expect("the worker can be killed");
     killed.wait().expect("the worker exits");
 
-    let (mut replaced, mut said) = begin(&desk, &args);
-    line(&mut said, "started worker fixed");
+    let (mut replaced, mut said) = spawn_server(&desk, &args);
+    wait_for_line(&mut said, "started worker fixed");
     let run = desk.run(&["run", "counting.yaml"]);
     assert_eq!(run.code, Some(0), "{run:?}");
 
     // If two workers have the same name, the one that registered first exits with an error.
-    let (mut second, mut second_said) = begin(&desk, &args);
-    line(&mut second_said, "started worker fixed");
-    line(&mut said, "error[SESSION_MISMATCH]");
+    let (mut second, mut second_said) = spawn_server(&desk, &args);
+    wait_for_line(&mut second_said, "started worker fixed");
+    wait_for_line(&mut said, "error[SESSION_MISMATCH]");
     assert_eq!(replaced.wait().expect("the worker exits").code(), Some(6));
     let run = desk.run(&["run", "counting.yaml"]);
     assert_eq!(run.code, Some(0), "{run:?}");
@@ -277,11 +296,11 @@ fn a_worker_that_was_killed_comes_back_under_its_name_at_once() {
 
 #[test]
 fn a_worker_elsewhere_does_the_work_of_a_server_that_does_none() {
-    let desk = desk();
-    let served = Served::with_context(&desk, &["--local-slots", "0"]);
+    let desk = sandbox();
+    let served = ServerProcess::with_context(&desk, &["--local-slots", "0"]);
     let id = desk
         .run(&["run", "counting.yaml", "--detach"])
-        .out
+        .stdout
         .trim()
         .to_owned();
     let waits = desk.run(&["resume", &id, "--timeout", "200ms"]);
@@ -293,24 +312,24 @@ fn a_worker_elsewhere_does_the_work_of_a_server_that_does_none() {
         "--store",
         "scratch",
     ];
-    let (mut worker, mut said) = begin(&desk, &worker);
-    line(&mut said, "started worker");
+    let (mut worker, mut said) = spawn_server(&desk, &worker);
+    wait_for_line(&mut said, "started worker");
     let followed = desk.run(&["events", &id, "-f"]);
     assert_eq!(followed.code, Some(0), "{followed:?}");
     let result = desk.run(&["result", &id]);
-    assert!(result.out.contains('9'), "{result:?}");
+    assert!(result.stdout.contains('9'), "{result:?}");
     let told = Command::new("kill")
         .args(["-TERM", &worker.id().to_string()])
         .status();
     assert!(told.expect("the `kill` command exists").success());
-    line(&mut said, "stopped");
+    wait_for_line(&mut said, "stopped");
     assert_eq!(worker.wait().expect("the worker exits").code(), Some(0));
 }
 
 #[test]
 fn following_outlives_a_server_that_is_killed_and_comes_back() {
-    let desk = desk();
-    let served = Served::with_context(&desk, &[]);
+    let desk = sandbox();
+    let served = ServerProcess::with_context(&desk, &[]);
     let mut command = desk.command(&["run", "waiting.yaml", "-o", "ndjson"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut run = command.spawn().expect("the binary starts");
@@ -331,8 +350,8 @@ fn following_outlives_a_server_that_is_killed_and_comes_back() {
         let heard = |event: &Value| event["event_type"] == "signal.received";
         assert!(std::iter::from_fn(&mut next).any(|event| heard(&event)));
     }
-    let served = served.reborn(&desk);
-    line(&mut said, "lost");
+    let served = served.restart(&desk);
+    wait_for_line(&mut said, "lost");
     assert_eq!(
         desk.run(&["signal", id, "go", "--set", "x=1"]).code,
         Some(0)
@@ -355,15 +374,15 @@ fn following_outlives_a_server_that_is_killed_and_comes_back() {
 
 #[test]
 fn a_server_that_asks_for_tokens_is_shown_one() {
-    let desk = desk();
-    let served = Served::with_context(&desk, &["--token-file", "admin"]);
-    denied(&desk.run(&["runs"]), "UNAUTHENTICATED");
-    denied(&desk.run(&["run", "counting.yaml"]), "UNAUTHENTICATED");
+    let desk = sandbox();
+    let served = ServerProcess::with_context(&desk, &["--token-file", "admin"]);
+    check_denied(&desk.run(&["runs"]), "UNAUTHENTICATED");
+    check_denied(&desk.run(&["run", "counting.yaml"]), "UNAUTHENTICATED");
     desk.write(
         "wrong",
         "noetl_pat_0000000000000000000000000000000000000000",
     );
-    denied(
+    check_denied(
         &desk.run(&["runs", "--token-file", "wrong"]),
         "UNAUTHENTICATED",
     );
@@ -373,12 +392,12 @@ fn a_server_that_asks_for_tokens_is_shown_one() {
         let said = desk.run(&[&args[..], &admin[..]].concat());
         assert_eq!(said.code, Some(0), "{said:?}");
         assert_eq!(
-            said.out.lines().count(),
+            said.stdout.lines().count(),
             1,
             "only the token is printed: {said:?}"
         );
-        desk.write(role, &said.out);
-        said.out.trim().to_owned()
+        desk.write(role, &said.stdout);
+        said.stdout.trim().to_owned()
     };
     let viewer = create("viewer");
     create("author");
@@ -393,14 +412,14 @@ fn a_server_that_asks_for_tokens_is_shown_one() {
     ];
     assert_eq!(desk.run(&added).code, Some(0));
     assert_eq!(desk.run(&["context", "use", "looking"]).code, Some(0));
-    assert_eq!(desk.json(&["runs", "-o", "json"]), json!([]));
-    denied(&desk.run(&["run", "counting.yaml"]), "FORBIDDEN");
-    denied(&desk.run(&["register", "counting.yaml"]), "FORBIDDEN");
-    denied(&desk.run(&["token", "list"]), "FORBIDDEN");
+    assert_eq!(desk.run_json(&["runs", "-o", "json"]), json!([]));
+    check_denied(&desk.run(&["run", "counting.yaml"]), "FORBIDDEN");
+    check_denied(&desk.run(&["register", "counting.yaml"]), "FORBIDDEN");
+    check_denied(&desk.run(&["token", "list"]), "FORBIDDEN");
     let ran = desk.run(&["run", "counting.yaml", "--token-file", "author"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let tokens = desk.run(&["token", "list", "-o", "json", "--token-file", "admin"]);
-    assert!(!tokens.out.contains(&viewer), "no list contains a token");
+    assert!(!tokens.stdout.contains(&viewer), "no list contains a token");
     let tokens = tokens.json();
     let of = |name: &str| {
         tokens
@@ -412,31 +431,31 @@ fn a_server_that_asks_for_tokens_is_shown_one() {
     let revoke = ["token", "revoke", id.as_str().expect("ids are text")];
     let revoked = desk.run(&[&revoke[..], &admin[..]].concat());
     assert_eq!(revoked.code, Some(0), "{revoked:?}");
-    denied(&desk.run(&["runs"]), "UNAUTHENTICATED");
+    check_denied(&desk.run(&["runs"]), "UNAUTHENTICATED");
     let gone = desk.run(&["token", "revoke", "1", "--token-file", "admin"]);
     assert_eq!(gone.code, Some(4), "{gone:?}");
 }
 
 #[test]
 fn a_token_made_on_the_store_opens_the_server_on_it() {
-    let desk = desk();
+    let desk = sandbox();
     let made = desk.run(&[
         "token", "create", "ci", "--role", "operator", "--store", "kept",
     ]);
     assert_eq!(made.code, Some(0), "{made:?}");
-    let served = Served::start(&desk, &["--token-file", "admin"]);
+    let served = ServerProcess::start(&desk, &["--token-file", "admin"]);
     let mut runs = desk.command(&["runs", "-o", "json", "--server", &served.url]);
-    let said = runs.env("NOETL_TOKEN", made.out.trim()).output();
+    let said = runs.env("NOETL_TOKEN", made.stdout.trim()).output();
     let said = said.expect("the binary starts");
     assert_eq!(said.status.code(), Some(0), "{said:?}");
     let listed = desk.run(&["token", "list", "--store", "kept"]);
-    assert!(listed.out.contains("ci"), "{listed:?}");
+    assert!(listed.stdout.contains("ci"), "{listed:?}");
 }
 
 #[test]
 fn playbooks_are_registered_on_a_server_and_run_by_path() {
-    let desk = desk();
-    let _served = Served::with_context(&desk, &[]);
+    let desk = sandbox();
+    let _served = ServerProcess::with_context(&desk, &[]);
     std::fs::create_dir(desk.path("books")).expect("the directory is writable");
     desk.write("books/a.yaml", COUNTING);
     desk.write(
@@ -446,40 +465,47 @@ fn playbooks_are_registered_on_a_server_and_run_by_path() {
     desk.write("books/other.yaml", "x: 1\n");
     let invalid = desk.run(&["register", "-d", "books"]);
     assert_eq!(invalid.code, Some(3), "{invalid:?}");
-    assert!(invalid.err.contains("books/typo.yaml:7:5"), "{invalid:?}");
-    assert!(invalid.err.contains("did you mean `tool`?"), "{invalid:?}");
-    assert_eq!(desk.json(&["catalog", "list", "-o", "json"]), json!([]));
+    assert!(
+        invalid.stderr.contains("books/typo.yaml:7:5"),
+        "{invalid:?}"
+    );
+    assert!(
+        invalid.stderr.contains("did you mean `tool`?"),
+        "{invalid:?}"
+    );
+    assert_eq!(desk.run_json(&["catalog", "list", "-o", "json"]), json!([]));
     desk.write("books/typo.yaml", WAITING);
     let kept = desk.run(&["register", "-d", "books"]);
     assert_eq!(
-        kept.out, "demo/counting@1   new\ndemo/waiting@1   new\n",
+        kept.stdout, "demo/counting@1   new\ndemo/waiting@1   new\n",
         "{kept:?}"
     );
     desk.write("books/a.yaml", &COUNTING.replace("upto: 3", "upto: 2"));
     let kept = desk.run(&["register", "-d", "books"]);
     assert_eq!(
-        kept.out, "demo/counting@2   new\ndemo/waiting@1   unchanged\n",
+        kept.stdout, "demo/counting@2   new\ndemo/waiting@1   unchanged\n",
         "{kept:?}"
     );
     let squares =
-        |path: &str| desk.json(&["exec", path, "-o", "json"])["result"]["squares"].clone();
+        |path: &str| desk.run_json(&["exec", path, "-o", "json"])["result"]["squares"].clone();
     assert_eq!(squares("demo/counting"), json!([1, 4]));
     assert_eq!(squares("demo/counting@1"), json!([1, 4, 9]));
     assert_eq!(
-        desk.run(&["catalog", "get", "demo/counting@1"]).out,
+        desk.run(&["catalog", "get", "demo/counting@1"]).stdout,
         COUNTING
     );
     for nowhere in ["demo/counting@3", "demo/none"] {
         let said = desk.run(&["run", nowhere]);
         assert_eq!(said.code, Some(4), "{said:?}");
-        assert!(said.err.contains("catalog"), "{said:?}");
+        assert!(said.stderr.contains("catalog"), "{said:?}");
     }
 }
 
 #[test]
 fn a_context_says_which_server_is_meant() {
-    let desk = desk();
-    let shown = |args: &[&str]| desk.json(&[&["context", "show", "-o", "json"][..], args].concat());
+    let desk = sandbox();
+    let shown =
+        |args: &[&str]| desk.run_json(&[&["context", "show", "-o", "json"][..], args].concat());
     assert_eq!(shown(&[])["context"], "local");
     let add = |name: &str, url: &str| desk.run(&["context", "add", name, "--server", url]);
     assert_eq!(
@@ -503,7 +529,7 @@ fn a_context_says_which_server_is_meant() {
     let both = desk.run(&["runs", "--store", "here", "--server", "http://127.0.0.1:4"]);
     assert_eq!(both.code, Some(2), "{both:?}");
     let list = desk.run(&["context", "list"]);
-    assert!(list.out.contains("*  two"), "{list:?}");
+    assert!(list.stdout.contains("*  two"), "{list:?}");
     assert_eq!(desk.run(&["context", "rm", "two"]).code, Some(0));
     assert_eq!(
         shown(&[])["context"],
@@ -522,7 +548,7 @@ fn a_context_says_which_server_is_meant() {
 
 #[test]
 fn a_server_that_is_not_there_exits_with_5_and_is_named() {
-    let desk = desk();
+    let desk = sandbox();
     let nowhere = "http://127.0.0.1:1";
     for args in [
         &["runs"][..],
@@ -532,9 +558,9 @@ fn a_server_that_is_not_there_exits_with_5_and_is_named() {
     ] {
         let said = desk.run(&[args, &["--server", nowhere]].concat());
         assert_eq!(said.code, Some(5), "{args:?}: {said:?}");
-        assert!(said.err.contains(nowhere), "{said:?}");
+        assert!(said.stderr.contains(nowhere), "{said:?}");
     }
-    let served = Served::start(&desk, &[]);
+    let served = ServerProcess::start(&desk, &[]);
     let several = format!("{nowhere},{}", served.url);
     let ran = desk.run(&["run", "counting.yaml", "--server", &several]);
     assert_eq!(ran.code, Some(0), "another server responds: {ran:?}");
@@ -543,6 +569,6 @@ fn a_server_that_is_not_there_exits_with_5_and_is_named() {
     for verb in ["show", "events", "result", "retry", "cancel", "pause"] {
         let said = desk.run(&[verb, "99999", "--server", &served.url]);
         assert_eq!(said.code, Some(4), "{verb}: {said:?}");
-        assert!(said.err.contains("99999"), "{verb}: {said:?}");
+        assert!(said.stderr.contains("99999"), "{verb}: {said:?}");
     }
 }

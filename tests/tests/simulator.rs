@@ -7,7 +7,7 @@ const SEEDS: u64 = 2_600;
 /// Number of seeds within which a bug must be found.
 const SEEDS_PER_BUG: u64 = 400;
 
-fn nothing_breaks(part: u64) {
+fn check_seeds(part: u64) {
     for seed in part * SEEDS..(part + 1) * SEEDS {
         let report = simulate(seed, None, false);
         if let Some(violation) = report.violation {
@@ -21,7 +21,7 @@ fn nothing_breaks(part: u64) {
 
 macro_rules! parts {
     ($($name:ident $part:literal),* $(,)?) => {
-        $(#[test] fn $name() { nothing_breaks($part); })*
+        $(#[test] fn $name() { check_seeds($part); })*
     };
 }
 
@@ -37,10 +37,10 @@ parts! {
 }
 
 /// The first seed with which the checker for a bug reports it.
-fn caught(bug: Bug) -> Option<u64> {
+fn first_catching_seed(bug: Bug) -> Option<u64> {
     (0..SEEDS_PER_BUG).find(|seed| {
         let violation = simulate(*seed, Some(bug), false).violation;
-        violation.is_some_and(|violation| violation.number == bug.breaks())
+        violation.is_some_and(|violation| violation.number == bug.broken_check())
     })
 }
 
@@ -49,7 +49,7 @@ fn every_bug_is_caught_by_the_checker_of_the_promise_it_breaks() {
     assert!(Bug::ALL.len() >= 12, "too few bugs to trust the checkers");
     let missed: Vec<&Bug> = Bug::ALL
         .iter()
-        .filter(|bug| caught(**bug).is_none())
+        .filter(|bug| first_catching_seed(**bug).is_none())
         .collect();
     assert!(missed.is_empty(), "no checker reported {missed:?}");
 }

@@ -5,9 +5,9 @@ use std::io::Read as _;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use tests::binary::Desk;
-use tests::http::Http;
-use tests::serving::Served;
+use tests::cli_sandbox::CliSandbox;
+use tests::http::FakeHttpServer;
+use tests::server_process::ServerProcess;
 
 const FETCH: &str = r#"
 apiVersion: noetl.io/v2
@@ -36,7 +36,7 @@ workflow:
 const ROWS: usize = 400_000;
 
 /// Peak resident memory of a process in bytes.
-fn peak(process: u32) -> u64 {
+fn peak_bytes(process: u32) -> u64 {
     let status =
         fs::read_to_string(format!("/proc/{process}/status")).expect("the process is running");
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -46,7 +46,7 @@ fn peak(process: u32) -> u64 {
 }
 
 /// Reads the output of a command, and its memory when nearly all of it was read.
-fn printed(desk: &Desk, args: &[&str], bytes_min: usize) -> (Vec<u8>, u64) {
+fn read_printed(desk: &CliSandbox, args: &[&str], bytes_min: usize) -> (Vec<u8>, u64) {
     let mut command = desk.command(args);
     command.stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().expect("the binary starts");
@@ -55,7 +55,7 @@ fn printed(desk: &Desk, args: &[&str], bytes_min: usize) -> (Vec<u8>, u64) {
     // The last part stays in the pipe, so that the process cannot exit before its memory is read.
     out.read_exact(&mut text)
         .expect("the process prints this much");
-    let peak = peak(child.id());
+    let peak = peak_bytes(child.id());
     out.read_to_end(&mut text)
         .expect("the process prints the last part");
     assert!(child.wait().expect("the process exits").success());
@@ -64,23 +64,23 @@ fn printed(desk: &Desk, args: &[&str], bytes_min: usize) -> (Vec<u8>, u64) {
 
 #[test]
 fn a_result_of_many_rows_is_printed_as_it_is_read() {
-    let api = Http::start(|_, _| {
+    let api = FakeHttpServer::start(|_, _| {
         let rows = (0..ROWS)
             .map(|id| json!({"id": id, "name": "a row", "tags": ["x", "y"], "value": 0.5}));
         (200, json!({"rows": rows.collect::<Vec<_>>()}))
     });
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("fetch.yaml", FETCH);
     let api = format!("api={}", api.url());
     let bytes_min = ROWS * 50;
     let run = ["run", "fetch.yaml", "--set", &api, "-o", "json"];
-    let (text, held) = printed(&desk, &run, bytes_min);
+    let (text, held) = read_printed(&desk, &run, bytes_min);
     assert!(held < 120_000_000, "`run` used {held} bytes");
     let report: Value = serde_json::from_slice(&text).expect("the output is JSON");
     assert_eq!(report["status"], "COMPLETED");
     assert_eq!(report["result"]["data"]["rows"][ROWS - 1]["id"], ROWS - 1);
     let result = ["result", "last", "-o", "json"];
-    let (text, held) = printed(&desk, &result, bytes_min);
+    let (text, held) = read_printed(&desk, &result, bytes_min);
     assert!(held < 120_000_000, "`result` used {held} bytes");
     let result: Value = serde_json::from_slice(&text).expect("the output is JSON");
     assert_eq!(result, report["result"]);
@@ -88,14 +88,14 @@ fn a_result_of_many_rows_is_printed_as_it_is_read() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_described_without_its_large_result() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("loop.yaml", LOOP);
-    let served = Served::with_context(&desk, &[]);
+    let served = ServerProcess::with_context(&desk, &[]);
     for (count, is_small) in [(1_000, true), (3_000, false)] {
         let count_is = format!("count={count}");
         let ran = desk.run(&["run", "loop.yaml", "--set", &count_is, "-o", "json"]);
-        assert_eq!(ran.code, Some(0), "{}", ran.err);
-        let report: Value = serde_json::from_str(&ran.out).expect("the output is JSON");
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let report: Value = serde_json::from_str(&ran.stdout).expect("the output is JSON");
         let id = report["execution_id"].as_str().expect("an id");
         let all: Value = (0..count).collect();
         assert_eq!(report["result"], all);

@@ -1,13 +1,13 @@
 //! How templates, programs, `noetl run`, `noetl result` and parents of child playbooks see results.
 
 use serde_json::{Value, json};
-use tests::binary::Desk;
-use tests::http::Http;
+use tests::cli_sandbox::CliSandbox;
+use tests::http::FakeHttpServer;
 
 const HEAD: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p, path: p}\n";
 
 /// A loop of this number of iterations, each with a task that accumulates two pages and is not the last one.
-fn collecting(count: usize, inline_bytes_max: usize) -> String {
+fn collecting_playbook(count: usize, inline_bytes_max: usize) -> String {
     format!(
         r#"{HEAD}workflow:
   - step: each
@@ -25,21 +25,21 @@ fn collecting(count: usize, inline_bytes_max: usize) -> String {
     )
 }
 
-fn run(desk: &Desk, playbook: &str) -> Value {
+fn run_result(desk: &CliSandbox, playbook: &str) -> Value {
     desk.write("p.yaml", playbook);
-    desk.json(&["run", "p.yaml", "-o", "json"])
+    desk.run_json(&["run", "p.yaml", "-o", "json"])
 }
 
 #[test]
 fn an_iteration_that_collects_pages_is_its_last_tasks_result_for_everyone_who_reads_it() {
     for (count, inline_bytes_max) in [(2, 60_000), (2, 10), (1_100, 60_000)] {
-        let desk = Desk::new();
-        let ran = run(&desk, &collecting(count, inline_bytes_max));
+        let desk = CliSandbox::new();
+        let ran = run_result(&desk, &collecting_playbook(count, inline_bytes_max));
         let expected = vec![json!({"n": 2}); count];
         assert_eq!(ran["result"], json!(expected), "{count}");
-        let result = desk.json(&["result", "last", "each", "-o", "json"]);
+        let result = desk.run_json(&["result", "last", "each", "-o", "json"]);
         assert_eq!(result, json!(expected), "{count}");
-        let one = desk.json(&["result", "last", "each", "--iteration", "1", "-o", "json"]);
+        let one = desk.run_json(&["result", "last", "each", "--iteration", "1", "-o", "json"]);
         assert_eq!(one, json!({"n": 2}), "{count}");
         let pages = [
             "result",
@@ -52,31 +52,31 @@ fn an_iteration_that_collects_pages_is_its_last_tasks_result_for_everyone_who_re
             "-o",
             "json",
         ];
-        let pages = desk.json(&pages);
+        let pages = desk.run_json(&pages);
         assert_eq!(pages.as_array().map(Vec::len), Some(2), "{pages}");
     }
 }
 
 #[test]
 fn a_run_that_ends_with_a_loop_gives_its_list_alone_and_to_its_parent() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     let child = format!(
         "{HEAD}workflow:\n  - step: each\n    loop: {{ in: [1, 2], iterator: n }}\n    tool: {{ kind: noop, result: \"{{{{ n * 2 }}}}\" }}\n"
     );
-    assert_eq!(run(&desk, &child)["result"], json!([2, 4]));
+    assert_eq!(run_result(&desk, &child)["result"], json!([2, 4]));
     desk.write("child.yaml", &child);
     let parent = format!(
         "{HEAD}workflow:\n  - step: start\n    tool: {{ kind: playbook, path: child.yaml }}\n"
     );
-    assert_eq!(run(&desk, &parent)["result"], json!([2, 4]));
-    let result = desk.json(&["result", "last", "start", "-o", "json"]);
+    assert_eq!(run_result(&desk, &parent)["result"], json!([2, 4]));
+    let result = desk.run_json(&["result", "last", "start", "-o", "json"]);
     assert_eq!(result, json!([2, 4]));
 }
 
 #[test]
 fn a_program_gets_a_loop_whole_and_a_response_with_its_body() {
-    let desk = Desk::new();
-    let http = Http::start(|_, _| (200, json!({"k": 1})));
+    let desk = CliSandbox::new();
+    let http = FakeHttpServer::start(|_, _| (200, json!({"k": 1})));
     let playbook = format!(
         r#"{HEAD}workflow:
   - step: each
@@ -98,18 +98,18 @@ fn a_program_gets_a_loop_whole_and_a_response_with_its_body() {
     );
     let stats = json!({"total": 2, "succeeded": 2, "failed": 0});
     let expected = json!([{"results": [1, 2], "stats": stats}, {"k": 1}, true]);
-    assert_eq!(run(&desk, &playbook)["result"], expected);
-    let stored = desk.json(&["result", "last", "fetch", "-o", "json"]);
+    assert_eq!(run_result(&desk, &playbook)["result"], expected);
+    let stored = desk.run_json(&["result", "last", "fetch", "-o", "json"]);
     assert_eq!(stored["body"], Value::Null, "the response is stored once");
 }
 
 #[test]
 fn selected_paths_reach_the_response_and_those_that_find_nothing_are_warned_about_once() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     let rows: Vec<u32> = (0..50_000).collect();
     let small = json!({"paging": {"hasMore": true, "next": null}});
     let large = json!({"paging": {"hasMore": true, "next": null}, "rows": rows});
-    let http = Http::start(move |request, _| {
+    let http = FakeHttpServer::start(move |request, _| {
         let is_small = request.path.contains("small");
         (
             200,
@@ -132,9 +132,9 @@ fn selected_paths_reach_the_response_and_those_that_find_nothing_are_warned_abou
 "#,
             url = http.url()
         );
-        let ran = run(&desk, &playbook);
+        let ran = run_result(&desk, &playbook);
         assert_eq!(ran["result"], json!([true, null, null]), "{size}");
-        let logs = desk.run(&["logs", "last"]).out;
+        let logs = desk.run(&["logs", "last"]).stdout;
         let warnings: Vec<&str> = logs
             .lines()
             .filter(|line| line.contains("`select`"))

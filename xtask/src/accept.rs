@@ -1,7 +1,7 @@
 //! `accept`: rewrites the expectations of conformance and golden tests, so that you can review the difference.
 
 use crate::prerequisite::{NEXTEST, ensure_python};
-use crate::shell::cargo;
+use crate::shell::cargo_command;
 
 /// Variable that makes a test write its expectation instead of comparing with it.
 pub(crate) const ACCEPT: (&str, &str) = ("NOETL_ACCEPT", "1");
@@ -11,8 +11,8 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     NEXTEST.ensure()?;
     let python = ensure_python()?;
     let (name, value) = ACCEPT;
-    crate::shell::run(
-        cargo(["nextest", "run", "--package", "tests", "--no-fail-fast"])
+    crate::shell::run_command(
+        cargo_command(["nextest", "run", "--package", "tests", "--no-fail-fast"])
             .args(args)
             .env(name, value)
             .env("NOETL_TEST_PYTHON", python),

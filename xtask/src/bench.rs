@@ -1,6 +1,6 @@
 //! `bench`: builds the benchmark program and `noetl` in release mode and runs the benchmarks.
 
-use crate::shell::{cargo, run as shell};
+use crate::shell::{cargo_command, run_command as shell};
 
 /// Passes the arguments to the benchmark program.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
@@ -12,7 +12,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
         crate::prerequisite::ensure_duckdb()?;
     }
     // One build for both, so that shared dependencies are built once.
-    shell(&mut cargo([
+    shell(&mut cargo_command([
         "build",
         "--release",
         "--package",

@@ -1,12 +1,12 @@
 //! `check`: the checks that every commit must pass, without the tests.
 
 use crate::prerequisite::DENY;
-use crate::shell::cargo;
+use crate::shell::cargo_command;
 
 /// Checks format, lints, dependencies and project rules.
 pub(crate) fn run() -> anyhow::Result<()> {
-    gates()?;
-    crate::shell::run(&mut cargo([
+    run_gates()?;
+    crate::shell::run_command(&mut cargo_command([
         "test",
         "--quiet",
         "--package",
@@ -17,7 +17,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
 }
 
 /// Checks format, lints and dependencies.
-pub(crate) fn gates() -> anyhow::Result<()> {
+pub(crate) fn run_gates() -> anyhow::Result<()> {
     DENY.ensure()?;
     for gate in [
         &["fmt", "--all", "--check"][..],
@@ -32,7 +32,7 @@ pub(crate) fn gates() -> anyhow::Result<()> {
         // Without `advisories`: that check needs a database from the internet; see deny.toml.
         &["deny", "check", "bans", "licenses", "sources"],
     ] {
-        crate::shell::run(&mut cargo(gate.iter().copied()))?;
+        crate::shell::run_command(&mut cargo_command(gate.iter().copied()))?;
     }
     Ok(())
 }

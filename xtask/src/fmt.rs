@@ -1,8 +1,8 @@
 //! `fmt`: formats the workspace with rustfmt.
 
-use crate::shell::cargo;
+use crate::shell::cargo_command;
 
 /// Formats all files.
 pub(crate) fn run() -> anyhow::Result<()> {
-    crate::shell::run(&mut cargo(["fmt", "--all"]))
+    crate::shell::run_command(&mut cargo_command(["fmt", "--all"]))
 }

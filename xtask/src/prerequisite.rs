@@ -8,7 +8,9 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::shell::{cargo, root, run, succeeds, target_directory};
+use crate::shell::{
+    cargo_command, command_succeeds, run_command, target_directory, workspace_root,
+};
 
 /// A cargo subcommand.
 pub(crate) struct CargoProgram {
@@ -30,26 +32,28 @@ pub(crate) const DENY: CargoProgram = CargoProgram {
 impl CargoProgram {
     /// Installs it if it is missing.
     pub(crate) fn ensure(&self) -> anyhow::Result<()> {
-        if succeeds(&mut cargo([self.subcommand, "--version"])) {
+        if command_succeeds(&mut cargo_command([self.subcommand, "--version"])) {
             return Ok(());
         }
-        run(&mut cargo(["install", self.crate_name, "--locked"])).with_context(|| {
-            format!(
-                "cannot install {0}; install it manually: cargo install {0} --locked",
-                self.crate_name
-            )
-        })
+        run_command(&mut cargo_command(["install", self.crate_name, "--locked"])).with_context(
+            || {
+                format!(
+                    "cannot install {0}; install it manually: cargo install {0} --locked",
+                    self.crate_name
+                )
+            },
+        )
     }
 }
 
 /// Returns the interpreter of the private Python environment; creates or updates it from `tests/requirements.txt`.
 pub(crate) fn ensure_python() -> anyhow::Result<PathBuf> {
-    if !succeeds(Command::new("python3").arg("--version")) {
+    if !command_succeeds(Command::new("python3").arg("--version")) {
         bail!(
             "python3 not found; the tests run playbooks with `kind: python`, so install Python 3"
         );
     }
-    let requirements = root().join("tests/requirements.txt");
+    let requirements = workspace_root().join("tests/requirements.txt");
     let wanted = fs::read_to_string(&requirements)
         .with_context(|| format!("cannot read {}", requirements.display()))?;
     let environment = target_directory()?.join("test-env");
@@ -57,7 +61,7 @@ pub(crate) fn ensure_python() -> anyhow::Result<PathBuf> {
     // Written last, so that an incomplete environment is created again.
     let stamp = environment.join("requirements.installed");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted)
-        && succeeds(Command::new(&python).arg("--version"))
+        && command_succeeds(Command::new(&python).arg("--version"))
     {
         return Ok(python);
     }
@@ -67,36 +71,40 @@ pub(crate) fn ensure_python() -> anyhow::Result<PathBuf> {
 }
 
 fn make_environment(environment: &Path, python: &Path, requirements: &Path) -> anyhow::Result<()> {
-    run(Command::new("python3")
-        .args(["-m", "venv", "--clear"])
-        .arg(environment))
+    run_command(
+        Command::new("python3")
+            .args(["-m", "venv", "--clear"])
+            .arg(environment),
+    )
     .context(
         "cannot create a Python environment; install Python's venv module (Debian: python3-venv)",
     )?;
-    run(Command::new(python)
-        .args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--requirement",
-        ])
-        .arg(requirements))
+    run_command(
+        Command::new(python)
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--requirement",
+            ])
+            .arg(requirements),
+    )
     .context("cannot install the packages of tests/requirements.txt from PyPI")
 }
 
 /// Ensures that Postgres is available: installed on the machine, or from a Python package.
 pub(crate) fn ensure_postgres(python: &Path) -> anyhow::Result<()> {
     let is_packaged = Path::new("/usr/lib/postgresql").is_dir();
-    if is_packaged || succeeds(Command::new("initdb").arg("--version")) {
+    if is_packaged || command_succeeds(Command::new("initdb").arg("--version")) {
         return Ok(());
     }
     let carried = "import pgserver, pathlib, sys; sys.exit(not (pathlib.Path(pgserver.__file__).parent / 'pginstall/bin/initdb').exists())";
-    if succeeds(Command::new(python).args(["-c", carried])) {
+    if command_succeeds(Command::new(python).args(["-c", carried])) {
         return Ok(());
     }
-    run(Command::new(python).args([
+    run_command(Command::new(python).args([
         "-m",
         "pip",
         "install",
@@ -108,14 +116,14 @@ pub(crate) fn ensure_postgres(python: &Path) -> anyhow::Result<()> {
 }
 
 /// Version of the DuckDB library that tests and benchmarks load.
-const DUCKDB: &str = "1.5.6-r.1";
+const DUCKDB_VERSION: &str = "1.5.6-r.1";
 
 /// Downloads the DuckDB library from its Node.js package into the Python environment.
 pub(crate) fn ensure_duckdb() -> anyhow::Result<()> {
     let folder = target_directory()?.join("test-env/duckdb");
     // Written last, so that an interrupted download is repeated.
     let stamp = folder.join("version");
-    if fs::read_to_string(&stamp).is_ok_and(|version| version.trim() == DUCKDB) {
+    if fs::read_to_string(&stamp).is_ok_and(|version| version.trim() == DUCKDB_VERSION) {
         return Ok(());
     }
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -127,22 +135,26 @@ pub(crate) fn ensure_duckdb() -> anyhow::Result<()> {
         "aarch64" => "arm64",
         _ => "x64",
     };
-    let package = format!("@duckdb/node-bindings-{system}-{machine}@{DUCKDB}");
+    let package = format!("@duckdb/node-bindings-{system}-{machine}@{DUCKDB_VERSION}");
     let remedy = "cannot download the DuckDB library, which the tests need, from npm: install `npm` (Debian: npm; it comes with Node.js) and check that it can reach registry.npmjs.org";
-    run(Command::new("npm")
-        .args(["pack", "--silent", &package])
-        .current_dir(&folder))
+    run_command(
+        Command::new("npm")
+            .args(["pack", "--silent", &package])
+            .current_dir(&folder),
+    )
     .context(remedy)?;
     let archive = fs::read_dir(&folder)?
         .flatten()
         .map(|entry| entry.path())
         .find(|path| path.extension().is_some_and(|ending| ending == "tgz"))
         .context(remedy)?;
-    run(Command::new("tar")
-        .args(["--strip-components=1", "-xzf"])
-        .arg(&archive)
-        .current_dir(&folder))
+    run_command(
+        Command::new("tar")
+            .args(["--strip-components=1", "-xzf"])
+            .arg(&archive)
+            .current_dir(&folder),
+    )
     .context(remedy)?;
     fs::remove_file(&archive)?;
-    fs::write(&stamp, DUCKDB).with_context(|| format!("cannot write {}", stamp.display()))
+    fs::write(&stamp, DUCKDB_VERSION).with_context(|| format!("cannot write {}", stamp.display()))
 }

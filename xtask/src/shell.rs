@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
     clippy::disallowed_methods,
     reason = "cargo passes the package directory only through the environment"
 )]
-pub(crate) fn root() -> &'static Path {
+pub(crate) fn workspace_root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| {
         let built = || PathBuf::from(env!("CARGO_MANIFEST_DIR"));
@@ -26,15 +26,15 @@ pub(crate) fn root() -> &'static Path {
 }
 
 /// Returns a cargo command that runs in the workspace root.
-pub(crate) fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
+pub(crate) fn cargo_command<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new("cargo");
-    command.args(args).current_dir(root());
+    command.args(args).current_dir(workspace_root());
     command
 }
 
 /// Prints a command, runs it, and returns an error if it fails.
-pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
-    let shown = describe(command);
+pub(crate) fn run_command(command: &mut Command) -> anyhow::Result<()> {
+    let shown = describe_command(command);
     eprintln!("$ {shown}");
     let status = command
         .status()
@@ -46,7 +46,7 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
 }
 
 /// Returns whether a command succeeds; discards its output.
-pub(crate) fn succeeds(command: &mut Command) -> bool {
+pub(crate) fn command_succeeds(command: &mut Command) -> bool {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -57,7 +57,7 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
 
 /// Returns cargo's target directory.
 pub(crate) fn target_directory() -> anyhow::Result<PathBuf> {
-    let output = cargo(["metadata", "--no-deps", "--format-version", "1"])
+    let output = cargo_command(["metadata", "--no-deps", "--format-version", "1"])
         .output()
         .context("cannot start `cargo metadata`")?;
     let metadata: serde_json::Value =
@@ -68,7 +68,7 @@ pub(crate) fn target_directory() -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(directory))
 }
 
-fn describe(command: &Command) -> String {
+fn describe_command(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words
         .map(|word| word.to_string_lossy().into_owned())

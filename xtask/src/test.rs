@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::check;
 use crate::prerequisite::{NEXTEST, ensure_duckdb, ensure_postgres, ensure_python};
-use crate::shell::{cargo, root, run as shell, target_directory};
+use crate::shell::{cargo_command, run_command as shell, target_directory, workspace_root};
 
 /// Runs the checks, all tests, a short fault-injection test and a trial of the benchmarks. Passes the arguments to the
 /// test runner.
@@ -13,25 +13,29 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let python = ensure_python()?;
     ensure_postgres(&python)?;
     ensure_duckdb()?;
-    check::gates()?;
+    check::run_gates()?;
     // One build for everything: tests use the binaries in their own directory, and shared code is built once.
-    shell(&mut cargo(["build", "--workspace", "--all-targets"]))?;
+    shell(&mut cargo_command([
+        "build",
+        "--workspace",
+        "--all-targets",
+    ]))?;
     let programs = target_directory()?.join("debug");
     // One Postgres server for all tests; `with_postgres` always stops it.
     shell(
         Command::new(programs.join("with_postgres"))
             .args(["cargo", "nextest", "run", "--workspace", "--no-fail-fast"])
             .args(args)
-            .current_dir(root())
+            .current_dir(workspace_root())
             .env("NOETL_TEST_PYTHON", &python),
     )?;
     // Not in parallel with the tests, because its timing is sensitive to load.
-    shell(Command::new(programs.join("e2e")).current_dir(root()))?;
+    shell(Command::new(programs.join("e2e")).current_dir(workspace_root()))?;
     // Checks only that the benchmarks run; the measurements are ignored.
     shell(
         Command::new(programs.join("bench"))
             .arg("--trial")
-            .current_dir(root())
+            .current_dir(workspace_root())
             .env("NOETL_TEST_PYTHON", &python),
     )
 }

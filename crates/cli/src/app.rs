@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use tokio::runtime::Builder;
 
 use crate::args::{Cli, ColorWhen, Verb};
+use crate::cli_error::{CliError, Exit};
 use crate::config::{Environment, Settings};
-use crate::out::Out;
-use crate::problem::{Exit, Problem};
+use crate::output::Output;
 use crate::verbs;
 
 /// Shared context of all commands.
@@ -18,47 +18,47 @@ pub(crate) struct App {
     /// Environment variables.
     pub(crate) environment: Environment,
     /// Output streams.
-    pub(crate) out: Out,
+    pub(crate) output: Output,
 }
 
 /// Result of a command.
-pub(crate) type Ended = Result<Exit, Problem>;
+pub(crate) type VerbResult = Result<Exit, CliError>;
 
 /// Runs the parsed command line and returns the exit code.
 pub(crate) fn run(cli: Cli) -> Exit {
     let environment = Environment::read();
-    crate::memory::keep_few_heaps(&environment);
+    crate::memory::limit_heaps(&environment);
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
     let settings = Settings::load(&cli.global, &environment, &here);
     let color = settings
         .as_ref()
         .map_or(ColorWhen::Auto, |settings| settings.color);
-    let out = Out::new(cli.global.format(), color, cli.global.quiet, &environment);
+    let out = Output::new(cli.global.format(), color, cli.global.quiet, &environment);
     let settings = match settings {
         Ok(settings) => settings,
         Err(problem) => {
-            out.problem(&problem);
+            out.print_error(&problem);
             return problem.exit;
         }
     };
-    crate::trace::start(cli.global.verbose, &environment, out.stderr.color);
+    crate::trace::start_tracing(cli.global.verbose, &environment, out.stderr.has_color);
     let app = App {
         settings,
         environment,
-        out,
+        output: out,
     };
-    let ended = verb(&app, cli.verb);
+    let ended = run_verb(&app, cli.verb);
     let exit = ended.unwrap_or_else(|problem| {
-        app.out.problem(&problem);
+        app.output.print_error(&problem);
         problem.exit
     });
     match exit {
-        Exit::Done if app.out.has_failed() => Exit::NotAllowed,
+        Exit::Done if app.output.has_failed() => Exit::NotAllowed,
         exit => exit,
     }
 }
 
-fn verb(app: &App, verb: Verb) -> Ended {
+fn run_verb(app: &App, verb: Verb) -> VerbResult {
     match verb {
         Verb::Run(args) => block_on(verbs::run::run(app, &args)),
         Verb::Resume(args) => block_on(verbs::resume::resume(app, &args)),
@@ -90,19 +90,19 @@ fn verb(app: &App, verb: Verb) -> Ended {
 }
 
 /// Runs an asynchronous command on two threads. Synchronous commands start no runtime.
-fn block_on(verb: impl Future<Output = Ended>) -> Ended {
+fn block_on(verb: impl Future<Output = VerbResult>) -> VerbResult {
     run_on(Builder::new_multi_thread().worker_threads(2), verb)
 }
 
 /// Runs a long-lived process (`serve`, `worker`) with a thread for each core.
-fn block_on_every_core(verb: impl Future<Output = Ended>) -> Ended {
+fn block_on_every_core(verb: impl Future<Output = VerbResult>) -> VerbResult {
     run_on(&mut Builder::new_multi_thread(), verb)
 }
 
-fn run_on(threads: &mut Builder, verb: impl Future<Output = Ended>) -> Ended {
+fn run_on(threads: &mut Builder, verb: impl Future<Output = VerbResult>) -> VerbResult {
     let runtime = threads.enable_all().build().map_err(|error| {
         let message = format!("cannot start threads: {error}");
-        Problem::new(Exit::NotAllowed, "NO_THREADS", message)
+        CliError::new(Exit::NotAllowed, "NO_THREADS", message)
     })?;
     let ended = runtime.block_on(verb);
     // A pending read of standard input must not keep the process alive.

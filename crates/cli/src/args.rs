@@ -1,17 +1,17 @@
 //! Command-line arguments of `noetl`. The doc comments of fields and variants are the help texts.
 
 mod secret;
-mod serving;
+mod serve;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use model::event::Kind;
+use model::event::EventKind;
 use model::status::RunStatus;
 
 pub(crate) use self::secret::SecretVerb;
-pub(crate) use self::serving::{DoctorArgs, GcArgs, ServeArgs, WorkerArgs};
+pub(crate) use self::serve::{DoctorArgs, GcArgs, ServeArgs, WorkerArgs};
 
 /// Run workflows written as YAML playbooks.
 #[derive(Debug, Parser)]
@@ -23,17 +23,17 @@ pub(crate) use self::serving::{DoctorArgs, GcArgs, ServeArgs, WorkerArgs};
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) global: Global,
+    pub(crate) global: GlobalArgs,
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
 
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Global {
+pub(crate) struct GlobalArgs {
     /// Output format
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
-    pub(crate) output: Option<Format>,
+    pub(crate) output: Option<OutputFormat>,
     /// Same as -o json
     #[arg(short, global = true, conflicts_with = "output")]
     pub(crate) json: bool,
@@ -60,20 +60,20 @@ pub(crate) struct Global {
     pub(crate) tools: Option<PathBuf>,
 }
 
-impl Global {
+impl GlobalArgs {
     /// Returns the output format that `-o` and `-j` select.
-    pub(crate) fn format(&self) -> Format {
+    pub(crate) fn format(&self) -> OutputFormat {
         match self.output {
             Some(format) => format,
-            None if self.json => Format::Json,
-            None => Format::Table,
+            None if self.json => OutputFormat::Json,
+            None => OutputFormat::Table,
         }
     }
 }
 
 /// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum OutputFormat {
     /// Human-readable text
     Table,
     /// One JSON document
@@ -158,7 +158,7 @@ pub(crate) enum Verb {
 
 /// Inputs of a run, or data of a signal.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Values {
+pub(crate) struct InputArgs {
     /// Set an input, parsed as YAML; `a.b=1` sets a nested key (repeatable)
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
@@ -172,9 +172,9 @@ pub(crate) struct Values {
 
 /// Options for running a playbook and waiting for its end.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Driving {
+pub(crate) struct DriveArgs {
     /// Stop waiting after this time, for example 30s; the run continues in the background (exit code 7)
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
     /// Maximum number of steps to run at once [default: 32]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -192,9 +192,9 @@ pub(crate) struct RunArgs {
     /// Playbook: a file, `-` for standard input, or PATH[@VERSION] of a registered playbook
     pub(crate) file: String,
     #[command(flatten)]
-    pub(crate) values: Values,
+    pub(crate) values: InputArgs,
     #[command(flatten)]
-    pub(crate) driving: Driving,
+    pub(crate) driving: DriveArgs,
 }
 
 #[derive(Debug, Args)]
@@ -203,7 +203,7 @@ pub(crate) struct ResumeArgs {
     #[arg(allow_negative_numbers = true)]
     pub(crate) id: Option<String>,
     #[command(flatten)]
-    pub(crate) driving: Driving,
+    pub(crate) driving: DriveArgs,
     /// Run without a terminal; `--detach` starts a process with this flag
     #[arg(long, hide = true)]
     pub(crate) background: bool,
@@ -218,7 +218,7 @@ pub(crate) struct RetryArgs {
     #[arg(long, value_name = "N")]
     pub(crate) version: Option<u32>,
     #[command(flatten)]
-    pub(crate) driving: Driving,
+    pub(crate) driving: DriveArgs,
 }
 
 #[derive(Debug, Args)]
@@ -236,9 +236,9 @@ pub(crate) struct RerunArgs {
     #[arg(long, value_name = "N")]
     pub(crate) version: Option<u32>,
     #[command(flatten)]
-    pub(crate) values: Values,
+    pub(crate) values: InputArgs,
     #[command(flatten)]
-    pub(crate) driving: Driving,
+    pub(crate) driving: DriveArgs,
 }
 
 #[derive(Debug, Args)]
@@ -272,16 +272,16 @@ pub(crate) struct SignalArgs {
     /// Signal name
     pub(crate) name: String,
     #[command(flatten)]
-    pub(crate) values: Values,
+    pub(crate) values: InputArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RunsArgs {
     /// Filter by status, comma-separated: running, paused, completed, failed, cancelled
-    #[arg(long, value_delimiter = ',', value_parser = status)]
+    #[arg(long, value_delimiter = ',', value_parser = parse_status)]
     pub(crate) status: Vec<RunStatus>,
     /// Only runs started within this time, for example 24h
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) since: Option<Duration>,
     /// Only runs of this playbook path
     #[arg(long)]
@@ -310,8 +310,8 @@ pub(crate) struct EventsArgs {
     #[arg(short, long)]
     pub(crate) follow: bool,
     /// Only events of these types, comma-separated
-    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', value_parser = kind)]
-    pub(crate) kinds: Vec<Kind>,
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', value_parser = parse_kind)]
+    pub(crate) kinds: Vec<EventKind>,
     /// Only events after this sequence number
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
     pub(crate) after: u64,
@@ -413,7 +413,7 @@ pub(crate) enum TokenVerb {
         #[arg(long, value_name = "ROLE")]
         role: wire::api::Role,
         /// Lifetime, for example 30d [default: does not expire]
-        #[arg(long, value_name = "DURATION", value_parser = duration)]
+        #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
         expires: Option<Duration>,
     },
     /// List access tokens
@@ -455,12 +455,12 @@ pub(crate) struct GraphArgs {
     pub(crate) file: String,
     /// Graph format
     #[arg(long, value_enum, default_value = "ascii")]
-    pub(crate) format: Drawing,
+    pub(crate) format: GraphFormat,
 }
 
 /// Graph format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Drawing {
+pub(crate) enum GraphFormat {
     /// Text for the terminal
     Ascii,
     /// Mermaid flowchart
@@ -476,12 +476,12 @@ pub(crate) struct InitArgs {
     pub(crate) dir: PathBuf,
     /// Example playbook to create
     #[arg(long, value_enum, default_value = "hello")]
-    pub(crate) template: Template,
+    pub(crate) template: InitTemplate,
 }
 
 /// Example playbook of `noetl init`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Template {
+pub(crate) enum InitTemplate {
     /// One input, two steps, one result
     Hello,
     /// Pagination with a jump inside a pipeline
@@ -504,12 +504,12 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: clap_complete::Shell,
 }
 
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     model::duration::parse_text(text)
         .ok_or_else(|| format!("invalid duration `{text}`: use for example 500ms, 30s or `1h 30m`"))
 }
 
-fn status(text: &str) -> Result<RunStatus, String> {
+fn parse_status(text: &str) -> Result<RunStatus, String> {
     // Common synonyms of the status names.
     match text.to_ascii_lowercase().as_str() {
         "succeeded" | "success" | "ok" | "done" => Ok(RunStatus::Completed),
@@ -517,13 +517,13 @@ fn status(text: &str) -> Result<RunStatus, String> {
         "canceled" => Ok(RunStatus::Cancelled),
         _ => text
             .parse()
-            .map_err(|error: model::status::UnknownStatus| error.to_string()),
+            .map_err(|error: model::status::UnknownStatusError| error.to_string()),
     }
 }
 
-fn kind(text: &str) -> Result<Kind, String> {
+fn parse_kind(text: &str) -> Result<EventKind, String> {
     text.parse()
-        .map_err(|error: model::event::UnknownKind| error.to_string())
+        .map_err(|error: model::event::UnknownKindError| error.to_string())
 }
 
 #[cfg(test)]
@@ -549,7 +549,7 @@ mod tests {
     fn old_spellings_of_verbs_and_flags_still_work() {
         let line = ["noetl", "exec", "a.yaml", "--payload", "p.json", "-j"];
         let cli = Cli::try_parse_from(line).unwrap();
-        assert_eq!(cli.global.format(), Format::Json);
+        assert_eq!(cli.global.format(), OutputFormat::Json);
         let Verb::Run(run) = cli.verb else {
             panic!("the verb is not `run`")
         };

@@ -1,72 +1,78 @@
 //! Finds a run by its ID, by `last` or `-1`, or by a unique prefix or suffix of its ID.
 
 use model::id::{ExecutionId, Seq};
-use server::RunOutline;
-use store::{ExecutionRow, Filter};
+use server::ExecutionOutline;
+use store::{ExecutionFilter, ExecutionRow};
 
-use crate::problem::{Exit, Problem};
-use crate::runs::Runs;
+use crate::cli_error::{CliError, Exit};
+use crate::runs::RunBackend;
 use crate::view::RunView;
 
 /// Number of latest runs that are searched for a prefix or suffix.
-const SEARCHED: usize = 2_000;
+const RUNS_SEARCHED_MAX: usize = 2_000;
 
 /// Returns the run that `text` identifies.
-pub(crate) async fn run(runs: &dyn Runs, text: &str) -> Result<ExecutionRow, Problem> {
+pub(crate) async fn find_run(
+    backend: &dyn RunBackend,
+    text: &str,
+) -> Result<ExecutionRow, CliError> {
     if matches!(text, "last" | "-1") {
-        return latest(runs).await;
+        return latest_run(backend).await;
     }
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Problem::usage(format!("invalid run ID `{text}`"))
+        return Err(CliError::usage(format!("invalid run ID `{text}`"))
             .help("use a run ID, a unique prefix or suffix of one, or `last`"));
     }
     if let Ok(id) = text.parse::<ExecutionId>()
-        && let Some(row) = runs.get(id).await?
+        && let Some(row) = backend.find_row(id).await?
     {
         return Ok(row);
     }
-    let filter = Filter {
-        limit: SEARCHED,
-        ..Filter::default()
+    let filter = ExecutionFilter {
+        limit: RUNS_SEARCHED_MAX,
+        ..ExecutionFilter::default()
     };
-    let rows = runs.list(&filter).await?;
-    let id = matching(rows.iter().map(|row| row.id), text)?;
+    let rows = backend.list_runs(&filter).await?;
+    let id = match_id(rows.iter().map(|row| row.id), text)?;
     let found = rows.into_iter().find(|row| row.id == id);
     Ok(found.expect("`matching` returns the ID of one of these rows"))
 }
 
-async fn latest(runs: &dyn Runs) -> Result<ExecutionRow, Problem> {
-    let filter = Filter {
+async fn latest_run(backend: &dyn RunBackend) -> Result<ExecutionRow, CliError> {
+    let filter = ExecutionFilter {
         limit: 50,
-        ..Filter::default()
+        ..ExecutionFilter::default()
     };
-    let rows = runs.list(&filter).await?;
+    let rows = backend.list_runs(&filter).await?;
     // The user means the run they started, not its child runs.
     let own = rows
         .iter()
         .position(|row| row.parent.is_none())
         .unwrap_or(0);
     rows.into_iter().nth(own).ok_or_else(|| {
-        Problem::new(Exit::NotFound, "RUN_NOT_FOUND", "no runs found")
+        CliError::new(Exit::NotFound, "RUN_NOT_FOUND", "no runs found")
             .help("start a run with `noetl run FILE`")
     })
 }
 
 /// Builds the view of a run from its current event log.
-pub(crate) async fn view(runs: &dyn Runs, id: ExecutionId) -> Result<RunView, Problem> {
+pub(crate) async fn load_view(
+    backend: &dyn RunBackend,
+    id: ExecutionId,
+) -> Result<RunView, CliError> {
     let mut view = RunView::default();
-    let RunOutline {
+    let ExecutionOutline {
         seq,
         loops,
         mut events,
         mut next,
-    } = runs.outline(id, Seq(0)).await?;
+    } = backend.outline(id, Seq(0)).await?;
     loop {
         for event in events.iter().filter(|event| event.seq <= seq) {
             view.fold(event);
         }
         let Some(after) = next else { break };
-        let page = runs.outline(id, after).await?;
+        let page = backend.outline(id, after).await?;
         (events, next) = (page.events, page.next);
     }
     view.complete_outline(&loops, seq);
@@ -74,7 +80,7 @@ pub(crate) async fn view(runs: &dyn Runs, id: ExecutionId) -> Result<RunView, Pr
 }
 
 /// Returns the only ID that starts or ends with `part`.
-fn matching(ids: impl Iterator<Item = ExecutionId>, part: &str) -> Result<ExecutionId, Problem> {
+fn match_id(ids: impl Iterator<Item = ExecutionId>, part: &str) -> Result<ExecutionId, CliError> {
     let fits = |id: &ExecutionId| {
         let id = id.to_string();
         id.starts_with(part) || id.ends_with(part)
@@ -82,7 +88,7 @@ fn matching(ids: impl Iterator<Item = ExecutionId>, part: &str) -> Result<Execut
     let found: Vec<ExecutionId> = ids.filter(fits).take(6).collect();
     match &found[..] {
         [one] => Ok(*one),
-        [] => Err(Problem::new(
+        [] => Err(CliError::new(
             Exit::NotFound,
             "RUN_NOT_FOUND",
             format!("no run ID starts or ends with `{part}`"),
@@ -91,7 +97,7 @@ fn matching(ids: impl Iterator<Item = ExecutionId>, part: &str) -> Result<Execut
         several => {
             let names: Vec<String> = several.iter().map(ToString::to_string).collect();
             let message = format!("ambiguous run ID `{part}`: matches {}", names.join(", "));
-            Err(Problem::new(Exit::Usage, "RUN_AMBIGUOUS", message).help("enter more digits"))
+            Err(CliError::new(Exit::Usage, "RUN_AMBIGUOUS", message).help("enter more digits"))
         }
     }
 }
@@ -102,7 +108,7 @@ mod tests {
 
     fn find(part: &str) -> Result<i64, Exit> {
         let ids = [120_045, 120_046, 340_045].map(ExecutionId);
-        matching(ids.into_iter(), part)
+        match_id(ids.into_iter(), part)
             .map(|id| id.0)
             .map_err(|problem| problem.exit)
     }

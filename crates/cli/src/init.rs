@@ -4,13 +4,13 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use crate::args::Template;
-use crate::config::DEFAULTS;
-use crate::problem::{Exit, Problem};
+use crate::args::InitTemplate;
+use crate::cli_error::{CliError, Exit};
+use crate::config::DEFAULT_CONFIG;
 
-impl Template {
+impl InitTemplate {
     /// Returns the name of the file.
-    fn file(self) -> &'static str {
+    fn file_name(self) -> &'static str {
         match self {
             Self::Hello => "hello.yaml",
             Self::Pagination => "pagination.yaml",
@@ -31,45 +31,48 @@ impl Template {
 }
 
 /// Writes the files of a template and returns their names, the playbook first. Never changes existing files.
-pub(crate) fn write(dir: &Path, template: Template) -> Result<Vec<&'static str>, Problem> {
+pub(crate) fn write_template(
+    dir: &Path,
+    template: InitTemplate,
+) -> Result<Vec<&'static str>, CliError> {
     fs::create_dir_all(dir)
-        .map_err(|error| Problem::unwritable(&dir.display().to_string(), &error))?;
-    if dir.join(template.file()).exists() {
-        let name = dir.join(template.file()).display().to_string();
-        let problem = Problem::new(
+        .map_err(|error| CliError::write_error(&dir.display().to_string(), &error))?;
+    if dir.join(template.file_name()).exists() {
+        let name = dir.join(template.file_name()).display().to_string();
+        let problem = CliError::new(
             Exit::NotAllowed,
             "FILE_EXISTS",
             format!("`{name}` already exists"),
         );
         return Err(problem.help("choose another directory, or another --template"));
     }
-    put(dir, template.file(), template.text())?;
-    let mut written = vec![template.file()];
+    write_new_file(dir, template.file_name(), template.text())?;
+    let mut written = vec![template.file_name()];
     for (name, text) in [
-        ("noetl.toml", commented()),
+        ("noetl.toml", commented_defaults()),
         (".gitignore", ".noetl/\n".to_owned()),
     ] {
         if !dir.join(name).exists() {
-            put(dir, name, &text)?;
+            write_new_file(dir, name, &text)?;
             written.push(name);
         }
     }
     Ok(written)
 }
 
-fn put(dir: &Path, name: &str, text: &str) -> Result<(), Problem> {
+fn write_new_file(dir: &Path, name: &str, text: &str) -> Result<(), CliError> {
     let path = dir.join(name);
     let made = fs::File::create_new(&path).and_then(|mut file| file.write_all(text.as_bytes()));
-    made.map_err(|error| Problem::unwritable(&path.display().to_string(), &error))
+    made.map_err(|error| CliError::write_error(&path.display().to_string(), &error))
 }
 
 /// Returns the default settings commented out, so that new defaults of later versions apply.
-fn commented() -> String {
+fn commented_defaults() -> String {
     let comment = |line: &str| match line {
         line if line.is_empty() || line.starts_with('#') => format!("{line}\n"),
         line => format!("# {line}\n"),
     };
-    DEFAULTS.lines().map(comment).collect()
+    DEFAULT_CONFIG.lines().map(comment).collect()
 }
 
 #[cfg(test)]
@@ -79,9 +82,9 @@ mod tests {
 
     #[test]
     fn every_template_is_a_playbook_without_a_warning() {
-        for template in Template::value_variants() {
-            let parsed = model::playbook::parse(template.file(), template.text().as_bytes());
-            let style = model::diagnostic::Style::default();
+        for template in InitTemplate::value_variants() {
+            let parsed = model::playbook::parse(template.file_name(), template.text().as_bytes());
+            let style = model::diagnostic::DiagnosticStyle::default();
             let shown: Vec<String> = parsed.diagnostics.iter().map(|d| d.render(style)).collect();
             assert!(shown.is_empty(), "{}", shown.join("\n"));
         }
@@ -91,17 +94,17 @@ mod tests {
     fn files_that_exist_are_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("noetl.toml"), "slots = 2\n").unwrap();
-        let written = write(dir.path(), Template::Hello).unwrap();
+        let written = write_template(dir.path(), InitTemplate::Hello).unwrap();
         assert_eq!(written, ["hello.yaml", ".gitignore"]);
         let kept = fs::read_to_string(dir.path().join("noetl.toml")).unwrap();
         assert_eq!(kept, "slots = 2\n");
-        let again = write(dir.path(), Template::Hello).unwrap_err();
+        let again = write_template(dir.path(), InitTemplate::Hello).unwrap_err();
         assert_eq!(again.code, "FILE_EXISTS");
     }
 
     #[test]
     fn the_configuration_written_changes_nothing_by_itself() {
-        let parsed: toml::Table = toml::from_str(&commented()).unwrap();
+        let parsed: toml::Table = toml::from_str(&commented_defaults()).unwrap();
         assert!(parsed.is_empty());
     }
 }

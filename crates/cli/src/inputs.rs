@@ -4,64 +4,64 @@ use std::io::Read;
 
 use serde_json::{Map, Value};
 
-use crate::args::Values;
-use crate::problem::{Exit, Problem};
+use crate::args::InputArgs;
+use crate::cli_error::{CliError, Exit};
 
 /// Merges the inputs; `None` if no option is set.
-pub(crate) fn read(values: &Values) -> Result<Option<Map<String, Value>>, Problem> {
+pub(crate) fn read_inputs(values: &InputArgs) -> Result<Option<Map<String, Value>>, CliError> {
     let mut merged = match &values.input {
-        Some(input) => mapping(input)?,
+        Some(input) => read_mapping(input)?,
         None if values.set.is_empty() && values.set_string.is_empty() => return Ok(None),
         None => Map::new(),
     };
     for pair in &values.set {
-        let (key, text) = split(pair, "--set")?;
-        let value = model::playbook::data(key, text.as_bytes()).map_err(|problems| {
+        let (key, text) = split_pair(pair, "--set")?;
+        let value = model::playbook::parse_data(key, text.as_bytes()).map_err(|problems| {
             let why = problems
                 .first()
                 .map_or("", |problem| problem.message.as_str());
-            Problem::usage(format!("invalid --set {pair}: value is not YAML: {why}"))
+            CliError::usage(format!("invalid --set {pair}: value is not YAML: {why}"))
                 .help("quote the value for YAML, or use --set-string")
         })?;
-        put(&mut merged, key, value)?;
+        insert_dotted(&mut merged, key, value)?;
     }
     for pair in &values.set_string {
-        let (key, text) = split(pair, "--set-string")?;
-        put(&mut merged, key, Value::String(text.to_owned()))?;
+        let (key, text) = split_pair(pair, "--set-string")?;
+        insert_dotted(&mut merged, key, Value::String(text.to_owned()))?;
     }
     Ok(Some(merged))
 }
 
 /// Reads a file, or standard input for `-`.
-pub(crate) fn bytes(name: &str) -> Result<Vec<u8>, Problem> {
+pub(crate) fn read_file(name: &str) -> Result<Vec<u8>, CliError> {
     if name != "-" {
-        return std::fs::read(name).map_err(|error| Problem::unreadable(name, &error));
+        return std::fs::read(name).map_err(|error| CliError::read_error(name, &error));
     }
     let mut bytes = Vec::new();
     std::io::stdin()
         .read_to_end(&mut bytes)
-        .map_err(|error| Problem::unreadable("standard input", &error))?;
+        .map_err(|error| CliError::read_error("standard input", &error))?;
     Ok(bytes)
 }
 
-fn mapping(input: &str) -> Result<Map<String, Value>, Problem> {
+fn read_mapping(input: &str) -> Result<Map<String, Value>, CliError> {
     let is_text = input.trim_start().starts_with('{');
     let (name, bytes) = match (is_text, input) {
         (true, text) => ("--input", text.as_bytes().to_vec()),
-        (false, "-") => ("standard input", bytes("-")?),
-        (false, file) => (file, bytes(file)?),
+        (false, "-") => ("standard input", read_file("-")?),
+        (false, file) => (file, read_file(file)?),
     };
-    let value = model::playbook::data(name, &bytes).map_err(|problems| {
+    let value = model::playbook::parse_data(name, &bytes).map_err(|problems| {
         let why = problems.first().map_or_else(String::new, |problem| {
             let (line, column) = (problem.span.line, problem.span.column);
             format!("{line}:{column}: {}", problem.message)
         });
-        Problem::new(Exit::Usage, "INPUT_INVALID", format!("{name}:{why}"))
+        CliError::new(Exit::Usage, "INPUT_INVALID", format!("{name}:{why}"))
     })?;
     match value {
         Value::Object(map) => Ok(map),
         Value::Null => Ok(Map::new()),
-        _ => Err(Problem::new(
+        _ => Err(CliError::new(
             Exit::Usage,
             "INPUT_INVALID",
             format!("invalid {name}: expected a mapping of names to values"),
@@ -69,23 +69,23 @@ fn mapping(input: &str) -> Result<Map<String, Value>, Problem> {
     }
 }
 
-fn split<'a>(pair: &'a str, flag: &str) -> Result<(&'a str, &'a str), Problem> {
+fn split_pair<'a>(pair: &'a str, flag: &str) -> Result<(&'a str, &'a str), CliError> {
     match pair.split_once('=') {
         Some((key, text)) if !key.trim().is_empty() => Ok((key.trim(), text)),
-        _ => Err(Problem::usage(format!(
+        _ => Err(CliError::usage(format!(
             "invalid {flag} {pair}: expected KEY=VALUE"
         ))),
     }
 }
 
 /// Sets a value at a dotted key; creates the maps in between.
-fn put(map: &mut Map<String, Value>, key: &str, value: Value) -> Result<(), Problem> {
+fn insert_dotted(map: &mut Map<String, Value>, key: &str, value: Value) -> Result<(), CliError> {
     let Some((head, tail)) = key.split_once('.') else {
         map.insert(key.to_owned(), value);
         return Ok(());
     };
     if head.is_empty() || tail.is_empty() {
-        return Err(Problem::usage(format!(
+        return Err(CliError::usage(format!(
             "invalid key `{key}`: a part of it is empty"
         )));
     }
@@ -94,7 +94,7 @@ fn put(map: &mut Map<String, Value>, key: &str, value: Value) -> Result<(), Prob
         *entry = Value::Object(Map::new());
     }
     match entry {
-        Value::Object(inner) => put(inner, tail, value),
+        Value::Object(inner) => insert_dotted(inner, tail, value),
         _ => unreachable!("the entry was replaced by a map above"),
     }
 }
@@ -104,19 +104,23 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn given(input: Option<&str>, set: &[&str], text: &[&str]) -> Result<Option<Value>, Problem> {
+    fn read_given_inputs(
+        input: Option<&str>,
+        set: &[&str],
+        text: &[&str],
+    ) -> Result<Option<Value>, CliError> {
         let own = |list: &[&str]| list.iter().map(|item| (*item).to_owned()).collect();
-        let values = Values {
+        let values = InputArgs {
             set: own(set),
             set_string: own(text),
             input: input.map(str::to_owned),
         };
-        read(&values).map(|map| map.map(Value::Object))
+        read_inputs(&values).map(|map| map.map(Value::Object))
     }
 
     #[test]
     fn nothing_given_is_no_payload() {
-        assert_eq!(given(None, &[], &[]), Ok(None));
+        assert_eq!(read_given_inputs(None, &[], &[]), Ok(None));
     }
 
     #[test]
@@ -129,7 +133,9 @@ mod tests {
             "empty=",
             "url=http://h/?a=b",
         ];
-        let read = given(None, &set, &["v=1.10", "t=true"]).unwrap().unwrap();
+        let read = read_given_inputs(None, &set, &["v=1.10", "t=true"])
+            .unwrap()
+            .unwrap();
         let expected = json!({
             "n": 3, "ok": true, "list": [1, "a"], "zip": "01234x", "empty": null,
             "url": "http://h/?a=b", "v": "1.10", "t": "true",
@@ -139,7 +145,7 @@ mod tests {
 
     #[test]
     fn dotted_keys_reach_into_maps_and_set_beats_input() {
-        let read = given(
+        let read = read_given_inputs(
             Some(r#"{"a": {"b": 1, "c": 2}, "d": 3}"#),
             &["a.b=9", "x.y.z=1"],
             &[],
@@ -152,16 +158,16 @@ mod tests {
     fn wrong_pairs_and_inputs_are_usage_errors() {
         for set in ["novalue", "=1", "a..b=1", "a=[1"] {
             assert_eq!(
-                given(None, &[set], &[]).unwrap_err().exit,
+                read_given_inputs(None, &[set], &[]).unwrap_err().exit,
                 Exit::Usage,
                 "{set}"
             );
         }
         assert_eq!(
-            given(Some("{a: 1"), &[], &[]).unwrap_err().code,
+            read_given_inputs(Some("{a: 1"), &[], &[]).unwrap_err().code,
             "INPUT_INVALID"
         );
-        let missing = given(Some("no/such/file.yaml"), &[], &[]).unwrap_err();
+        let missing = read_given_inputs(Some("no/such/file.yaml"), &[], &[]).unwrap_err();
         assert_eq!(missing.exit, Exit::NotFound);
     }
 }

@@ -2,34 +2,34 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod added;
 mod app;
 mod args;
+mod cli_error;
 mod clock;
 mod config;
+mod control_plane;
 mod doctor;
-mod drive;
-mod fetching;
+mod external_kinds;
 mod find;
+mod follow;
 mod graph;
-mod hiring;
 mod init;
 mod inputs;
-mod local;
-mod log;
 mod memory;
-mod out;
-mod problem;
+mod network_access;
+mod output;
 mod progress;
-mod reach;
 mod remote;
 mod render;
+mod run_reader;
 mod runs;
-mod stop;
-mod surface;
+mod secret_fetcher;
+mod signals;
+mod terminal_style;
 mod trace;
 mod verbs;
 mod view;
+mod worker_setup;
 
 use std::process::ExitCode;
 

@@ -15,24 +15,24 @@ use crate::config::Environment;
 /// Limits the C library to one heap for each core. Its default is up to eight, and each heap keeps the memory it once
 /// needed: a server that reads for fifty workers at once would hold several times the memory it uses.
 /// Must be called before threads start.
-pub(crate) fn keep_few_heaps(environment: &Environment) {
+pub(crate) fn limit_heaps(environment: &Environment) {
     let chosen = ["MALLOC_ARENA_MAX", "GLIBC_TUNABLES"];
     if !chosen.iter().any(|name| environment.get(name).is_some()) {
-        set(available_parallelism().map_or(2, NonZero::get));
+        set_heap_limit(available_parallelism().map_or(2, NonZero::get));
     }
 }
 
 /// Interval at which a server returns unused memory.
-const RETURN_EVERY: Duration = Duration::from_secs(10);
+const TRIM_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Starts a thread that returns unused memory to the system every `RETURN_EVERY`. By default the C library keeps most
+/// Starts a thread that returns unused memory to the system every `TRIM_INTERVAL`. By default the C library keeps most
 /// of the memory that a burst of runs needed.
-pub(crate) fn return_unused() {
+pub(crate) fn start_memory_trim() {
     let thread = std::thread::Builder::new().name("return-memory".to_owned());
     let returning = thread.spawn(|| {
         loop {
-            std::thread::sleep(RETURN_EVERY);
-            return_now();
+            std::thread::sleep(TRIM_INTERVAL);
+            trim_memory();
         }
     });
     if let Err(error) = returning {
@@ -41,7 +41,7 @@ pub(crate) fn return_unused() {
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn return_now() {
+fn trim_memory() {
     // SAFETY: the call takes the allocator's own locks and returns unused pages. Its result is not needed.
     let _ = unsafe { libc::malloc_trim(0) };
 }
@@ -50,7 +50,7 @@ fn return_now() {
 fn return_now() {}
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn set(heaps: usize) {
+fn set_heap_limit(heaps: usize) {
     let heaps = libc::c_int::try_from(heaps).unwrap_or(libc::c_int::MAX);
     // SAFETY: the call only writes a number that the allocator reads, and no other thread runs yet.
     // Its result is not needed: an unsupported setting changes nothing.

@@ -8,9 +8,9 @@ use tracing_subscriber::EnvFilter;
 use crate::config::Environment;
 
 /// Writer to standard error that removes passwords from URLs, because log lines of libraries may contain them.
-struct Cleaned(Stderr);
+struct RedactedStderr(Stderr);
 
-impl Write for Cleaned {
+impl Write for RedactedStderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         match without_userinfo(&text) {
@@ -26,31 +26,31 @@ impl Write for Cleaned {
 }
 
 /// Crates that may log below `info`. Libraries may not, because they log addresses and headers unchanged.
-const CRATES: &[&str] = &[
+const ENGINE_CRATES: &[&str] = &[
     "noetl", "model", "pipeline", "engine", "store", "results", "wire", "tools", "worker", "server",
 ];
 
 /// Builds a filter: `level` for the engine's own crates, `info` for everything else.
-fn of_the_engine(level: &str) -> String {
-    let own = CRATES.iter().map(|name| format!(",{name}={level}"));
+fn engine_filter(level: &str) -> String {
+    let own = ENGINE_CRATES.iter().map(|name| format!(",{name}={level}"));
     format!("info{}", own.collect::<String>())
 }
 
 /// Starts logging if `-v` or `NOETL_LOG` is set.
-pub(crate) fn start(verbose: u8, environment: &Environment, color: bool) {
+pub(crate) fn start_tracing(verbose: u8, environment: &Environment, color: bool) {
     let wanted = environment.get("NOETL_LOG").map(str::to_owned);
     let wanted = wanted.or(match verbose {
         0 => None,
         1 => Some("info".to_owned()),
-        2 => Some(of_the_engine("debug")),
-        _ => Some(of_the_engine("trace")),
+        2 => Some(engine_filter("debug")),
+        _ => Some(engine_filter("trace")),
     });
     let Some(filter) = wanted else { return };
     let filter = EnvFilter::builder().parse_lossy(filter);
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(color)
-        .with_writer(|| Cleaned(std::io::stderr()))
+        .with_writer(|| RedactedStderr(std::io::stderr()))
         .finish();
     // This cannot fail: no other subscriber is set in this process.
     let _ = tracing::subscriber::set_global_default(subscriber);

@@ -3,20 +3,20 @@
 use std::time::Duration;
 
 use model::command::{Command, TimerChange};
-use model::event::{Event, Parent, StopRequested};
+use model::event::{Event, ParentTask, StopRequest};
 use model::id::{ExecutionId, LeaseEpoch, Name, Seq, StepRunId, WorkerId};
 use model::outcome::Outcome;
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::result_ref::ResultRef;
 use serde::{Deserialize, Serialize};
 
-use crate::state::State;
+use crate::state::ExecutionState;
 
 /// The result of deciding an input.
 #[derive(Debug, Clone)]
 pub struct Decision {
     /// The state after the decision.
-    pub state: State,
+    pub state: ExecutionState,
     /// The events of the input and of the decision, in order, with their sequence numbers.
     pub events: Vec<Event>,
     /// Commands to offer and to withdraw.
@@ -24,22 +24,22 @@ pub struct Decision {
     /// Timers to set and to clear.
     pub timers: Vec<TimerChange>,
     /// Messages to other executions.
-    pub messages: Vec<OutMessage>,
+    pub messages: Vec<OutgoingMessage>,
     /// Bodies that must be durable before the events are committed.
-    pub bodies: Vec<BodyToKeep>,
+    pub bodies: Vec<BodyToStore>,
     /// Keys that must be unique in the store.
-    pub keys: Vec<Key>,
+    pub unique_keys: Vec<Key>,
     /// The claims that the reports of the input depend on.
     pub fences: Vec<(Seq, LeaseEpoch)>,
-    /// Whether more decisions follow from this input: decide `Input::GoOn` next.
-    pub more: bool,
+    /// Whether more decisions follow from this input: decide `Input::Continue` next.
+    pub has_more: bool,
     /// Commands that workers should stop.
-    pub stops: Vec<(Seq, WorkerId)>,
+    pub commands_to_stop: Vec<(Seq, WorkerId)>,
 }
 
 impl Decision {
     /// Whether there is nothing to commit.
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.events.is_empty()
             && self.commands.is_empty()
             && self.timers.is_empty()
@@ -49,11 +49,11 @@ impl Decision {
 
 /// A body that one of the events refers to.
 #[derive(Debug, Clone)]
-pub struct BodyToKeep {
+pub struct BodyToStore {
     /// The reference to it.
     pub reference: ResultRef,
     /// Its text.
-    pub text: Raw,
+    pub text: RawJson,
 }
 
 /// A change to the offered commands.
@@ -75,7 +75,7 @@ pub enum CommandChange {
 
 /// A message to another execution, unique by its event and number.
 #[derive(Debug, Clone, PartialEq)]
-pub struct OutMessage {
+pub struct OutgoingMessage {
     /// The event that sends it.
     pub seq: Seq,
     /// Number of the message within that event.
@@ -83,13 +83,13 @@ pub struct OutMessage {
     /// The receiving execution.
     pub to: ExecutionId,
     /// The content.
-    pub body: MessageBody,
+    pub body: ExecutionMessage,
 }
 
 /// Messages between executions, and control requests of users.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum MessageBody {
+pub enum ExecutionMessage {
     /// Starts a child execution.
     Start {
         /// The playbook's path, or a file relative to the parent's.
@@ -97,9 +97,9 @@ pub enum MessageBody {
         /// The catalog version; `None` means the latest.
         version: Option<u32>,
         /// The payload.
-        input: Raw,
+        input: RawJson,
         /// The sender.
-        parent: Parent,
+        parent: ParentTask,
         /// The nesting depth of the receiver.
         depth: u32,
         /// The sender's path, which a relative path is resolved against.
@@ -116,7 +116,7 @@ pub enum MessageBody {
         outcome: Box<Outcome>,
     },
     /// Stops the execution.
-    Cancel(StopRequested),
+    Cancel(StopRequest),
     /// Retries failed work.
     Retry {
         /// Version of the playbook to continue with.
@@ -133,14 +133,14 @@ pub enum MessageBody {
     /// Patches `ctx`.
     Patch {
         /// The written keys, with values or reducers.
-        patch: Raw,
+        patch: RawJson,
     },
     /// A signal from outside the execution.
     Signal {
         /// Its name.
         name: Name,
         /// The payload.
-        payload: Option<Raw>,
+        payload: Option<RawJson>,
     },
 }
 

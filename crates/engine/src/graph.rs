@@ -31,9 +31,9 @@ struct StepPosition {
 
 impl Graph {
     /// Builds the graph of a playbook. The final step is outside the net: its `next` is ignored.
-    pub fn of(playbook: &Playbook) -> Self {
-        let arcs = Arcs::of(playbook);
-        let order = arcs.in_topological_order();
+    pub fn from_playbook(playbook: &Playbook) -> Self {
+        let arcs = NumberedArcs::from_playbook(playbook);
+        let order = arcs.sorted_cycles();
         let mut graph = Self::default();
         let mut positions = vec![None; arcs.names.len()];
         let mut number = 0;
@@ -68,7 +68,7 @@ impl Graph {
     }
 
     /// Whether tokens can meet at this step, because several steps lead to it.
-    pub fn is_meeting_place(&self, step: &Name) -> bool {
+    pub fn is_join(&self, step: &Name) -> bool {
         self.steps
             .get(step)
             .is_some_and(|position| position.has_several_sources)
@@ -116,14 +116,14 @@ impl Graph {
 }
 
 /// The arcs by number, for steps and for targets that are not steps.
-struct Arcs {
+struct NumberedArcs {
     names: Vec<Name>,
     targets: Vec<Vec<usize>>,
     sources: Vec<Vec<usize>>,
 }
 
-impl Arcs {
-    fn of(playbook: &Playbook) -> Self {
+impl NumberedArcs {
+    fn from_playbook(playbook: &Playbook) -> Self {
         let mut numbers: BTreeMap<Name, usize> = BTreeMap::new();
         let mut names = Vec::new();
         let mut pairs = Vec::new();
@@ -161,16 +161,19 @@ impl Arcs {
     }
 
     /// The strongly connected components in topological order (Kosaraju's algorithm).
-    fn in_topological_order(&self) -> Vec<Vec<usize>> {
+    fn sorted_cycles(&self) -> Vec<Vec<usize>> {
         let all: Vec<usize> = (0..self.names.len()).collect();
-        let left: Vec<usize> = walk(&self.targets, &all).into_iter().flatten().collect();
+        let left: Vec<usize> = walk_arcs(&self.targets, &all)
+            .into_iter()
+            .flatten()
+            .collect();
         let last_left_first: Vec<usize> = left.into_iter().rev().collect();
-        walk(&self.sources, &last_left_first)
+        walk_arcs(&self.sources, &last_left_first)
     }
 }
 
 /// Runs a depth-first search from each start that no earlier search visited. Each result lists its steps in postorder.
-fn walk(arcs: &[Vec<usize>], starts: &[usize]) -> Vec<Vec<usize>> {
+fn walk_arcs(arcs: &[Vec<usize>], starts: &[usize]) -> Vec<Vec<usize>> {
     let mut is_known = vec![false; arcs.len()];
     let mut walks = Vec::new();
     for start in starts {
@@ -252,7 +255,7 @@ mod tests {
         for round in 0..60 {
             let count = 4 + round % 12;
             let arcs: Vec<_> = (0..count).map(|_| (random(STEPS), random(STEPS))).collect();
-            let graph = Graph::of(&playbook(&arcs, STEPS));
+            let graph = Graph::from_playbook(&playbook(&arcs, STEPS));
             let name = |step: usize| Name::from(format!("s{step}"));
             for from in 0..STEPS {
                 let sources: BTreeSet<_> = arcs
@@ -260,7 +263,7 @@ mod tests {
                     .filter(|(_, to)| *to == from)
                     .map(|(from, _)| *from)
                     .collect();
-                assert_eq!(graph.is_meeting_place(&name(from)), sources.len() > 1);
+                assert_eq!(graph.is_join(&name(from)), sources.len() > 1);
                 for to in 0..STEPS {
                     let onward = is_reached(&arcs, from, to);
                     let back = is_reached(&arcs, to, from);

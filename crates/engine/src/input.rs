@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use model::command::ReportEnd;
-use model::event::{Body, Event, Parent, StopRequested};
+use model::event::{Event, EventBody, ParentTask, StopRequest};
 use model::id::{ExecutionId, IdBlock, LeaseEpoch, Name, PlaybookHash, Seq, WorkerId};
 use model::outcome::Outcome;
 use model::playbook::Playbook;
-use model::raw::Raw;
-use model::template::Data;
+use model::raw::RawJson;
+use model::template::LazyValue;
 use model::time::Time;
 
-use crate::reuse::Reuse;
+use crate::reuse::ReusePlan;
 
 /// The arrival time of an input, and the IDs that its events may use.
 #[derive(Debug, Clone, Copy)]
@@ -26,17 +26,17 @@ pub struct Stamp {
 #[derive(Debug, Clone)]
 pub enum Input {
     /// A request for a new execution.
-    Submit(Box<Submit>),
+    Submit(Box<ExecutionRequest>),
     /// A worker reports on a command.
-    Report(Report),
+    Report(CommandReport),
     /// A timer is due.
-    Timer(Seq),
+    TimerDue(Seq),
     /// A signal arrived.
     Signal {
         /// Its name.
         name: Name,
         /// The payload.
-        payload: Option<Raw>,
+        payload: Option<RawJson>,
     },
     /// A child execution ended.
     ChildEnded {
@@ -48,7 +48,7 @@ pub enum Input {
         outcome: Box<Outcome>,
     },
     /// Stops the execution; the default ending is `Cancelled`.
-    Cancel(StopRequested),
+    Cancel(StopRequest),
     /// Issues no more commands until resumed.
     Pause {
         /// The reason.
@@ -58,13 +58,13 @@ pub enum Input {
     Resume,
     /// Retries failed work, in a new generation.
     Retry {
-        /// The version to continue with, which `Net` already contains; `None` keeps the current version.
-        switch: Option<Box<Switch>>,
+        /// The version to continue with, which `PlaybookNet` already contains; `None` keeps the current version.
+        switch: Option<Box<PlaybookSwitch>>,
     },
     /// Patches `ctx` from outside.
-    Patch(Raw),
+    Patch(RawJson),
     /// The worker that held a command is lost.
-    Lost {
+    ClaimLost {
         /// The command.
         command: Seq,
         /// The worker that held it.
@@ -75,27 +75,27 @@ pub enum Input {
         is_strike: bool,
     },
     /// An event of the server that changes nothing else.
-    Record(Box<Body>),
+    RecordEvent(Box<EventBody>),
     /// Continues a decision that stopped early.
-    GoOn,
+    Continue,
     /// No worker claimed a command in time.
-    Unclaimed(Seq),
+    CommandOverdue(Seq),
 }
 
 /// A switch of an execution to another version of its playbook.
 #[derive(Debug, Clone)]
-pub struct Switch {
+pub struct PlaybookSwitch {
     /// The new catalog version.
     pub version: u32,
     /// The hash of the new version.
     pub hash: PlaybookHash,
     /// The playbook that the execution has used so far.
-    pub was: Arc<Playbook>,
+    pub previous: Arc<Playbook>,
 }
 
 /// A request to start an execution.
 #[derive(Debug, Clone)]
-pub struct Submit {
+pub struct ExecutionRequest {
     /// Its id.
     pub execution: ExecutionId,
     /// The playbook's path.
@@ -105,22 +105,22 @@ pub struct Submit {
     /// The hash of its text.
     pub hash: PlaybookHash,
     /// The request's payload, merged over the playbook's workload.
-    pub payload: Option<Raw>,
+    pub payload: Option<RawJson>,
     /// The parent, if another execution started it.
-    pub parent: Option<Parent>,
+    pub parent: Option<ParentTask>,
     /// Nesting depth of sub-playbooks.
     pub depth: u32,
     /// The trace it belongs to; `None` derives one from the execution's ID.
     pub trace_id: Option<Name>,
     /// The results it reuses if it is a rerun.
-    pub reuse: Option<Box<Reuse>>,
+    pub reuse: Option<Box<ReusePlan>>,
     /// Variables that defaults may read as `env`; `None` on a server.
-    pub env: Option<Data>,
+    pub env: Option<LazyValue>,
 }
 
 /// A worker's report about a command it has claimed.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct CommandReport {
     /// The `command.issued` event.
     pub command: Seq,
     /// The reporting worker.

@@ -12,12 +12,12 @@ mod input;
 mod reuse;
 mod state;
 
-pub use decide::{Limits, Net, Refusal, Undecided, decide, needs};
-pub use decision::{BodyToKeep, CommandChange, Decision, Key, MessageBody, OutMessage};
+pub use decide::{DecideError, ExecutionLimits, PlaybookNet, Refusal, decide, needs};
+pub use decision::{BodyToStore, CommandChange, Decision, ExecutionMessage, Key, OutgoingMessage};
 pub use graph::Graph;
-pub use input::{Input, Report, Stamp, Submit, Switch};
-pub use reuse::{Cut, Reuse, Takeover};
+pub use input::{CommandReport, ExecutionRequest, Input, PlaybookSwitch, Stamp};
+pub use reuse::{ReusePlan, ReusePlanner, ReusedState};
 pub use state::{
-    Boundary, BoundaryKind, LiveCommand, LiveTimer, LoopRun, Phase, Returned, Run, SharedMap,
-    State, StepSummary, Stop, StopReason, Token, Waiting, fold,
+    Boundary, BoundaryKind, ExecutionState, LiveCommand, LiveTimer, LoopRun, PendingWait, Phase,
+    ReturnedRange, SharedMap, StepRun, StepSummary, StopInProgress, StopReason, Token, fold,
 };

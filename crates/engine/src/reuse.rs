@@ -6,54 +6,54 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::event::{
-    Body, CameFrom, Event, Kind, LoopStarted, PlacedToken, Rerun, Reused, ReusedItems,
-    ReusedIterations, ReusedPart, ReusedStep,
+    Event, EventBody, EventKind, InitialToken, LoopStarted, RerunOrigin, ReusedIterationSet,
+    ReusedIterations, ReusedPart, ReusedRecord, ReusedStep, TokenOrigin,
 };
 use model::id::{ExecutionId, Name, Seq, StepRunId};
-use model::raw::Raw;
-use model::template::Latest;
+use model::raw::RawJson;
+use model::template::StepPointer;
 use serde_json::{Map, Value};
 
 use crate::decide::Refusal;
-use crate::state::{BoundaryKind, State, Token, fold};
+use crate::state::{BoundaryKind, ExecutionState, Token, fold};
 
 /// An event of another execution's log.
-pub(crate) type Source = (ExecutionId, Seq);
+pub(crate) type EventRef = (ExecutionId, Seq);
 
 /// What a rerun reuses from the original execution.
 #[derive(Debug, Clone)]
-pub struct Reuse {
+pub struct ReusePlan {
     /// The original execution, and the step to start from.
-    pub rerun: Rerun,
+    pub origin: RerunOrigin,
     /// The inputs of the original execution.
-    pub workload: Raw,
+    pub workload: RawJson,
     /// The reused state; `None` if everything runs again.
-    pub takeover: Option<Box<Takeover>>,
+    pub reused_state: Option<Box<ReusedState>>,
 }
 
 /// The initial state of a rerun that starts at a later step.
 #[derive(Debug, Clone)]
-pub struct Takeover {
+pub struct ReusedState {
     pub(crate) from_step: Name,
-    pub(crate) steps: Vec<TakenStep>,
+    pub(crate) steps: Vec<ReusedStepEnd>,
     pub(crate) ctx: Map<String, Value>,
-    pub(crate) tokens: Vec<PlacedToken>,
-    pub(crate) iterations: Option<(Source, ReusedIterations)>,
+    pub(crate) tokens: Vec<InitialToken>,
+    pub(crate) iterations: Option<(EventRef, ReusedIterations)>,
 }
 
 /// The latest end of a step that is reused.
 #[derive(Debug, Clone)]
-pub(crate) struct TakenStep {
+pub(crate) struct ReusedStepEnd {
     pub(crate) name: Name,
-    pub(crate) tasks: Vec<(Name, Source, bool)>,
-    pub(crate) source: Source,
+    pub(crate) tasks: Vec<(Name, EventRef, bool)>,
+    pub(crate) event: EventRef,
     pub(crate) ended: ReusedStep,
 }
 
-impl Reuse {
+impl ReusePlan {
     /// Maximum number of events that record the reuse.
     pub fn events_max(&self) -> usize {
-        let Some(takeover) = &self.takeover else {
+        let Some(takeover) = &self.reused_state else {
             return 0;
         };
         let steps = takeover.steps.iter().map(|step| step.tasks.len() + 1);
@@ -63,44 +63,44 @@ impl Reuse {
 
 /// Reads a log up to the point where the rerun starts.
 #[derive(Debug)]
-pub struct Cut {
+pub struct ReusePlanner {
     from_step: Option<Name>,
     from_iteration: Option<u64>,
     /// The state of the execution at the cut.
-    state: Option<State>,
+    state: Option<ExecutionState>,
     pins: BTreeSet<ExecutionId>,
     /// What the original execution itself reused, by its own event.
-    reused: BTreeMap<Seq, Reused>,
+    reused: BTreeMap<Seq, ReusedRecord>,
     /// The tokens that each step run in progress consumed.
-    taken: BTreeMap<StepRunId, Vec<Token>>,
+    taken_tokens: BTreeMap<StepRunId, Vec<Token>>,
     /// The first run of the given step, once it is found.
     run: Option<StepRunId>,
-    loop_: LoopSoFar,
+    loop_progress: RerunLoopProgress,
 }
 
 /// The progress of the loop that is partly rerun.
 #[derive(Debug, Default)]
-struct LoopSoFar {
+struct RerunLoopProgress {
     started: Option<(Seq, LoopStarted)>,
     done: BTreeSet<u64>,
     until: Seq,
-    set_ctx: Vec<(u64, Raw)>,
+    set_ctx: Vec<(u64, RawJson)>,
     patches: Vec<(u64, Map<String, Value>)>,
 }
 
-impl Cut {
+impl ReusePlanner {
     /// Cuts before the first run of a step, or before an iteration of its loop. Without a step, cuts at the start of
     /// the log.
-    pub fn before(from_step: Option<Name>, from_iteration: Option<u64>) -> Self {
+    pub fn new(from_step: Option<Name>, from_iteration: Option<u64>) -> Self {
         Self {
             from_step,
             from_iteration,
             state: None,
             pins: BTreeSet::new(),
             reused: BTreeMap::new(),
-            taken: BTreeMap::new(),
+            taken_tokens: BTreeMap::new(),
             run: None,
-            loop_: LoopSoFar::default(),
+            loop_progress: RerunLoopProgress::default(),
         }
     }
 
@@ -111,7 +111,7 @@ impl Cut {
     }
 
     /// Reads the next event of the log.
-    pub fn read(&mut self, event: &Event) {
+    pub fn read_event(&mut self, event: &Event) {
         if self.is_complete() {
             return;
         }
@@ -120,68 +120,71 @@ impl Cut {
             return;
         }
         match &event.body {
-            Body::ExecutionRequested(requested) => {
+            EventBody::ExecutionRequested(requested) => {
                 let pins = requested.rerun.iter().flat_map(|rerun| &rerun.pins);
                 self.pins.extend(pins);
             }
-            Body::StepScheduled(_)
-                if event.at.step.is_some() && event.at.step == self.from_step =>
+            EventBody::StepScheduled(_)
+                if event.location.step.is_some() && event.location.step == self.from_step =>
             {
-                self.run = event.at.step_run_id();
+                self.run = event.location.step_run_id();
                 return;
             }
-            Body::StepScheduled(scheduled) => {
+            EventBody::StepScheduled(scheduled) => {
                 let tokens = self.state.iter().flat_map(|state| {
                     let known = scheduled.tokens.iter();
                     known.filter_map(|id| state.tokens.get(id).cloned())
                 });
                 let tokens = tokens.collect();
-                self.taken
-                    .extend(event.at.step_run_id().map(|run| (run, tokens)));
+                self.taken_tokens
+                    .extend(event.location.step_run_id().map(|run| (run, tokens)));
             }
-            Body::StepReused(reused) => {
+            EventBody::StepReused(reused) => {
                 self.reused.insert(event.seq, (**reused).clone());
             }
             _ => {}
         }
         self.state = fold(self.state.take(), event);
-        if let (Body::NextEvaluated(_), Some(run)) = (&event.body, event.at.step_run_id())
+        if let (EventBody::NextEvaluated(_), Some(run)) =
+            (&event.body, event.location.step_run_id())
             && self
                 .state
                 .as_ref()
                 .is_none_or(|state| state.run(&run).is_none())
         {
-            self.taken.remove(&run);
+            self.taken_tokens.remove(&run);
         }
     }
 
     fn read_loop(&mut self, event: &Event) {
-        if event.at.step_run_id() != self.run {
+        if event.location.step_run_id() != self.run {
             return;
         }
         let before = self.from_iteration.unwrap_or(0);
-        let index = event.at.iteration.filter(|index| *index < before);
+        let index = event.location.iteration.filter(|index| *index < before);
         match (&event.body, index) {
-            (Body::LoopStarted(started), _) => {
-                self.loop_.started = Some((event.seq, (**started).clone()));
+            (EventBody::LoopStarted(started), _) => {
+                self.loop_progress.started = Some((event.seq, (**started).clone()));
             }
-            (Body::IterationDone(done), Some(index)) if self.loop_.done.insert(index) => {
-                self.loop_.until = event.seq;
+            (EventBody::IterationDone(done), Some(index))
+                if self.loop_progress.done.insert(index) =>
+            {
+                self.loop_progress.until = event.seq;
                 let patch = done.set_ctx.clone().map(|patch| (index, patch));
-                self.loop_.set_ctx.extend(patch);
+                self.loop_progress.set_ctx.extend(patch);
             }
-            (Body::CtxPatched(patched), Some(index)) => {
-                let patch = patched.patch.read().ok().map(|patch| (index, patch));
-                self.loop_.patches.extend(patch);
+            (EventBody::CtxPatched(patched), Some(index)) => {
+                let patch = patched.patch.parse_as().ok().map(|patch| (index, patch));
+                self.loop_progress.patches.extend(patch);
             }
             _ => {}
         }
     }
 
     /// Returns what the rerun reuses.
-    pub fn plan(mut self) -> Result<Reuse, Refusal> {
-        let state = self.state.take().ok_or(Refusal::StillRuns)?;
-        let rerun = Rerun {
+    pub fn into_plan(mut self) -> Result<ReusePlan, Refusal> {
+        let state = self.state.take().ok_or(Refusal::StillRunning)?;
+        let rerun = RerunOrigin {
             execution_id: state.execution,
             from_step: self.from_step.clone(),
             from_iteration: self.from_iteration,
@@ -192,10 +195,10 @@ impl Cut {
             if self.from_iteration.is_some() {
                 return Err(Refusal::NotALoop);
             }
-            return Ok(Reuse {
-                rerun,
+            return Ok(ReusePlan {
+                origin: rerun,
                 workload,
-                takeover: None,
+                reused_state: None,
             });
         };
         if self.run.is_none() {
@@ -203,34 +206,34 @@ impl Cut {
         }
         let mut ctx = (*state.ctx).clone();
         let iterations = match self.from_iteration {
-            Some(before) => Some(self.iterations(&state, &from_step, before, &mut ctx)?),
+            Some(before) => Some(self.reused_iterations(&state, &from_step, before, &mut ctx)?),
             None => None,
         };
-        let steps = self.steps(&state);
+        let steps = self.reused_steps(&state);
         self.pins.insert(state.execution);
         let pins = self.pins.iter().copied().collect();
-        let takeover = Takeover {
+        let takeover = ReusedState {
             steps,
             ctx,
-            tokens: self.tokens(&state),
+            tokens: self.initial_tokens(&state),
             iterations,
             from_step,
         };
-        Ok(Reuse {
-            rerun: Rerun { pins, ..rerun },
+        Ok(ReusePlan {
+            origin: RerunOrigin { pins, ..rerun },
             workload,
-            takeover: Some(Box::new(takeover)),
+            reused_state: Some(Box::new(takeover)),
         })
     }
 
     /// All ended steps, in the order of their latest ends.
-    fn steps(&self, state: &State) -> Vec<TakenStep> {
+    fn reused_steps(&self, state: &ExecutionState) -> Vec<ReusedStepEnd> {
         let ended = state.steps.iter();
         let ended = ended.filter_map(|(name, step)| Some((name, step.latest.as_ref()?)));
-        let mut ended: Vec<(&Name, &Latest)> = ended.collect();
+        let mut ended: Vec<(&Name, &StepPointer)> = ended.collect();
         ended.sort_by_key(|(_, latest)| latest.boundary);
         let taken = ended.into_iter().map(|(name, latest)| {
-            let source = |seq: Seq| self.source(state.execution, seq);
+            let source = |seq: Seq| self.event_ref(state.execution, seq);
             let tasks = latest.tasks.iter();
             let tasks = tasks.map(|(label, seq, ok)| (label.clone(), source(*seq), *ok));
             let known = self.reused.get(&latest.boundary).map(|reused| &reused.part);
@@ -243,10 +246,10 @@ impl Cut {
                     error: latest.error.clone(),
                 },
             };
-            TakenStep {
+            ReusedStepEnd {
                 name: name.clone(),
                 tasks: tasks.collect(),
-                source: source(latest.boundary),
+                event: source(latest.boundary),
                 ended,
             }
         });
@@ -254,41 +257,43 @@ impl Cut {
     }
 
     /// The event that originally produced the result of an event in this log.
-    fn source(&self, execution: ExecutionId, seq: Seq) -> Source {
+    fn event_ref(&self, execution: ExecutionId, seq: Seq) -> EventRef {
         let reused = self.reused.get(&seq);
         reused.map_or((execution, seq), |reused| (reused.execution_id, reused.seq))
     }
 
     /// The waiting tokens, and the tokens that step runs in progress consumed.
-    fn tokens(&self, state: &State) -> Vec<PlacedToken> {
+    fn initial_tokens(&self, state: &ExecutionState) -> Vec<InitialToken> {
         let under_way = state.runs.iter().filter(|(_, run)| !run.is_final);
         let under_way = under_way.flat_map(|(id, run)| {
-            let taken = self.taken.get(id).into_iter().flatten();
+            let taken = self.taken_tokens.get(id).into_iter().flatten();
             run.tokens.iter().copied().zip(taken)
         });
         let standing = state.tokens.iter().map(|(id, token)| (*id, token));
         let mut all: Vec<_> = standing.chain(under_way).collect();
         all.sort_by_key(|(id, _)| *id);
-        all.into_iter().map(|(_, token)| placed(token)).collect()
+        all.into_iter()
+            .map(|(_, token)| to_initial_token(token))
+            .collect()
     }
 
-    fn iterations(
+    fn reused_iterations(
         &self,
-        state: &State,
+        state: &ExecutionState,
         step: &Name,
         before: u64,
         ctx: &mut Map<String, Value>,
-    ) -> Result<(Source, ReusedIterations), Refusal> {
-        let Some((seq, started)) = &self.loop_.started else {
+    ) -> Result<(EventRef, ReusedIterations), Refusal> {
+        let Some((seq, started)) = &self.loop_progress.started else {
             return Err(Refusal::NotALoop);
         };
         if started.more {
-            return Err(Refusal::Claims);
+            return Err(Refusal::CursorLoop);
         }
         let total = started.total;
         if before >= total {
             let index = before;
-            return Err(Refusal::NoIteration { index, total });
+            return Err(Refusal::IterationOutOfRange { index, total });
         }
         let inherited = state.reusing.get(step).filter(|_| started.reused.is_some());
         let inherited = inherited.map(|(_, inherited)| inherited);
@@ -296,22 +301,23 @@ impl Cut {
         let is_inherited = |end: u64| end > before;
         let mut ranges = inherited.iter().flat_map(|inherited| inherited.ranges());
         if ranges.any(|(_, to)| is_inherited(to)) {
-            return Err(Refusal::TakenOver);
+            return Err(Refusal::IterationsReused);
         }
-        for (index, patch) in &self.loop_.patches {
-            if self.loop_.done.contains(index) {
-                model::ctx::apply(ctx, patch);
+        for (index, patch) in &self.loop_progress.patches {
+            if self.loop_progress.done.contains(index) {
+                model::ctx::apply_patch(ctx, patch);
             }
         }
-        let mut items: Vec<ReusedItems> = inherited.map_or_else(Vec::new, |it| it.items.clone());
-        items.push(ReusedItems {
+        let mut items: Vec<ReusedIterationSet> =
+            inherited.map_or_else(Vec::new, |it| it.items.clone());
+        items.push(ReusedIterationSet {
             execution_id: state.execution,
             started: *seq,
-            until: self.loop_.until,
-            ranges: runs_of(&self.loop_.done),
+            until: self.loop_progress.until,
+            ranges: to_ranges(&self.loop_progress.done),
         });
         let mut set_ctx = inherited.map_or_else(Vec::new, |it| it.set_ctx.clone());
-        set_ctx.extend(self.loop_.set_ctx.iter().cloned());
+        set_ctx.extend(self.loop_progress.set_ctx.iter().cloned());
         let reused = ReusedIterations {
             total,
             collection: started.collection.clone(),
@@ -326,7 +332,7 @@ impl Cut {
 }
 
 /// Converts indices to ranges of consecutive indices.
-fn runs_of(indices: &BTreeSet<u64>) -> Vec<(u64, u64)> {
+fn to_ranges(indices: &BTreeSet<u64>) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     for index in indices {
         match ranges.last_mut() {
@@ -337,18 +343,18 @@ fn runs_of(indices: &BTreeSet<u64>) -> Vec<(u64, u64)> {
     ranges
 }
 
-fn placed(token: &Token) -> PlacedToken {
-    let from = token.boundary.as_ref().map(|boundary| CameFrom {
+fn to_initial_token(token: &Token) -> InitialToken {
+    let from = token.boundary.as_ref().map(|boundary| TokenOrigin {
         step: boundary.step.clone(),
         seq: boundary.seq,
         event: match boundary.end {
-            BoundaryKind::Done => Kind::StepDone,
-            BoundaryKind::Failed => Kind::StepFailed,
-            BoundaryKind::LoopDone => Kind::LoopDone,
+            BoundaryKind::Done => EventKind::StepDone,
+            BoundaryKind::Failed => EventKind::StepFailed,
+            BoundaryKind::LoopDone => EventKind::LoopDone,
         },
         timestamp: boundary.timestamp,
     });
-    PlacedToken {
+    InitialToken {
         step: token.step.clone(),
         args: token.args.clone(),
         from,

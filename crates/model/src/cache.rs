@@ -10,13 +10,13 @@ pub struct BoundedCache<K, V> {
     weight_max: u64,
     weight: u64,
     uses: u64,
-    entries: BTreeMap<K, Entry<V>>,
+    entries: BTreeMap<K, CacheEntry<V>>,
     /// Keys by last use.
     order: BTreeMap<u64, K>,
 }
 
 #[derive(Debug)]
-struct Entry<V> {
+struct CacheEntry<V> {
     weight: u64,
     used: u64,
     value: V,
@@ -77,7 +77,7 @@ impl<K: Clone + Ord, V: Clone> BoundedCache<K, V> {
         self.uses += 1;
         self.weight += weight;
         self.order.insert(self.uses, key.clone());
-        let entry = Entry {
+        let entry = CacheEntry {
             weight,
             used: self.uses,
             value,

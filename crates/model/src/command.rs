@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{CommandId, Name, PlaybookHash, Seq, StepRunId};
-use crate::raw::Raw;
+use crate::raw::RawJson;
 use crate::time::Time;
 
 /// Work offered to workers.
@@ -18,14 +18,14 @@ pub struct Command {
     /// The step run it belongs to.
     pub run: StepRunId,
     /// The part of the step run to do.
-    pub work: Work,
+    pub work: CommandWork,
     /// Counts the offers of the same work from 1.
     pub dispatch: u32,
     /// The pool whose workers may claim it.
     pub pool: Name,
     /// The token's arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub args: Option<Raw>,
+    pub args: Option<RawJson>,
     /// The `loop.started` event with the items; set for loop work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_started: Option<Seq>,
@@ -34,7 +34,7 @@ pub struct Command {
 /// The part of a step run that a command covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Work {
+pub enum CommandWork {
     /// The whole pipeline of a plain step.
     Pipeline,
     /// The loop's iterations `from..to`, at most `width` at once.
@@ -60,7 +60,7 @@ pub enum Work {
 pub struct Continuation {
     /// The task that runs now or next.
     #[serde(default)]
-    pub cursor: Cursor,
+    pub cursor: PipelineCursor,
     /// The number of times each label was entered.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub visits: BTreeMap<Name, u32>,
@@ -75,7 +75,7 @@ pub struct Continuation {
     pub outcomes: BTreeMap<Name, OutcomePointer>,
     /// The parts of each label that succeeded more than once.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub parts: BTreeMap<Name, Parts>,
+    pub parts: BTreeMap<Name, LabelParts>,
     /// The label that finished last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Name>,
@@ -93,13 +93,13 @@ pub struct Continuation {
     pub jumps: u32,
     /// What the pipeline does now.
     #[serde(default)]
-    pub stage: Stage,
+    pub stage: PipelineStage,
 }
 
 /// A position in a pipeline, by label, so that the fold does not need the playbook.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Cursor {
+pub enum PipelineCursor {
     /// Before the first task.
     #[default]
     Start,
@@ -128,7 +128,7 @@ pub struct OutcomePointer {
 
 /// The parts of one label: its successful visits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Parts {
+pub struct LabelParts {
     /// The event of each page, in page order; a repeated page replaces the earlier one.
     pub by_page: Vec<(i64, Seq)>,
     /// The total size of their bodies.
@@ -138,7 +138,7 @@ pub struct Parts {
     pub is_outside: bool,
 }
 
-impl Parts {
+impl LabelParts {
     /// Adds a part.
     pub fn add(&mut self, pointer: &OutcomePointer) {
         let part = (pointer.page.unwrap_or(1), pointer.seq);
@@ -156,12 +156,12 @@ impl Parts {
 
 impl Continuation {
     /// Returns the successful visits of a label, also if there is only one.
-    pub fn parts_of(&self, label: &Name) -> Option<Parts> {
+    pub fn parts_of(&self, label: &Name) -> Option<LabelParts> {
         if let Some(parts) = self.parts.get(label) {
             return Some(parts.clone());
         }
         let only = self.outcomes.get(label).filter(|pointer| pointer.ok)?;
-        let mut parts = Parts::default();
+        let mut parts = LabelParts::default();
         parts.add(only);
         Some(parts)
     }
@@ -170,7 +170,7 @@ impl Continuation {
 /// What a pipeline does now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stage {
+pub enum PipelineStage {
     /// The task at the cursor has not started.
     #[default]
     Ready,

@@ -2,7 +2,7 @@
 //!
 //! A patch maps keys to values. A map whose only key is one of `$add $append $extend $max $min $merge` is a reducer.
 //! Applying the patches of a log in order gives `ctx`; the patches of parallel iterations are combined first (see
-//! [`Combined`]).
+//! [`CombinedPatches`]).
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
-use crate::size::{WRITE_BYTES_MAX, is_within};
+use crate::size::{WRITE_BYTES_MAX, fits_json_bytes};
 
 /// Maximum size of `ctx` as JSON text; more fails with `LIMIT_CTX`.
 pub const CTX_BYTES_MAX: usize = 1024 * 1024;
@@ -27,7 +27,7 @@ enum Reducer {
     Merge,
 }
 
-fn reducer(value: &Value) -> Option<(Reducer, &Value)> {
+fn parse_reducer(value: &Value) -> Option<(Reducer, &Value)> {
     let map = value.as_object().filter(|map| map.len() == 1)?;
     let (key, operand) = map.iter().next()?;
     let reducer = match key.as_str() {
@@ -43,7 +43,7 @@ fn reducer(value: &Value) -> Option<(Reducer, &Value)> {
 }
 
 /// Applies a patch.
-pub fn apply(ctx: &mut Map<String, Value>, patch: &Map<String, Value>) {
+pub fn apply_patch(ctx: &mut Map<String, Value>, patch: &Map<String, Value>) {
     let next = patched_values(ctx, patch);
     ctx.extend(next);
 }
@@ -51,7 +51,7 @@ pub fn apply(ctx: &mut Map<String, Value>, patch: &Map<String, Value>) {
 /// Returns the values that the keys of a patch have once it is applied.
 pub fn patched_values(ctx: &Map<String, Value>, patch: &Map<String, Value>) -> Map<String, Value> {
     let next = |(key, value): (&String, &Value)| {
-        let next = match reducer(value) {
+        let next = match parse_reducer(value) {
             None => value.clone(),
             Some((reducer, operand)) => reduce(reducer, ctx.get(key), operand),
         };
@@ -64,7 +64,7 @@ pub fn patched_values(ctx: &Map<String, Value>, patch: &Map<String, Value>) -> M
 /// [`WRITE_BYTES_MAX`]. Other reducers compute with their operand, so it stays inline.
 pub fn large_values(patch: &mut Map<String, Value>) -> Vec<(&str, &mut Value)> {
     let operands = patch.iter_mut().filter_map(|(key, value)| {
-        let kind = reducer(value).map(|(reducer, _)| reducer);
+        let kind = parse_reducer(value).map(|(reducer, _)| reducer);
         match kind {
             None => Some((key.as_str(), value)),
             Some(Reducer::Append) => Some((key.as_str(), value.get_mut("$append")?)),
@@ -72,17 +72,19 @@ pub fn large_values(patch: &mut Map<String, Value>) -> Vec<(&str, &mut Value)> {
         }
     });
     operands
-        .filter(|(_, value)| !is_within(value, WRITE_BYTES_MAX) && !is_reference(value))
+        .filter(|(_, value)| !fits_json_bytes(value, WRITE_BYTES_MAX) && !is_reference(value))
         .collect()
 }
 
 /// Returns the first key that a patch would reduce although its current value is a stored body, which is not loaded
 /// here.
-pub fn reduced_body<'p>(
+pub fn find_reduced_body<'p>(
     ctx: &Map<String, Value>,
     patch: &'p Map<String, Value>,
 ) -> Option<&'p str> {
-    let reduces = patch.iter().filter(|(_, value)| reducer(value).is_some());
+    let reduces = patch
+        .iter()
+        .filter(|(_, value)| parse_reducer(value).is_some());
     let mut keys = reduces.map(|(key, _)| key.as_str());
     keys.find(|key| ctx.get(*key).is_some_and(is_reference))
 }
@@ -94,19 +96,21 @@ fn is_reference(value: &Value) -> bool {
 fn reduce(reducer: Reducer, current: Option<&Value>, operand: &Value) -> Value {
     let current = current.filter(|value| !value.is_null());
     match reducer {
-        Reducer::Add => current.map_or_else(|| operand.clone(), |current| sum(current, operand)),
+        Reducer::Add => {
+            current.map_or_else(|| operand.clone(), |current| add_numbers(current, operand))
+        }
         Reducer::Append => {
-            let mut list = current.map(items).unwrap_or_default();
+            let mut list = current.map(to_items).unwrap_or_default();
             list.push(operand.clone());
             Value::Array(list)
         }
         Reducer::Extend => {
-            let mut list = current.map(items).unwrap_or_default();
-            list.extend(items(operand));
+            let mut list = current.map(to_items).unwrap_or_default();
+            list.extend(to_items(operand));
             Value::Array(list)
         }
         Reducer::Max | Reducer::Min => match current {
-            Some(current) if keeps(reducer, current, operand) => current.clone(),
+            Some(current) if keeps_current(reducer, current, operand) => current.clone(),
             _ => operand.clone(),
         },
         Reducer::Merge => {
@@ -121,7 +125,7 @@ fn reduce(reducer: Reducer, current: Option<&Value>, operand: &Value) -> Value {
 }
 
 /// Returns the items of a list; any other value becomes a list of one.
-fn items(value: &Value) -> Vec<Value> {
+fn to_items(value: &Value) -> Vec<Value> {
     match value {
         Value::Array(list) => list.clone(),
         other => vec![other.clone()],
@@ -129,11 +133,11 @@ fn items(value: &Value) -> Vec<Value> {
 }
 
 /// Combines `later` with `patch`, so that applying the result equals applying both in turn.
-pub fn join(patch: &mut Map<String, Value>, later: &Map<String, Value>) {
+pub fn append_patch(patch: &mut Map<String, Value>, later: &Map<String, Value>) {
     for (key, value) in later {
-        let joined = match (patch.get(key), reducer(value)) {
+        let joined = match (patch.get(key), parse_reducer(value)) {
             (None, _) | (_, None) => value.clone(),
-            (Some(before), Some((kind, operand))) => match reducer(before) {
+            (Some(before), Some((kind, operand))) => match parse_reducer(before) {
                 None => reduce(kind, Some(before), operand),
                 Some((first, held)) => match join_reducers((first, held), (kind, operand)) {
                     Some(joined) => joined,
@@ -150,7 +154,7 @@ fn join_reducers(first: (Reducer, &Value), later: (Reducer, &Value)) -> Option<V
     let lists = |kind| matches!(kind, Reducer::Append | Reducer::Extend);
     let listed = |(kind, operand): (Reducer, &Value)| match kind {
         Reducer::Append => vec![operand.clone()],
-        _ => items(operand),
+        _ => to_items(operand),
     };
     let (name, operand) = match (first.0, later.0) {
         (a, b) if lists(a) && lists(b) => {
@@ -158,7 +162,7 @@ fn join_reducers(first: (Reducer, &Value), later: (Reducer, &Value)) -> Option<V
             both.extend(listed(later));
             ("$extend", Value::Array(both))
         }
-        (Reducer::Add, Reducer::Add) => ("$add", sum(first.1, later.1)),
+        (Reducer::Add, Reducer::Add) => ("$add", add_numbers(first.1, later.1)),
         (Reducer::Max, Reducer::Max) => ("$max", reduce(Reducer::Max, Some(first.1), later.1)),
         (Reducer::Min, Reducer::Min) => ("$min", reduce(Reducer::Min, Some(first.1), later.1)),
         (Reducer::Merge, Reducer::Merge) => {
@@ -169,7 +173,7 @@ fn join_reducers(first: (Reducer, &Value), later: (Reducer, &Value)) -> Option<V
     Some(Value::Object(Map::from_iter([(name.to_owned(), operand)])))
 }
 
-fn sum(a: &Value, b: &Value) -> Value {
+fn add_numbers(a: &Value, b: &Value) -> Value {
     match (a.as_i64(), b.as_i64()) {
         (Some(a), Some(b)) if a.checked_add(b).is_some() => Value::from(a + b),
         _ => {
@@ -179,7 +183,7 @@ fn sum(a: &Value, b: &Value) -> Value {
     }
 }
 
-fn keeps(reducer: Reducer, current: &Value, operand: &Value) -> bool {
+fn keeps_current(reducer: Reducer, current: &Value, operand: &Value) -> bool {
     let order = compare(current, operand);
     match reducer {
         Reducer::Max => order != Ordering::Less,
@@ -202,7 +206,7 @@ fn compare(a: &Value, b: &Value) -> Ordering {
 
 /// The patches of the iterations of a parallel loop, combined so that their order does not change the result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Combined {
+pub struct CombinedPatches {
     keys: BTreeMap<String, BTreeMap<u64, Value>>,
     /// Sums of integers do not depend on order, so only the sum and the lowest index are stored.
     sums: BTreeMap<String, (i64, u64)>,
@@ -211,7 +215,7 @@ pub struct Combined {
 /// Two iterations wrote different values to one key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("iterations {first} and {second} wrote different values to `ctx.{key}`")]
-pub struct Conflict {
+pub struct PatchConflict {
     /// The key.
     pub key: String,
     /// The lowest index that wrote the key.
@@ -220,11 +224,11 @@ pub struct Conflict {
     pub second: u64,
 }
 
-impl Combined {
+impl CombinedPatches {
     /// Adds the patch of one iteration.
     pub fn add(&mut self, index: u64, patch: &Map<String, Value>) {
         for (key, value) in patch {
-            let whole = reducer(value)
+            let whole = parse_reducer(value)
                 .filter(|(reducer, _)| *reducer == Reducer::Add)
                 .and_then(|(_, n)| n.as_i64());
             let (sum, lowest) = self.sums.get(key).copied().unwrap_or((0, index));
@@ -249,7 +253,7 @@ impl Combined {
     }
 
     /// Returns the patches in index order. Plain writes of a key must agree; reducers always do.
-    pub fn resolve(&self) -> Result<Vec<Map<String, Value>>, Conflict> {
+    pub fn resolve(&self) -> Result<Vec<Map<String, Value>>, PatchConflict> {
         let mut patches = Vec::new();
         for (key, (total, _)) in &self.sums {
             let mut add = Map::new();
@@ -257,8 +261,8 @@ impl Combined {
             patches.push(Map::from_iter([(key.clone(), Value::Object(add))]));
         }
         for (key, writes) in &self.keys {
-            self.agree(key, writes)?;
-            let is_plain = writes.values().all(|value| reducer(value).is_none());
+            self.check_agreement(key, writes)?;
+            let is_plain = writes.values().all(|value| parse_reducer(value).is_none());
             let kept = if is_plain { 1 } else { writes.len() };
             let single = |value: &Value| Map::from_iter([(key.clone(), value.clone())]);
             patches.extend(writes.values().take(kept).map(single));
@@ -267,9 +271,13 @@ impl Combined {
     }
 
     /// Checks that plain writes of a key are equal and that all writes of it are of one kind.
-    fn agree(&self, key: &str, writes: &BTreeMap<u64, Value>) -> Result<(), Conflict> {
+    fn check_agreement(
+        &self,
+        key: &str,
+        writes: &BTreeMap<u64, Value>,
+    ) -> Result<(), PatchConflict> {
         let kind = |value: &Value| {
-            reducer(value).map(|(reducer, _)| match reducer {
+            parse_reducer(value).map(|(reducer, _)| match reducer {
                 // One iteration may append once and another several times.
                 Reducer::Extend => Reducer::Append,
                 other => other,
@@ -292,7 +300,7 @@ impl Combined {
         };
         match all.iter().find(clashes) {
             None => Ok(()),
-            Some((second, ..)) => Err(Conflict {
+            Some((second, ..)) => Err(PatchConflict {
                 key: key.to_owned(),
                 first,
                 second: *second,
@@ -315,7 +323,7 @@ mod tests {
     fn reducers_combine_with_what_is_there() {
         let mut ctx = map(&json!({"n": 1, "list": ["a"], "top": 3, "low": 3, "m": {"a": 1}}));
         let patch = json!({"n": {"$add": 2}, "list": {"$append": "b"}, "top": {"$max": 9}, "low": {"$min": 9}, "m": {"$merge": {"b": 2}}, "new": {"$add": 5}});
-        apply(&mut ctx, &map(&patch));
+        apply_patch(&mut ctx, &map(&patch));
         assert_eq!(
             Value::Object(ctx),
             json!({"n": 3, "list": ["a", "b"], "top": 9, "low": 3, "m": {"a": 1, "b": 2}, "new": 5})
@@ -324,12 +332,12 @@ mod tests {
 
     #[test]
     fn appended_values_stand_in_index_order_whatever_the_arrival() {
-        let mut combined = Combined::default();
+        let mut combined = CombinedPatches::default();
         combined.add(2, &map(&json!({"l": {"$append": "c"}})));
         combined.add(0, &map(&json!({"l": {"$append": "a"}})));
         let mut ctx = Map::new();
         for patch in combined.resolve().expect("reducers never conflict") {
-            apply(&mut ctx, &patch);
+            apply_patch(&mut ctx, &patch);
         }
         assert_eq!(Value::Object(ctx), json!({"l": ["a", "c"]}));
     }
@@ -344,12 +352,12 @@ mod tests {
         );
         let start = map(&json!({"n": 10, "l": ["z"]}));
         let mut in_turn = start.clone();
-        apply(&mut in_turn, &first);
-        apply(&mut in_turn, &later);
+        apply_patch(&mut in_turn, &first);
+        apply_patch(&mut in_turn, &later);
         let mut joined = first;
-        join(&mut joined, &later);
+        append_patch(&mut joined, &later);
         let mut at_once = start;
-        apply(&mut at_once, &joined);
+        apply_patch(&mut at_once, &joined);
         assert_eq!(at_once, in_turn);
     }
 
@@ -361,7 +369,7 @@ mod tests {
             (3, json!({"k": {"$add": 2}})),
         ];
         for order in [[0, 1, 2], [2, 0, 1], [1, 2, 0], [2, 1, 0]] {
-            let mut combined = Combined::default();
+            let mut combined = CombinedPatches::default();
             for place in order {
                 let (index, patch) = &writes[place];
                 combined.add(*index, &map(patch));
@@ -375,7 +383,7 @@ mod tests {
 
     #[test]
     fn differing_plain_writes_conflict_by_the_lowest_indices() {
-        let mut combined = Combined::default();
+        let mut combined = CombinedPatches::default();
         combined.add(5, &map(&json!({"k": 1})));
         combined.add(3, &map(&json!({"k": 2})));
         let conflict = combined.resolve().expect_err("the writes differ");

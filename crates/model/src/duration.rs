@@ -14,7 +14,7 @@ const DAY: u64 = 24 * 60 * 60;
 /// Parses a duration from a number of seconds or a text.
 pub fn parse(value: &Value) -> Option<Duration> {
     match value {
-        Value::Number(number) => seconds(number.as_f64()?),
+        Value::Number(number) => from_seconds(number.as_f64()?),
         Value::String(text) => parse_text(text),
         _ => None,
     }
@@ -30,11 +30,11 @@ pub fn parse_text(text: &str) -> Option<Duration> {
         return Some(FOREVER);
     }
     if let Ok(number) = text.parse::<f64>() {
-        return seconds(number);
+        return from_seconds(number);
     }
     match text.strip_prefix(['P', 'p']) {
-        Some(rest) => iso(rest),
-        None => units(text, friendly_unit),
+        Some(rest) => parse_iso(rest),
+        None => parse_units(text, unit_seconds),
     }
 }
 
@@ -64,13 +64,13 @@ pub fn parse_size(value: &Value) -> Option<u64> {
     u64::try_from(part.as_micros() * u128::from(factor) / 1_000_000).ok()
 }
 
-fn seconds(number: f64) -> Option<Duration> {
+fn from_seconds(number: f64) -> Option<Duration> {
     let span = Duration::try_from_secs_f64(number).ok()?;
     (span <= FOREVER).then_some(span)
 }
 
 /// Parses a sum of numbers with units: `1h 30m`, `1h30m`, `1.5h`.
-fn units(text: &str, unit: fn(&str) -> Option<f64>) -> Option<Duration> {
+fn parse_units(text: &str, unit: fn(&str) -> Option<f64>) -> Option<Duration> {
     let mut rest = text;
     let mut total = 0.0;
     while !rest.is_empty() {
@@ -84,10 +84,10 @@ fn units(text: &str, unit: fn(&str) -> Option<f64>) -> Option<Duration> {
         total += number.parse::<f64>().ok()? * unit(name)?;
         rest = tail.trim_start_matches([' ', ',']);
     }
-    seconds(total)
+    from_seconds(total)
 }
 
-fn friendly_unit(name: &str) -> Option<f64> {
+fn unit_seconds(name: &str) -> Option<f64> {
     Some(match name {
         "us" | "µs" => 0.000_001,
         "ms" | "millis" | "milliseconds" => 0.001,
@@ -103,18 +103,18 @@ fn friendly_unit(name: &str) -> Option<f64> {
 
 /// Parses ISO 8601 after its `P`: days and weeks, then hours, minutes and seconds after `T`. Months and years have no
 /// fixed length and are rejected.
-fn iso(rest: &str) -> Option<Duration> {
+fn parse_iso(rest: &str) -> Option<Duration> {
     let rest = rest.to_ascii_uppercase();
     let (date, time) = rest.split_once('T').unwrap_or((&rest, ""));
     if date.is_empty() && time.is_empty() {
         return None;
     }
-    let days = units(date, |name| match name {
+    let days = parse_units(date, |name| match name {
         "D" => Some(86_400.0),
         "W" => Some(604_800.0),
         _ => None,
     })?;
-    let clock = units(time, |name| match name {
+    let clock = parse_units(time, |name| match name {
         "H" => Some(3_600.0),
         "M" => Some(60.0),
         "S" => Some(1.0),

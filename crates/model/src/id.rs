@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// An id that does not have the expected form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not {expected}")]
-pub struct InvalidId {
+pub struct InvalidIdError {
     /// The invalid text.
     pub text: String,
     /// The expected form, with its article.
@@ -32,11 +32,11 @@ macro_rules! wide_id {
         }
 
         impl FromStr for $name {
-            type Err = InvalidId;
-            fn from_str(text: &str) -> Result<Self, InvalidId> {
+            type Err = InvalidIdError;
+            fn from_str(text: &str) -> Result<Self, InvalidIdError> {
                 text.parse()
                     .map(Self)
-                    .map_err(|_| InvalidId { text: text.to_owned(), expected: $expected })
+                    .map_err(|_| InvalidIdError { text: text.to_owned(), expected: $expected })
             }
         }
 
@@ -196,9 +196,9 @@ impl fmt::Display for StepRunId {
 }
 
 impl FromStr for StepRunId {
-    type Err = InvalidId;
-    fn from_str(text: &str) -> Result<Self, InvalidId> {
-        let invalid = || InvalidId {
+    type Err = InvalidIdError;
+    fn from_str(text: &str) -> Result<Self, InvalidIdError> {
+        let invalid = || InvalidIdError {
             text: text.to_owned(),
             expected: "a step run id",
         };
@@ -228,9 +228,9 @@ impl fmt::Display for CommandId {
 }
 
 impl FromStr for CommandId {
-    type Err = InvalidId;
-    fn from_str(text: &str) -> Result<Self, InvalidId> {
-        let invalid = || InvalidId {
+    type Err = InvalidIdError;
+    fn from_str(text: &str) -> Result<Self, InvalidIdError> {
+        let invalid = || InvalidIdError {
             text: text.to_owned(),
             expected: "a command id",
         };
@@ -282,7 +282,7 @@ pub struct PlaybookHash(pub Arc<str>);
 
 impl PlaybookHash {
     /// Computes the hash of a text.
-    pub fn of(text: &str) -> Self {
+    pub fn from_text(text: &str) -> Self {
         use sha2::Digest as _;
         Self(hex::encode(sha2::Sha256::digest(text.as_bytes())).into())
     }
@@ -307,16 +307,16 @@ impl IdBlock {
     }
 
     /// Takes the next event id.
-    pub fn event(&mut self) -> EventId {
-        EventId(self.draw())
+    pub fn next_event_id(&mut self) -> EventId {
+        EventId(self.next_id())
     }
 
     /// Takes an id for an execution that this decision starts.
-    pub fn execution(&mut self) -> ExecutionId {
-        ExecutionId(self.draw())
+    pub fn next_execution_id(&mut self) -> ExecutionId {
+        ExecutionId(self.next_id())
     }
 
-    fn draw(&mut self) -> i64 {
+    fn next_id(&mut self) -> i64 {
         let id = self.next;
         self.next += 1;
         id

@@ -22,7 +22,7 @@ pub mod result_ref;
 pub mod size;
 pub mod source;
 pub mod status;
-pub mod steady;
+pub mod steady_time;
 pub mod task_log;
 pub mod template;
 pub mod time;

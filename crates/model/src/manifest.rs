@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use serde_json_path::JsonPath;
 
-use crate::event::{At, Body, Event, ResultStored, TaskEnded};
+use crate::event::{Event, EventBody, EventLocation, ResultStored, TaskEnded};
 use crate::id::{ExecutionId, Name, Seq};
 use crate::merge::merge_into;
 use crate::outcome::{Outcome, Success};
@@ -19,7 +19,7 @@ use crate::playbook::ResultControl;
 use crate::result_ref::{BodyMeta, RefKind, ResultRef};
 
 /// What stands for the store of a manifest: its parts are found through the log.
-pub const STORE: &str = "log";
+pub const MANIFEST_STORE: &str = "log";
 
 /// A manifest of more pages than these does not say where each of them is.
 pub const PAGES_LISTED_MAX: usize = 16;
@@ -27,7 +27,7 @@ pub const PAGES_LISTED_MAX: usize = 16;
 /// How parts combine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Strategy {
+pub enum CombineStrategy {
     /// Into one list: a list adds its elements, anything else adds itself.
     #[default]
     Append,
@@ -37,7 +37,7 @@ pub enum Strategy {
     Replace,
 }
 
-impl Strategy {
+impl CombineStrategy {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
@@ -52,16 +52,16 @@ impl Strategy {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Accumulate {
     /// How parts combine.
-    pub strategy: Strategy,
+    pub strategy: CombineStrategy,
     /// The JSONPath of what is combined; the whole body unless said.
     pub merge_path: Option<String>,
 }
 
 /// Where the parts of a manifest are, and what they come to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rule {
+pub struct ManifestRule {
     /// How parts combine.
-    pub strategy: Strategy,
+    pub strategy: CombineStrategy,
     /// The JSONPath of what is combined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge_path: Option<String>,
@@ -85,9 +85,9 @@ pub struct Rule {
     pub ends_pipeline: bool,
 }
 
-impl Rule {
+impl ManifestRule {
     /// The rule of a reference that is a manifest.
-    pub fn of(reference: &ResultRef) -> Option<Self> {
+    pub fn from_reference(reference: &ResultRef) -> Option<Self> {
         if reference.kind != RefKind::Manifest {
             return None;
         }
@@ -95,10 +95,10 @@ impl Rule {
     }
 
     /// The reference that stands for the parts at `at`; `bytes` is the size of their bodies.
-    pub fn reference(
+    pub fn to_reference(
         &self,
         execution: ExecutionId,
-        at: &At,
+        at: &EventLocation,
         bytes: u64,
         control: Option<&ResultControl>,
     ) -> ResultRef {
@@ -108,8 +108,8 @@ impl Rule {
         };
         ResultRef {
             kind: RefKind::Manifest,
-            uri: uri(execution, at),
-            store: STORE.to_owned(),
+            uri: manifest_uri(execution, at),
+            store: MANIFEST_STORE.to_owned(),
             scope: control
                 .and_then(|control| control.scope)
                 .unwrap_or_default(),
@@ -128,19 +128,19 @@ impl Rule {
     }
 
     /// What combines the parts.
-    pub fn collect(&self) -> Collect {
-        Collect::new(self.strategy, self.merge_path.as_deref())
+    pub fn combiner(&self) -> PartCombiner {
+        PartCombiner::new(self.strategy, self.merge_path.as_deref())
     }
 }
 
 /// The execution that an address names.
-pub fn execution_of(uri: &str) -> Option<ExecutionId> {
+pub fn execution_of_uri(uri: &str) -> Option<ExecutionId> {
     let rest = uri.strip_prefix("noetl://execution/")?;
     rest.split('/').next()?.parse().ok()
 }
 
 /// The address of a manifest: of a task's pages, or of a loop's iterations.
-pub fn uri(execution: ExecutionId, at: &At) -> String {
+pub fn manifest_uri(execution: ExecutionId, at: &EventLocation) -> String {
     let step = at.step.as_ref().map_or("", Name::as_str);
     let run = match at.iteration {
         Some(index) => format!("{}.{index}", at.run),
@@ -155,10 +155,10 @@ pub fn uri(execution: ExecutionId, at: &At) -> String {
 }
 
 /// The outcome that an event stands for: that of its task, or the manifest of its task's pages.
-pub fn outcome_of(event: &Event) -> Option<Outcome> {
+pub fn outcome_from_event(event: &Event) -> Option<Outcome> {
     match &event.body {
-        Body::TaskDone(ended) | Body::TaskFailed(ended) => recorded_outcome(ended),
-        Body::ManifestUpdated(stored) => result_of(stored),
+        EventBody::TaskDone(ended) | EventBody::TaskFailed(ended) => recorded_outcome(ended),
+        EventBody::ManifestUpdated(stored) => outcome_from_manifest(stored),
         _ => None,
     }
 }
@@ -175,7 +175,7 @@ pub fn inline_result(event: &Event) -> Option<&str> {
         #[serde(default)]
         reference: Option<IgnoredAny>,
     }
-    let Body::TaskDone(ended) = &event.body else {
+    let EventBody::TaskDone(ended) = &event.body else {
         return None;
     };
     let outcome: InlineOutcome<'_> = serde_json::from_str(ended.outcome.text()).ok()?;
@@ -189,17 +189,16 @@ pub fn inline_result(event: &Event) -> Option<&str> {
 /// or the manifest of the task that ended last.
 pub fn is_pipeline_outcome(event: &Event) -> bool {
     match &event.body {
-        Body::TaskDone(_) | Body::TaskFailed(_) => true,
-        Body::ManifestUpdated(stored) => {
-            Rule::of(&stored.result_ref).is_some_and(|rule| rule.is_result && rule.ends_pipeline)
-        }
+        EventBody::TaskDone(_) | EventBody::TaskFailed(_) => true,
+        EventBody::ManifestUpdated(stored) => ManifestRule::from_reference(&stored.result_ref)
+            .is_some_and(|rule| rule.is_result && rule.ends_pipeline),
         _ => false,
     }
 }
 
 /// The outcome of a task, with the reference that stands beside it.
 fn recorded_outcome(ended: &TaskEnded) -> Option<Outcome> {
-    let mut outcome = ended.outcome.read().ok()?;
+    let mut outcome = ended.outcome.parse_as().ok()?;
     if let (Outcome::Ok(success), Some(reference)) = (&mut outcome, &ended.result_ref) {
         success.reference.get_or_insert_with(|| reference.clone());
     }
@@ -207,8 +206,8 @@ fn recorded_outcome(ended: &TaskEnded) -> Option<Outcome> {
 }
 
 /// The outcome of a manifest that stands for its task's result.
-fn result_of(stored: &ResultStored) -> Option<Outcome> {
-    Rule::of(&stored.result_ref).filter(|rule| rule.is_result)?;
+fn outcome_from_manifest(stored: &ResultStored) -> Option<Outcome> {
+    ManifestRule::from_reference(&stored.result_ref).filter(|rule| rule.is_result)?;
     Some(Outcome::Ok(Success {
         reference: Some(stored.result_ref.clone()),
         ..Success::default()
@@ -217,14 +216,14 @@ fn result_of(stored: &ResultStored) -> Option<Outcome> {
 
 /// Combines parts.
 #[derive(Debug)]
-pub struct Collect {
-    strategy: Strategy,
+pub struct PartCombiner {
+    strategy: CombineStrategy,
     path: Option<JsonPath>,
 }
 
-impl Collect {
+impl PartCombiner {
     /// By a strategy, of what a path finds in each part.
-    pub fn new(strategy: Strategy, merge_path: Option<&str>) -> Self {
+    pub fn new(strategy: CombineStrategy, merge_path: Option<&str>) -> Self {
         Self {
             strategy,
             // Reading the playbook refused every path that is none.
@@ -233,9 +232,9 @@ impl Collect {
     }
 
     /// What a part adds to a list.
-    pub fn elements(&self, body: Value) -> Vec<Value> {
+    pub fn part_elements(&self, body: Value) -> Vec<Value> {
         let mut elements = Vec::new();
-        for found in self.found(body) {
+        for found in self.select_values(body) {
             match found {
                 Value::Array(items) => elements.extend(items),
                 other => elements.push(other),
@@ -245,13 +244,13 @@ impl Collect {
     }
 
     /// What all parts come to, in their order.
-    pub fn all(&self, parts: impl IntoIterator<Item = Value>) -> Value {
+    pub fn combine(&self, parts: impl IntoIterator<Item = Value>) -> Value {
         let parts = parts.into_iter();
         match self.strategy {
-            Strategy::Append => parts.flat_map(|part| self.elements(part)).collect(),
-            Strategy::Merge => {
+            CombineStrategy::Append => parts.flat_map(|part| self.part_elements(part)).collect(),
+            CombineStrategy::Merge => {
                 let mut base = Value::Object(Map::new());
-                for found in parts.flat_map(|part| self.found(part)) {
+                for found in parts.flat_map(|part| self.select_values(part)) {
                     match (&mut base, found) {
                         (Value::Object(base), Value::Object(over)) => merge_into(base, over),
                         (base, other) => *base = other,
@@ -259,8 +258,10 @@ impl Collect {
                 }
                 base
             }
-            Strategy::Replace => {
-                let mut found = parts.last().map_or_else(Vec::new, |part| self.found(part));
+            CombineStrategy::Replace => {
+                let mut found = parts
+                    .last()
+                    .map_or_else(Vec::new, |part| self.select_values(part));
                 match found.len() {
                     0 => Value::Null,
                     1 => found.remove(0),
@@ -270,7 +271,7 @@ impl Collect {
         }
     }
 
-    fn found(&self, body: Value) -> Vec<Value> {
+    fn select_values(&self, body: Value) -> Vec<Value> {
         match &self.path {
             None => vec![body],
             Some(path) => path.query(&body).all().into_iter().cloned().collect(),
@@ -292,39 +293,48 @@ mod tests {
         ]
     }
 
-    fn collected(strategy: Strategy, path: Option<&str>) -> Value {
-        Collect::new(strategy, path).all(pages())
+    fn collected(strategy: CombineStrategy, path: Option<&str>) -> Value {
+        PartCombiner::new(strategy, path).combine(pages())
     }
 
     #[test]
     fn appending_concatenates_what_the_path_finds() {
         let items = Some("$.data.items");
-        assert_eq!(collected(Strategy::Append, items), json!([1, 2, 3]));
+        assert_eq!(collected(CombineStrategy::Append, items), json!([1, 2, 3]));
         assert_eq!(
-            collected(Strategy::Append, Some("$.data.by.a.n")),
+            collected(CombineStrategy::Append, Some("$.data.by.a.n")),
             json!([1])
         );
-        assert_eq!(collected(Strategy::Append, None), Value::Array(pages()));
+        assert_eq!(
+            collected(CombineStrategy::Append, None),
+            Value::Array(pages())
+        );
     }
 
     #[test]
     fn merging_lays_maps_over_one_another() {
-        let by = collected(Strategy::Merge, Some("$.data.by"));
+        let by = collected(CombineStrategy::Merge, Some("$.data.by"));
         assert_eq!(by, json!({"a": {"n": 1, "m": 2}, "b": []}));
-        assert_eq!(collected(Strategy::Merge, Some("$.nothing")), json!({}));
+        assert_eq!(
+            collected(CombineStrategy::Merge, Some("$.nothing")),
+            json!({})
+        );
     }
 
     #[test]
     fn replacing_takes_the_last_part() {
-        let last = collected(Strategy::Replace, Some("$.data.items"));
+        let last = collected(CombineStrategy::Replace, Some("$.data.items"));
         assert_eq!(last, json!([3]));
-        assert_eq!(collected(Strategy::Replace, Some("$.x")), Value::Null);
+        assert_eq!(
+            collected(CombineStrategy::Replace, Some("$.x")),
+            Value::Null
+        );
     }
 
     #[test]
     fn a_rule_comes_back_from_its_reference() {
-        let rule = Rule {
-            strategy: Strategy::Append,
+        let rule = ManifestRule {
+            strategy: CombineStrategy::Append,
             merge_path: Some("$.data".to_owned()),
             first: Seq(7),
             seq: Seq(20),
@@ -334,19 +344,19 @@ mod tests {
             is_result: true,
             ends_pipeline: true,
         };
-        let at = At {
+        let at = EventLocation {
             step: Some("fetch".into()),
             run: 2,
             iteration: Some(4),
             task: Some("page".into()),
-            ..At::default()
+            ..EventLocation::default()
         };
-        let reference = rule.reference(ExecutionId(9), &at, 100, None);
+        let reference = rule.to_reference(ExecutionId(9), &at, 100, None);
         let uri = "noetl://execution/9/step/fetch/task/page/run/2.4/manifest";
         assert_eq!(reference.uri, uri);
-        assert_eq!(execution_of(uri), Some(ExecutionId(9)));
+        assert_eq!(execution_of_uri(uri), Some(ExecutionId(9)));
         let text = serde_json::to_string(&reference).unwrap();
         let back: ResultRef = serde_json::from_str(&text).unwrap();
-        assert_eq!(Rule::of(&back), Some(rule));
+        assert_eq!(ManifestRule::from_reference(&back), Some(rule));
     }
 }

@@ -145,7 +145,7 @@ impl ErrorKind {
 }
 
 /// Codes of failures that happen before anything is sent.
-const NOT_SENT: [&str; 3] = ["HTTP_CONNECT", "SQLITE_CANTOPEN", "SQLITE_NOTADB"];
+const NOT_SENT_CODES: [&str; 3] = ["HTTP_CONNECT", "SQLITE_CANTOPEN", "SQLITE_NOTADB"];
 
 impl TaskError {
     /// Creates an error that is retryable if its kind is.
@@ -166,7 +166,7 @@ impl TaskError {
     /// kinds are responses, so the effect is known.
     pub fn leaves_effect_unknown(&self) -> bool {
         let was_sent = self.details.get("sent") != Some(&Value::Bool(false))
-            && !NOT_SENT.contains(&self.code.as_str());
+            && !NOT_SENT_CODES.contains(&self.code.as_str());
         match self.kind {
             ErrorKind::Timeout
             | ErrorKind::Connection
@@ -178,7 +178,7 @@ impl TaskError {
 
     /// Adds a detail.
     #[must_use]
-    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+    pub fn with_detail(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.details.insert(key.to_owned(), value.into());
         self
     }
@@ -226,7 +226,7 @@ impl Outcome {
     }
 
     /// Returns the result for a list of results: the value, the reference to it, or null after a failure.
-    pub fn shown(&self) -> Value {
+    pub fn to_listed_value(&self) -> Value {
         match self {
             Self::Ok(success) => match &success.reference {
                 Some(reference) => serde_json::to_value(reference).unwrap_or_default(),
@@ -266,7 +266,8 @@ mod tests {
         assert!(!unknown(ErrorKind::Connection, "HTTP_CONNECT"));
         assert!(!unknown(ErrorKind::ServerError, "HTTP_500"));
         assert!(!unknown(ErrorKind::DbTimeout, "SQLITE_BUSY"));
-        let unsent = TaskError::new(ErrorKind::DbConnection, "PG_CONNECT", "").with("sent", false);
+        let unsent =
+            TaskError::new(ErrorKind::DbConnection, "PG_CONNECT", "").with_detail("sent", false);
         assert!(!unsent.leaves_effect_unknown());
     }
 }

@@ -9,11 +9,11 @@ use serde_json::value::RawValue;
 
 /// A JSON value stored as text. Cheap to clone; parsed only where its content matters.
 #[derive(Clone)]
-pub struct Raw(Arc<RawValue>);
+pub struct RawJson(Arc<RawValue>);
 
-impl Raw {
+impl RawJson {
     /// Serializes a value to JSON text.
-    pub fn of<T: Serialize + ?Sized>(value: &T) -> Self {
+    pub fn from_serializable<T: Serialize + ?Sized>(value: &T) -> Self {
         let raw = serde_json::value::to_raw_value(value).expect("plain data serializes to JSON");
         Self(raw.into())
     }
@@ -24,41 +24,41 @@ impl Raw {
     }
 
     /// Parses the text as a value.
-    pub fn value(&self) -> Value {
+    pub fn to_value(&self) -> Value {
         serde_json::from_str(self.text()).expect("a Raw holds valid JSON")
     }
 
     /// Parses the text as a typed value.
-    pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+    pub fn parse_as<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.text())
     }
 }
 
-impl From<&Value> for Raw {
+impl From<&Value> for RawJson {
     fn from(value: &Value) -> Self {
-        Self::of(value)
+        Self::from_serializable(value)
     }
 }
 
-impl From<Box<RawValue>> for Raw {
+impl From<Box<RawValue>> for RawJson {
     fn from(raw: Box<RawValue>) -> Self {
         Self(raw.into())
     }
 }
 
-impl PartialEq for Raw {
+impl PartialEq for RawJson {
     fn eq(&self, other: &Self) -> bool {
         self.text() == other.text()
     }
 }
 
-impl fmt::Debug for Raw {
+impl fmt::Debug for RawJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.text())
     }
 }
 
-impl Serialize for Raw {
+impl Serialize for RawJson {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         // Binary formats store the text as a string; JSON stores the value.
         if serializer.is_human_readable() {
@@ -69,7 +69,7 @@ impl Serialize for Raw {
     }
 }
 
-impl<'de> Deserialize<'de> for Raw {
+impl<'de> Deserialize<'de> for RawJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         if deserializer.is_human_readable() {
             return Box::<RawValue>::deserialize(deserializer).map(|raw| Self(raw.into()));
@@ -82,7 +82,7 @@ impl<'de> Deserialize<'de> for Raw {
 }
 
 /// The type of a JSON value, in words for a message.
-pub fn kind_of(value: &Value) -> &'static str {
+pub fn json_type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

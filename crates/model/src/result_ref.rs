@@ -3,15 +3,15 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::manifest::{Rule, Strategy};
-use crate::raw::Raw;
+use crate::manifest::{CombineStrategy, ManifestRule};
+use crate::raw::RawJson;
 use crate::time::Time;
 
 /// Bodies up to this size stay inline in their event, unless the task sets another limit.
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Bodies up to this size may be loaded into memory: for a template, for a tool, to combine parts.
-pub const HELD_BYTES_MAX: u64 = 64 * 1024 * 1024;
+pub const IN_MEMORY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// The scheme of result addresses.
 pub const SCHEME: &str = "noetl://";
@@ -47,10 +47,10 @@ pub const KEYS_MAX: usize = 64;
 pub const KEY_BYTES_MAX: usize = 64;
 
 /// The key in the meta of a compressed body for the hash of the compressed bytes.
-pub const STORED_SHA256: &str = "stored_sha256";
+pub const STORED_SHA256_KEY: &str = "stored_sha256";
 
 /// The `kind` of a result that records that a task released a body of its run.
-pub const RELEASED: &str = "result_release";
+pub const RELEASED_KIND: &str = "result_release";
 
 /// A pointer to a body outside the log, with the fields that are available without loading it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -64,7 +64,7 @@ pub struct ResultRef {
     pub store: String,
     /// How long the body is retained.
     #[serde(default)]
-    pub scope: Scope,
+    pub scope: BodyScope,
     /// When the body may be deleted, if that is earlier than its scope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Time>,
@@ -99,7 +99,7 @@ impl ResultRef {
     ///
     /// A short form is a reference only if its store holds bodies and its checksum is a sha256; any other map of that
     /// form is plain data.
-    pub fn of(map: &Map<String, Value>) -> Option<Self> {
+    pub fn from_map(map: &Map<String, Value>) -> Option<Self> {
         let text = |key: &str| map.get(key).and_then(Value::as_str);
         if let Some(kind) = text("kind") {
             let is_tagged = kind == "result_ref" || kind == "manifest";
@@ -115,7 +115,7 @@ impl ResultRef {
             kind: RefKind::Result,
             uri: key.to_owned(),
             store: store.to_owned(),
-            scope: Scope::default(),
+            scope: BodyScope::default(),
             expires_at: None,
             meta: BodyMeta {
                 content_type: "application/json".to_owned(),
@@ -134,8 +134,8 @@ impl ResultRef {
 impl ResultRef {
     /// Whether the body has a top-level key that is not in `extracted`; `None` if this is unknown without the body.
     pub fn has_key(&self, name: &str) -> Option<bool> {
-        if let Some(rule) = Rule::of(self) {
-            return (rule.strategy == Strategy::Append).then_some(false);
+        if let Some(rule) = ManifestRule::from_reference(self) {
+            return (rule.strategy == CombineStrategy::Append).then_some(false);
         }
         if self.keys.iter().any(|key| key == name) {
             return Some(true);
@@ -147,7 +147,7 @@ impl ResultRef {
 
     /// The hashes under which its body may be stored: of the body, and of the compressed body.
     pub fn hashes(&self) -> impl Iterator<Item = String> {
-        let stored = self.meta.location.get(STORED_SHA256);
+        let stored = self.meta.location.get(STORED_SHA256_KEY);
         let stored = stored.and_then(Value::as_str);
         let all = [Some(self.meta.sha256.as_str()), stored];
         all.into_iter().flatten().map(str::to_ascii_lowercase)
@@ -174,17 +174,17 @@ pub enum RefKind {
 /// The target of an address.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Resolved {
+pub enum ResolvedRef {
     /// A body outside the log.
     Body(Box<ResultRef>),
     /// A value in the log, or a list of bodies.
-    Value(Raw),
+    Value(RawJson),
 }
 
 /// How long a body is retained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Scope {
+pub enum BodyScope {
     /// Until the end of its step is committed.
     Step,
     /// Until the execution has ended and its retention has passed.
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     fn read(value: &Value) -> Option<ResultRef> {
-        ResultRef::of(value.as_object().expect("the value is a map"))
+        ResultRef::from_map(value.as_object().expect("the value is a map"))
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::io::Write;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::event::{Awaits, Body, NextEvaluated};
+use crate::event::{AwaitTarget, EventBody, NextEvaluated};
 use crate::outcome::{ErrorKind, TaskError};
-use crate::raw::Raw;
+use crate::raw::RawJson;
 
 /// Maximum size of one event; larger data fails with `LIMIT_EVENT`.
 pub const EVENT_BYTES_MAX: usize = 256 * 1024;
@@ -17,8 +17,8 @@ pub const ENVELOPE_BYTES: usize = 4 * 1024;
 pub const WRITE_BYTES_MAX: usize = 4 * 1024;
 
 /// The length of a value's JSON text.
-pub fn bytes<T: Serialize + ?Sized>(value: &T) -> usize {
-    let mut counter = Counter {
+pub fn json_bytes<T: Serialize + ?Sized>(value: &T) -> usize {
+    let mut counter = ByteCounter {
         count: 0,
         max: usize::MAX,
     };
@@ -27,16 +27,16 @@ pub fn bytes<T: Serialize + ?Sized>(value: &T) -> usize {
 }
 
 /// Whether a value's JSON text has at most `max` bytes; stops counting there.
-pub fn is_within(value: &Value, max: usize) -> bool {
+pub fn fits_json_bytes(value: &Value, max: usize) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) if max >= 32 => true,
         Value::String(text) if text.len() > max => false,
-        value => serde_json::to_writer(Counter { count: 0, max }, value).is_ok(),
+        value => serde_json::to_writer(ByteCounter { count: 0, max }, value).is_ok(),
     }
 }
 
 /// Returns an error if data does not fit into one event of `max` bytes.
-pub fn too_large(what: &str, bytes: usize, max: usize) -> Option<TaskError> {
+pub fn size_error(what: &str, bytes: usize, max: usize) -> Option<TaskError> {
     let room = max.saturating_sub(ENVELOPE_BYTES);
     (bytes > room).then(|| {
         let message = format!("{what} takes more than the {room} bytes that one event holds");
@@ -47,10 +47,10 @@ pub fn too_large(what: &str, bytes: usize, max: usize) -> Option<TaskError> {
     })
 }
 
-impl Body {
+impl EventBody {
     /// The size of the user data in the event.
     pub fn data_bytes(&self) -> usize {
-        let of = |raws: &[Option<&Raw>]| -> usize {
+        let of = |raws: &[Option<&RawJson>]| -> usize {
             let texts = raws.iter().flatten().map(|raw| raw.text().len());
             texts.sum()
         };
@@ -68,7 +68,9 @@ impl Body {
             Self::IterationDone(done) => of(&[done.set_ctx.as_ref()]),
             Self::TaskStarted(started) => {
                 let child = match started.awaits.as_deref() {
-                    Some(Awaits::Child(start)) => of(&[Some(&start.input), start.iter.as_ref()]),
+                    Some(AwaitTarget::Child(start)) => {
+                        of(&[Some(&start.input), start.iter.as_ref()])
+                    }
                     _ => 0,
                 };
                 child + of(&[started.inputs.as_ref(), started.request.as_ref()])
@@ -97,12 +99,12 @@ fn args_bytes(next: &NextEvaluated) -> usize {
     args.map(|args| args.text().len()).sum()
 }
 
-struct Counter {
+struct ByteCounter {
     count: usize,
     max: usize,
 }
 
-impl Write for Counter {
+impl Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.count += bytes.len();
         if self.count > self.max {
@@ -126,9 +128,9 @@ mod tests {
     fn a_value_is_within_exactly_its_own_length() {
         for value in [json!({"a": [1, 2, "x"]}), json!("text"), json!([])] {
             let length = value.to_string().len();
-            assert_eq!(bytes(&value), length);
-            assert!(is_within(&value, length), "{value}");
-            assert!(!is_within(&value, length - 1), "{value}");
+            assert_eq!(json_bytes(&value), length);
+            assert!(fits_json_bytes(&value, length), "{value}");
+            assert!(!fits_json_bytes(&value, length - 1), "{value}");
         }
     }
 }

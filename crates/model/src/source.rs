@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 /// The text and the name of a document. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct SourceText {
     /// The file's path as it was given, or the catalog path.
     pub name: Arc<str>,
     /// The text.

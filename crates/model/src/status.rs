@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::Ending;
+use crate::event::EndStatus;
 
 /// The status of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -50,12 +50,12 @@ impl RunStatus {
     }
 }
 
-impl From<Ending> for RunStatus {
-    fn from(ending: Ending) -> Self {
+impl From<EndStatus> for RunStatus {
+    fn from(ending: EndStatus) -> Self {
         match ending {
-            Ending::Success => Self::Completed,
-            Ending::Error => Self::Failed,
-            Ending::Cancelled => Self::Cancelled,
+            EndStatus::Success => Self::Completed,
+            EndStatus::Error => Self::Failed,
+            EndStatus::Cancelled => Self::Cancelled,
         }
     }
 }
@@ -69,14 +69,14 @@ impl fmt::Display for RunStatus {
 /// A text that is not a status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not one of RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED")]
-pub struct UnknownStatus(pub String);
+pub struct UnknownStatusError(pub String);
 
 impl FromStr for RunStatus {
-    type Err = UnknownStatus;
-    fn from_str(text: &str) -> Result<Self, UnknownStatus> {
+    type Err = UnknownStatusError;
+    fn from_str(text: &str) -> Result<Self, UnknownStatusError> {
         Self::ALL
             .into_iter()
             .find(|status| status.name().eq_ignore_ascii_case(text))
-            .ok_or_else(|| UnknownStatus(text.to_owned()))
+            .ok_or_else(|| UnknownStatusError(text.to_owned()))
     }
 }

@@ -34,7 +34,7 @@ pub struct LogLine {
 impl LogLine {
     /// Creates a stderr line by the worker, for the same task as this line.
     #[must_use]
-    pub fn remark(&self, text: String) -> Self {
+    pub fn annotation(&self, text: String) -> Self {
         Self {
             stream: LogStream::Stderr,
             text,

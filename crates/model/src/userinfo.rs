@@ -1,7 +1,7 @@
 //! Masks credentials in URLs: `scheme://user:password@host` becomes `scheme://***@host`.
 
 /// The URL parameter that holds a password.
-const PASSWORD: &str = "password=";
+const PASSWORD_PARAMETER: &str = "password=";
 
 /// Masks the userinfo and passwords of all URLs in a text; `None` if there are none.
 pub fn without_userinfo(text: &str) -> Option<String> {
@@ -35,8 +35,8 @@ pub fn without_userinfo(text: &str) -> Option<String> {
 fn push_without_password(tail: &str, out: &mut String) -> bool {
     let mut rest = tail;
     let mut is_changed = false;
-    while let Some(at) = rest.find(PASSWORD) {
-        let (before, value) = rest.split_at(at + PASSWORD.len());
+    while let Some(at) = rest.find(PASSWORD_PARAMETER) {
+        let (before, value) = rest.split_at(at + PASSWORD_PARAMETER.len());
         out.push_str(before);
         out.push_str("***");
         is_changed = true;

@@ -3,19 +3,19 @@
 #![allow(clippy::unwrap_used)]
 
 use model::event::{
-    Action, At, AttemptEnded, Body, Event, MatchedArc, NextEvaluated, PolicyEvaluated,
-    ResultStored, SelectedArc, Source,
+    AttemptEnded, Event, EventBody, EventLocation, EventSource, MatchedArc, NextEvaluated,
+    PolicyAction, PolicyEvaluated, ResultStored, SelectedArc,
 };
 use model::id::{EventId, ExecutionId, Seq};
 use model::playbook::{Backoff, Directive, RouteMode};
-use model::raw::Raw;
-use model::result_ref::{BodyMeta, RefKind, ResultRef, Scope};
+use model::raw::RawJson;
+use model::result_ref::{BodyMeta, BodyScope, RefKind, ResultRef};
 use model::time::Time;
 use serde_json::{Map, Value, json};
 
 const RUN: ExecutionId = ExecutionId(612_489_550_732_353_536);
 
-fn event(time: &str, source: Source, at: At, body: Body) -> Event {
+fn event(time: &str, source: EventSource, at: EventLocation, body: EventBody) -> Event {
     Event {
         event_id: EventId(612_489_550_732_353_601),
         execution_id: RUN,
@@ -24,7 +24,7 @@ fn event(time: &str, source: Source, at: At, body: Body) -> Event {
         timestamp: Time::parse(time).unwrap(),
         recorded_at: Time::parse(time).unwrap(),
         source,
-        at,
+        location: at,
         duration_ms: None,
         worker_id: None,
         trace_id: None,
@@ -33,20 +33,20 @@ fn event(time: &str, source: Source, at: At, body: Body) -> Event {
     }
 }
 
-fn step() -> At {
-    At {
+fn step_location() -> EventLocation {
+    EventLocation {
         step: Some("fetch_all_endpoints".into()),
         run: 7,
-        ..At::default()
+        ..EventLocation::default()
     }
 }
 
-fn task(attempt: u32) -> At {
-    At {
+fn task_location(attempt: u32) -> EventLocation {
+    EventLocation {
         task: Some("fetch_page".into()),
         visit: 1,
         attempt,
-        ..step()
+        ..step_location()
     }
 }
 
@@ -82,29 +82,39 @@ fn a_failed_attempt_is_shown_as_in_the_specification() {
         "error": {"kind": "http", "retryable": true},
         "meta": {"duration_ms": 312, "http_status": 503},
     });
-    let body = Body::AttemptFailed(AttemptEnded {
-        outcome: Raw::of(&outcome),
+    let body = EventBody::AttemptFailed(AttemptEnded {
+        outcome: RawJson::from_serializable(&outcome),
         result_ref: None,
     });
-    let event = event("2026-02-05T23:11:22Z", Source::Worker, task(2), body);
+    let event = event(
+        "2026-02-05T23:11:22Z",
+        EventSource::Worker,
+        task_location(2),
+        body,
+    );
     assert_golden(&event, include_str!("golden/task_attempt_failed.json"));
 }
 
 #[test]
 fn a_retry_decision_is_shown_as_in_the_specification() {
-    let body = Body::PolicyEvaluated(Box::new(PolicyEvaluated {
+    let body = EventBody::PolicyEvaluated(Box::new(PolicyEvaluated {
         matched_rule_index: Some(0),
-        action: Action {
+        action: PolicyAction {
             attempts: Some(10),
             backoff: Some(Backoff::Exponential),
             delay: Some(2.0),
-            ..Action::plain(Directive::Retry)
+            ..PolicyAction::from_directive(Directive::Retry)
         },
         set_iter: None,
         set_ctx: None,
         set: None,
     }));
-    let event = event("2026-02-05T23:11:23Z", Source::Worker, task(2), body);
+    let event = event(
+        "2026-02-05T23:11:23Z",
+        EventSource::Worker,
+        task_location(2),
+        body,
+    );
     assert_golden(&event, include_str!("golden/policy_task_evaluated.json"));
 }
 
@@ -115,7 +125,7 @@ fn a_stored_result_is_shown_as_in_the_specification() {
         kind: RefKind::Result,
         uri: format!("noetl://execution/{RUN}/page_001.json.gz"),
         store: "nats_object".to_owned(),
-        scope: Scope::Execution,
+        scope: BodyScope::Execution,
         expires_at: None,
         meta: BodyMeta {
             content_type: "application/json".to_owned(),
@@ -128,16 +138,21 @@ fn a_stored_result_is_shown_as_in_the_specification() {
         keys: Vec::new(),
         preview: None,
     };
-    let body = Body::ResultStored(ResultStored {
+    let body = EventBody::ResultStored(ResultStored {
         result_ref: Box::new(result_ref),
     });
-    let event = event("2026-02-05T23:11:30Z", Source::Worker, task(3), body);
+    let event = event(
+        "2026-02-05T23:11:30Z",
+        EventSource::Worker,
+        task_location(3),
+        body,
+    );
     assert_golden(&event, include_str!("golden/result_stored.json"));
 }
 
 #[test]
 fn a_routing_decision_is_shown_as_in_the_specification() {
-    let body = Body::NextEvaluated(Box::new(NextEvaluated {
+    let body = EventBody::NextEvaluated(Box::new(NextEvaluated {
         mode: RouteMode::Exclusive,
         matched: vec![MatchedArc {
             step: "validate_results".into(),
@@ -145,20 +160,31 @@ fn a_routing_decision_is_shown_as_in_the_specification() {
         }],
         selected: vec![SelectedArc {
             step: "validate_results".into(),
-            args: Some(Raw::of(&json!({"execution_id": RUN}))),
+            args: Some(RawJson::from_serializable(&json!({"execution_id": RUN}))),
         }],
         guards: vec![Some(true)],
         held: false,
         error: None,
     }));
-    let event = event("2026-02-05T23:12:10Z", Source::Server, step(), body);
+    let event = event(
+        "2026-02-05T23:12:10Z",
+        EventSource::Server,
+        step_location(),
+        body,
+    );
     assert_golden(&event, include_str!("golden/next_evaluated.json"));
 }
 
 #[test]
 fn absent_fields_are_left_out() {
-    let body = Body::StepStarted(model::event::Nothing {});
-    let shown = event("2026-02-05T23:12:10Z", Source::Worker, step(), body).to_json();
+    let body = EventBody::StepStarted(model::event::EmptyPayload {});
+    let shown = event(
+        "2026-02-05T23:12:10Z",
+        EventSource::Worker,
+        step_location(),
+        body,
+    )
+    .to_json();
     for absent in ["task_label", "iteration", "attempt", "page", "meta"] {
         assert!(shown.get(absent).is_none(), "{absent}");
     }

@@ -1,7 +1,7 @@
 //! Templates give the same results as Jinja2: `jinja/table.json` has its results, written by `jinja/generate.py`.
 
 use model::source::Span;
-use model::template::{Data, Scope, Template};
+use model::template::{LazyValue, Scope, Template};
 use serde_json::Value;
 
 /// Compares like Python: an integer equals the same float, also in lists and maps.
@@ -27,7 +27,7 @@ fn same(a: &Value, b: &Value) -> bool {
 fn templates_answer_as_jinja2_does() {
     let table: Value = serde_json::from_str(include_str!("jinja/table.json")).unwrap();
     let scope = Scope {
-        workload: Data::new(table["context"].clone()),
+        workload: LazyValue::new(table["context"].clone()),
         ..Scope::default()
     };
     let rows = table["rows"].as_array().unwrap();

@@ -4,10 +4,12 @@
 use model::id::Seq;
 use model::number_range::{NumberRange, RANGE_ITEMS_MAX};
 use model::source::Span;
-use model::template::{Content, Data, Envelope, Need, RenderError, Scope, Template, Tree};
+use model::template::{
+    Envelope, EnvelopeContent, LazyValue, Need, RenderError, Scope, Template, Tree,
+};
 use serde_json::json;
 
-fn at() -> Span {
+fn any_span() -> Span {
     Span {
         line: 10,
         column: 5,
@@ -18,13 +20,13 @@ fn at() -> Span {
 
 fn scope() -> Scope {
     Scope {
-        workload: Data::new(json!({"n": 1_000_000, "from": 5, "text": "7", "whole": 4.0})),
+        workload: LazyValue::new(json!({"n": 1_000_000, "from": 5, "text": "7", "whole": 4.0})),
         ..Scope::default()
     }
 }
 
 fn number_range(source: &str) -> Result<Option<NumberRange>, RenderError> {
-    let template = Template::parse(source, at()).unwrap();
+    let template = Template::parse(source, any_span()).unwrap();
     Tree::Template(template).number_range(&scope())
 }
 
@@ -83,13 +85,13 @@ fn a_range_over_the_limit_is_refused_with_the_limit() {
 
 #[test]
 fn a_list_of_a_range_has_a_smaller_limit() {
-    let long = Template::parse("{{ range(n) | map('string') | list }}", at()).unwrap();
+    let long = Template::parse("{{ range(n) | map('string') | list }}", any_span()).unwrap();
     let Err(RenderError::Failed { code, message, .. }) = long.render(&scope()) else {
         panic!("the list of a million items must fail");
     };
     assert_eq!(code, "TEMPLATE_LIMIT");
     assert!(message.contains("100000 items"), "{message}");
-    let short = Template::parse("{{ range(from, -from, -3) | list }}", at()).unwrap();
+    let short = Template::parse("{{ range(from, -from, -3) | list }}", any_span()).unwrap();
     let rendered = short.render(&scope()).unwrap().value;
     assert_eq!(rendered, json!([5, 2, -1, -4]));
 }
@@ -114,7 +116,7 @@ fn wrong_arguments_are_named() {
 fn an_argument_inside_a_result_is_loaded_first() {
     let envelope = Envelope {
         is_ok: true,
-        content: Content::Event(Seq(7)),
+        content: EnvelopeContent::Event(Seq(7)),
         labels: std::sync::Arc::default(),
         shows_status: false,
     };
@@ -122,7 +124,7 @@ fn an_argument_inside_a_result_is_loaded_first() {
         steps: std::sync::Arc::new([("count".into(), envelope)].into()),
         ..Scope::default()
     };
-    let template = Template::parse("{{ range(count.total) }}", at()).unwrap();
+    let template = Template::parse("{{ range(count.total) }}", any_span()).unwrap();
     let needs = RenderError::Needs(vec![Need::Outcome(Seq(7))]);
     assert_eq!(template.number_range(&scope), Err(needs));
 }

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed expectation fails the test")]
 
 use model::source::Span;
-use model::template::{Data, Piece, Rendered, Scope, Template, Tree};
+use model::template::{LazyValue, Piece, Rendered, Scope, Template, Tree};
 use serde_json::{Value, json};
 
 const TOKEN: &str = "Canary-7F3a-9E1d";
@@ -14,8 +14,8 @@ fn scope() -> Scope {
         "api": {"token": TOKEN, "pin": 4_711_000, "user": "postgres", "parts": ["first-part", "second-part"]},
     });
     Scope {
-        keychain: Some(Data::new(keychain)),
-        workload: Data::new(json!({"name": "plain-name"})),
+        keychain: Some(LazyValue::new(keychain)),
+        workload: LazyValue::new(json!({"name": "plain-name"})),
         reveals_secrets: true,
         ..Scope::default()
     }
@@ -70,19 +70,19 @@ fn whatever_an_expression_makes_of_a_secret_is_shown_as_stars() {
     ] {
         let rendered = render(&format!("{{{{ {expression} }}}}"));
         assert!(rendered.is_tainted(), "{expression}");
-        assert_eq!(rendered.shown(), json!("***"), "{expression}");
+        assert_eq!(rendered.masked(), json!("***"), "{expression}");
     }
 }
 
 #[test]
 fn a_text_around_a_secret_is_shown_and_the_secret_is_not() {
     let rendered = render("Bearer {{ keychain.api.token | lower }} of {{ workload.name }}!");
-    assert_eq!(rendered.shown(), json!("Bearer *** of plain-name!"));
+    assert_eq!(rendered.masked(), json!("Bearer *** of plain-name!"));
     assert_eq!(rendered.secrets, [TOKEN.to_lowercase()]);
     let statement = "{% set t = keychain.api.token | lower %}a {{ t }} b";
-    assert_eq!(render(statement).shown(), json!("***"));
+    assert_eq!(render(statement).masked(), json!("***"));
     let branch = "{% if keychain.api.token == 'x' %}yes{% else %}no{% endif %}";
-    assert_eq!(render(branch).shown(), json!("***"));
+    assert_eq!(render(branch).masked(), json!("***"));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_credential_used_whole_is_shown_with_its_keys() {
     let rendered = render("{{ keychain.api }}");
     let parts = json!(["***", "***"]);
     let expected = json!({"token": "***", "pin": "***", "user": "***", "parts": parts});
-    assert_eq!(rendered.shown(), expected);
+    assert_eq!(rendered.masked(), expected);
 }
 
 #[test]
@@ -131,8 +131,8 @@ fn data_that_was_rendered_keeps_the_taint_of_its_parts() {
     ];
     let rendered = Tree::Map(entries).render(&scope()).unwrap();
     let expected = json!({"derived": "***", "plain": {"n": [1, 2]}, "list": ["first", "***"]});
-    assert_eq!(rendered.shown(), expected);
-    let input = Data::tainted(rendered.value, rendered.taint);
+    assert_eq!(rendered.masked(), expected);
+    let input = LazyValue::with_taint(rendered.value, rendered.taint);
     assert_eq!(input.json()["list"], json!(["first", TOKEN]));
     assert!(!format!("{input:?}").to_lowercase().contains("canary"));
     let scope = Scope {
@@ -143,7 +143,7 @@ fn data_that_was_rendered_keeps_the_taint_of_its_parts() {
     let render = |source: &str| template(source).render(&scope).unwrap();
     let later = render("{{ input.derived | upper }}");
     assert_eq!(later.value, json!(TOKEN.to_uppercase()));
-    assert_eq!(later.shown(), json!("***"));
+    assert_eq!(later.masked(), json!("***"));
     assert_eq!(later.secrets, [TOKEN.to_uppercase()]);
     assert!(render("{{ derived }}").is_tainted());
     assert!(render("{{ input | tojson }}").is_tainted());
@@ -164,7 +164,7 @@ fn pieces_are_shown_one_by_one() {
         text(" where a = "),
         Piece::Value(json!("***")),
     ];
-    assert_eq!(rendered.shown.as_deref(), Some(&shown[..]));
+    assert_eq!(rendered.masked.as_deref(), Some(&shown[..]));
     assert_eq!(
         rendered.secrets,
         [TOKEN.to_lowercase(), "4711000".to_owned()]
@@ -172,12 +172,12 @@ fn pieces_are_shown_one_by_one() {
     let plain = template("select {{ workload.name }}")
         .rendered_pieces(&scope())
         .unwrap();
-    assert_eq!(plain.shown, None);
+    assert_eq!(plain.masked, None);
     let branch = "{% if keychain.api.pin > 1 %}a{% else %}b{% endif %}";
     let branch = template(branch).rendered_pieces(&scope()).unwrap();
-    assert_eq!(branch.shown, Some(vec![text("***")]));
+    assert_eq!(branch.masked, Some(vec![text("***")]));
     let whole = template("{{ keychain.api.token }}")
         .rendered_pieces(&scope())
         .unwrap();
-    assert_eq!(whole.shown, Some(vec![Piece::Value(Value::from("***"))]));
+    assert_eq!(whole.masked, Some(vec![Piece::Value(Value::from("***"))]));
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::time::Duration;
 
 use model::source::Span;
-use model::template::{Data, RenderError, Scope, Template};
+use model::template::{LazyValue, RenderError, Scope, Template};
 use serde_json::json;
 
 const MEMORY_KIB_MAX: u64 = 64 * 1024;
@@ -129,7 +129,7 @@ fn scope() -> Scope {
         deep = json!([deep]);
     }
     Scope {
-        workload: Data::new(json!({
+        workload: LazyValue::new(json!({
             "text": "0123456789abcdef".repeat(64),
             "big": "x".repeat(500_000),
             "same": "x".repeat(500_000),

@@ -6,7 +6,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use model::source::Span;
-use model::template::{Data, RenderError, Scope, Template};
+use model::template::{LazyValue, RenderError, Scope, Template};
 use peak_alloc::PeakAlloc;
 use serde_json::{Map, Value, json};
 
@@ -457,7 +457,7 @@ fn scope() -> Scope {
         deep = json!([deep]);
     }
     let scope = Scope {
-        workload: Data::new(json!({
+        workload: LazyValue::new(json!({
             "text": "x".repeat(1_000_000),
             "wide": "x".repeat(4_000_000),
             "long": "x".repeat(24_000_000),

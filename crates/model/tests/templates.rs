@@ -3,19 +3,19 @@
 
 use std::sync::Arc;
 
-use model::event::{Kind, LoopStats, Status};
+use model::event::{EventKind, EventStatus, LoopStats};
 use model::id::Seq;
 use model::outcome::{ErrorKind, Facets, Outcome, Success, TaskError};
 use model::result_ref::ResultRef;
 use model::source::Span;
 use model::template::{
-    Content, Data, Envelope, EventView, Iter, Loaded, LoopPointer, Need, Piece, RenderError, Scope,
-    Template, Tree,
+    Envelope, EnvelopeContent, EventView, IterationView, LazyValue, LoadedValues, LoopPointer,
+    Need, Piece, RenderError, Scope, Template, Tree,
 };
 use model::time::Time;
 use serde_json::{Value, json};
 
-fn at() -> Span {
+fn any_span() -> Span {
     Span {
         line: 10,
         column: 5,
@@ -26,30 +26,30 @@ fn at() -> Span {
 
 fn scope() -> Scope {
     Scope {
-        workload: Data::new(
+        workload: LazyValue::new(
             json!({"n": 1, "name": "Ada", "big": 9_007_199_254_740_993_i64, "items": [1, 2]}),
         ),
-        ctx: Data::new(json!({"page": 3})),
+        ctx: LazyValue::new(json!({"page": 3})),
         ..Scope::default()
     }
 }
 
 fn render(source: &str, scope: &Scope) -> Value {
-    match Template::parse(source, at()).unwrap().render(scope) {
+    match Template::parse(source, any_span()).unwrap().render(scope) {
         Ok(rendered) => rendered.value,
         Err(error) => panic!("{source}: {error:?}"),
     }
 }
 
 fn holds(source: &str, scope: &Scope) -> bool {
-    Template::condition(source, at())
+    Template::condition(source, any_span())
         .unwrap()
         .is_true(scope)
         .unwrap()
 }
 
 fn failure(source: &str, scope: &Scope) -> (&'static str, String, Span) {
-    match Template::parse(source, at()).unwrap().render(scope) {
+    match Template::parse(source, any_span()).unwrap().render(scope) {
         Err(RenderError::Failed {
             code,
             message,
@@ -59,13 +59,13 @@ fn failure(source: &str, scope: &Scope) -> (&'static str, String, Span) {
     }
 }
 
-fn guard(kind: Kind) -> Scope {
+fn guard(kind: EventKind) -> Scope {
     Scope {
         event: Some(EventView {
             kind,
             step: Some("fetch".into()),
-            status: Status::Success,
-            payload: Data::default(),
+            status: EventStatus::Success,
+            payload: LazyValue::default(),
             timestamp: Time(0),
         }),
         ..scope()
@@ -103,7 +103,7 @@ fn names_fall_through_in_order() {
 
 #[test]
 fn an_event_name_equals_each_of_its_aliases() {
-    let scope = guard(Kind::StepDone);
+    let scope = guard(EventKind::StepDone);
     for text in [
         "event.name == 'step.done'",
         "{{ event.name == 'call.done' }}",
@@ -154,7 +154,7 @@ fn texts_true_and_false_are_booleans_in_conditions() {
 
 fn outcome_scope(result: Value) -> Scope {
     Scope {
-        outcome: Some(Envelope::of(Arc::new(Outcome::ok(result)))),
+        outcome: Some(Envelope::from_outcome(Arc::new(Outcome::ok(result)))),
         ..scope()
     }
 }
@@ -213,7 +213,7 @@ fn a_failure_shows_its_error_and_its_facets() {
             ..Facets::default()
         });
     let scope = Scope {
-        outcome: Some(Envelope::of(Arc::new(failed))),
+        outcome: Some(Envelope::from_outcome(Arc::new(failed))),
         ..scope()
     };
     assert!(holds(
@@ -234,24 +234,24 @@ fn a_failure_shows_its_error_and_its_facets() {
 #[test]
 fn everything_touched_is_asked_for_at_once() {
     let steps =
-        [("a", 5), ("b", 6)].map(|(name, seq)| (name.into(), Envelope::recorded(true, Seq(seq))));
+        [("a", 5), ("b", 6)].map(|(name, seq)| (name.into(), Envelope::from_event(true, Seq(seq))));
     let mut scope = Scope {
         steps: Arc::new(steps.into()),
         ..scope()
     };
     // A success may have a `status` of its own in its result; a failure has no result.
-    let failed = [("a".into(), Envelope::recorded(false, Seq(5)))];
+    let failed = [("a".into(), Envelope::from_event(false, Seq(5)))];
     let after_failure = Scope {
         steps: Arc::new(failed.into()),
         ..scope.clone()
     };
     assert!(holds("a.status == 'error'", &after_failure));
-    let status = Template::condition("a.status == 'ok'", at()).unwrap();
+    let status = Template::condition("a.status == 'ok'", any_span()).unwrap();
     assert_eq!(
         status.is_true(&scope),
         Err(RenderError::Needs(vec![Need::Outcome(Seq(5))]))
     );
-    let template = Template::parse("{{ a.x }}-{{ b.y | int }}", at()).unwrap();
+    let template = Template::parse("{{ a.x }}-{{ b.y | int }}", any_span()).unwrap();
     let needs = vec![Need::Outcome(Seq(5)), Need::Outcome(Seq(6))];
     assert_eq!(
         template.render(&scope),
@@ -260,15 +260,15 @@ fn everything_touched_is_asked_for_at_once() {
     let tree = Tree::Map(vec![
         (
             "a".to_owned(),
-            Tree::Template(Template::parse("{{ a.x }}", at()).unwrap()),
+            Tree::Template(Template::parse("{{ a.x }}", any_span()).unwrap()),
         ),
         (
             "b".to_owned(),
-            Tree::Template(Template::parse("{{ steps.b.y }}", at()).unwrap()),
+            Tree::Template(Template::parse("{{ steps.b.y }}", any_span()).unwrap()),
         ),
     ]);
     assert_eq!(tree.render(&scope), Err(RenderError::Needs(needs)));
-    let mut loaded = Loaded::default();
+    let mut loaded = LoadedValues::default();
     loaded
         .outcomes
         .insert(Seq(5), Arc::new(Outcome::ok(json!({"x": 1}))));
@@ -292,7 +292,7 @@ fn reference() -> Value {
 #[test]
 fn a_reference_answers_what_it_knows_and_asks_for_its_body() {
     let mut scope = Scope {
-        ctx: Data::new(json!({"page": reference()})),
+        ctx: LazyValue::new(json!({"page": reference()})),
         ..scope()
     };
     assert_eq!(render("{{ ctx.page.row_count }}", &scope), json!(7));
@@ -300,15 +300,15 @@ fn a_reference_answers_what_it_knows_and_asks_for_its_body() {
         render("{{ ctx.page.ref }}", &scope),
         json!("noetl://execution/1/x")
     );
-    let template = Template::parse("{{ ctx.page.rows[0] }}", at()).unwrap();
+    let template = Template::parse("{{ ctx.page.rows[0] }}", any_span()).unwrap();
     let Err(RenderError::Needs(needs)) = template.render(&scope) else {
         panic!("expected a need for the body");
     };
     assert!(matches!(&needs[..], [Need::Body(found)] if found.uri == "noetl://execution/1/x"));
-    let mut loaded = Loaded::default();
+    let mut loaded = LoadedValues::default();
     loaded.bodies.insert(
         "noetl://execution/1/x".to_owned(),
-        Data::new(json!({"rows": [5]})),
+        LazyValue::new(json!({"rows": [5]})),
     );
     scope.loaded = Arc::new(loaded);
     assert_eq!(template.render(&scope).unwrap().value, json!(5));
@@ -318,7 +318,7 @@ fn a_reference_answers_what_it_knows_and_asks_for_its_body() {
 #[test]
 fn a_secret_taints_what_it_touches_and_shows_only_where_it_may() {
     let mut scope = Scope {
-        keychain: Some(Data::new(
+        keychain: Some(LazyValue::new(
             json!({"db": {"password": "s3cret", "port": 5432}}),
         )),
         ..scope()
@@ -330,7 +330,10 @@ fn a_secret_taints_what_it_touches_and_shows_only_where_it_may() {
         "{{ [keychain.db] }}",
         "{{ 1 if keychain.db.password == 's3cret' else 2 }}",
     ] {
-        let rendered = Template::parse(text, at()).unwrap().render(&scope).unwrap();
+        let rendered = Template::parse(text, any_span())
+            .unwrap()
+            .render(&scope)
+            .unwrap();
         assert!(rendered.is_tainted(), "{text}");
         assert!(
             !rendered.value.to_string().to_lowercase().contains("s3cret"),
@@ -338,7 +341,8 @@ fn a_secret_taints_what_it_touches_and_shows_only_where_it_may() {
             rendered.value
         );
     }
-    let untouched = Template::parse("{{ keychain.db.password if false else 1 }}", at()).unwrap();
+    let untouched =
+        Template::parse("{{ keychain.db.password if false else 1 }}", any_span()).unwrap();
     assert!(!untouched.render(&scope).unwrap().is_tainted());
     scope.reveals_secrets = true;
     assert_eq!(render("{{ keychain.db.port }}", &scope), json!(5432));
@@ -355,7 +359,7 @@ fn a_secret_taints_what_it_touches_and_shows_only_where_it_may() {
 #[test]
 fn pieces_keep_the_authors_text_apart_from_values() {
     let source = "select * from {{ 't' | ident }} where {% if n %}a = {{ n }}{% endif %} in ({% for i in items %}{{ i }},{% endfor %}) {{ 'x' | raw_sql }}";
-    let pieces = Template::parse(source, at())
+    let pieces = Template::parse(source, any_span())
         .unwrap()
         .rendered_pieces(&scope())
         .unwrap()
@@ -381,8 +385,8 @@ fn pieces_keep_the_authors_text_apart_from_values() {
 #[test]
 fn a_loop_sees_where_it_stands() {
     let scope = Scope {
-        iter: Some(Iter {
-            values: Data::new(json!({"item": {"id": 9}})),
+        iter: Some(IterationView {
+            values: LazyValue::new(json!({"item": {"id": 9}})),
             index: Some(0),
             length: 2,
             parent: None,
@@ -402,7 +406,7 @@ fn a_loop_sees_where_it_stands() {
 fn paths_say_what_is_read_and_where() {
     let template = Template::parse(
         "{{ iter.page + outcome.http['status'] | default(1) }}",
-        at(),
+        any_span(),
     )
     .unwrap();
     assert_eq!(template.paths(), ["iter.page", "outcome.http.status"]);
@@ -410,13 +414,14 @@ fn paths_say_what_is_read_and_where() {
     assert_eq!(uses[0].range, 3..12);
     assert!(!uses[0].guarded);
     assert!(uses[1].guarded);
-    let local = Template::parse("{% for row in rows %}{{ row.x }}{% endfor %}", at()).unwrap();
+    let local =
+        Template::parse("{% for row in rows %}{{ row.x }}{% endfor %}", any_span()).unwrap();
     assert_eq!(local.paths(), ["rows"]);
 }
 
 #[test]
 fn what_does_not_exist_is_refused_with_a_suggestion() {
-    let message = |text: &str| Template::parse(text, at()).unwrap_err().message;
+    let message = |text: &str| Template::parse(text, any_span()).unwrap_err().message;
     assert_eq!(
         message("{{ a | defualt(1) }}"),
         "unknown filter `defualt`; did you mean `default`?"
@@ -430,7 +435,7 @@ fn what_does_not_exist_is_refused_with_a_suggestion() {
         "unknown function `nwo`; did you mean `now`?"
     );
     assert!(message("{% include 'x' %}").contains("include"));
-    assert!(Template::parse("{{ a + }}", at()).is_err());
+    assert!(Template::parse("{{ a + }}", any_span()).is_err());
 }
 
 #[test]
@@ -534,15 +539,15 @@ fn the_server_has_no_clock_no_environment_and_no_internals() {
         "{{ lipsum() }}",
         "{{ self.x() }}",
     ] {
-        let refused =
-            Template::parse(source, at()).map_or(true, |template| template.render(&scope).is_err());
+        let refused = Template::parse(source, any_span())
+            .map_or(true, |template| template.render(&scope).is_err());
         assert!(refused, "{source}");
     }
 }
 
 #[test]
 fn a_step_shows_its_tasks_and_a_loop_its_list() {
-    let task = |value: Value| Envelope::of(Arc::new(Outcome::ok(value)));
+    let task = |value: Value| Envelope::from_outcome(Arc::new(Outcome::ok(value)));
     let mut step = task(json!({"total": 3}));
     step.labels = Arc::new(vec![
         ("load".into(), task(json!([1, 2]))),
@@ -554,7 +559,7 @@ fn a_step_shows_its_tasks_and_a_loop_its_list() {
     };
     let each = Envelope {
         is_ok: true,
-        content: Content::Loop(pointer.clone()),
+        content: EnvelopeContent::Loop(pointer.clone()),
         labels: Arc::default(),
         shows_status: false,
     };
@@ -569,18 +574,18 @@ fn a_step_shows_its_tasks_and_a_loop_its_list() {
         ),
         json!([2, 2, 3, 3])
     );
-    let whole = Template::parse("{{ each }}", at()).unwrap();
+    let whole = Template::parse("{{ each }}", any_span()).unwrap();
     assert_eq!(
         whole.render(&scope),
         Err(RenderError::Needs(vec![Need::Loop(pointer.clone())]))
     );
-    let counts = Template::parse("{{ each.stats.total }}", at()).unwrap();
+    let counts = Template::parse("{{ each.stats.total }}", any_span()).unwrap();
     assert_eq!(
         counts.render(&scope),
         Err(RenderError::Needs(vec![Need::LoopStats(pointer)])),
         "the counts of a loop must be read without its results"
     );
-    let mut loaded = Loaded::default();
+    let mut loaded = LoadedValues::default();
     let stats = LoopStats {
         total: 7,
         succeeded: 6,
@@ -590,10 +595,10 @@ fn a_step_shows_its_tasks_and_a_loop_its_list() {
     scope.loaded = Arc::new(loaded);
     let counts = "{{ each.stats.total }} {{ each.stats.failed }}";
     assert_eq!(render(counts, &scope), json!("7 1"));
-    let mut loaded = Loaded::default();
+    let mut loaded = LoadedValues::default();
     loaded.loops.insert(
         Seq(9),
-        Data::new(json!({"results": [{"n": 1}, {"n": 2}], "stats": {"total": 2}})),
+        LazyValue::new(json!({"results": [{"n": 1}, {"n": 2}], "stats": {"total": 2}})),
     );
     scope.loaded = Arc::new(loaded);
     let list = json!([{"n": 1}, {"n": 2}]);
@@ -621,12 +626,12 @@ fn a_step_shows_its_tasks_and_a_loop_its_list() {
 #[test]
 fn of_a_step_the_results_own_keys_come_before_the_envelopes_words() {
     let result = json!({"status": "partial", "error": "no token", "results": [1], "meta": 5, "load": 6, "http": {"a": 1}});
-    let mut step = Envelope::of(Arc::new(Outcome::ok(result)));
-    let load = Envelope::of(Arc::new(Outcome::ok(json!({"n": 2}))));
+    let mut step = Envelope::from_outcome(Arc::new(Outcome::ok(result)));
+    let load = Envelope::from_outcome(Arc::new(Outcome::ok(json!({"n": 2}))));
     step.labels = Arc::new(vec![("load".into(), load)]);
     let plain = Envelope {
         labels: step.labels.clone(),
-        ..Envelope::of(Arc::new(Outcome::ok(json!({"data": {"error": 1, "k": 2}}))))
+        ..Envelope::from_outcome(Arc::new(Outcome::ok(json!({"data": {"error": 1, "k": 2}}))))
     };
     let scope = Scope {
         steps: Arc::new([("s".into(), step.clone()), ("plain".into(), plain)].into()),
@@ -656,20 +661,20 @@ fn of_a_step_the_results_own_keys_come_before_the_envelopes_words() {
 }
 
 /// Returns the envelope of a stored body with these fields and keys.
-fn stored(extracted: Value, keys: &[&str]) -> Envelope {
+fn stored_envelope(extracted: Value, keys: &[&str]) -> Envelope {
     let mut reference = reference();
     reference["extracted"] = extracted;
     reference["keys"] = json!(keys);
     let outcome: Outcome =
         serde_json::from_value(json!({"status": "ok", "result": null, "reference": reference}))
             .unwrap();
-    Envelope::of(Arc::new(outcome))
+    Envelope::from_outcome(Arc::new(outcome))
 }
 
 #[test]
 fn a_stored_body_means_what_an_inline_one_means_and_is_loaded_only_for_its_own_keys() {
-    let plain = stored(json!({"n": 1}), &["rows"]);
-    let own = stored(json!({"status": "partial"}), &["error", "results"]);
+    let plain = stored_envelope(json!({"n": 1}), &["rows"]);
+    let own = stored_envelope(json!({"status": "partial"}), &["error", "results"]);
     let mut scope = Scope {
         steps: Arc::new([("plain".into(), plain), ("own".into(), own)].into()),
         ..scope()
@@ -679,16 +684,18 @@ fn a_stored_body_means_what_an_inline_one_means_and_is_loaded_only_for_its_own_k
         json!(["ok", 1, "partial"])
     );
     assert!(holds("plain.error is not defined", &scope));
-    let template = Template::parse("{{ [own.error.why, own.results] }}", at()).unwrap();
+    let template = Template::parse("{{ [own.error.why, own.results] }}", any_span()).unwrap();
     let Err(RenderError::Needs(needs)) = template.render(&scope) else {
         panic!("expected a need for the body")
     };
     let [Need::Body(reference)] = &needs[..] else {
         panic!("{needs:?}")
     };
-    let mut loaded = Loaded::default();
+    let mut loaded = LoadedValues::default();
     let body = json!({"status": "partial", "error": {"why": "x"}, "results": [1]});
-    loaded.bodies.insert(reference.uri.clone(), Data::new(body));
+    loaded
+        .bodies
+        .insert(reference.uri.clone(), LazyValue::new(body));
     scope.loaded = Arc::new(loaded);
     assert_eq!(template.render(&scope).unwrap().value, json!(["x", [1]]));
 }
@@ -699,7 +706,7 @@ fn selected_fields_are_known_of_an_inline_result() {
         "status": "ok", "result": {"paging": {"hasMore": true}}, "selected": {"has_more": true, "status": "x"}
     }))
     .unwrap();
-    let envelope = Envelope::of(Arc::new(outcome));
+    let envelope = Envelope::from_outcome(Arc::new(outcome));
     let scope = Scope {
         steps: Arc::new([("s".into(), envelope.clone())].into()),
         outcome: Some(envelope),
@@ -721,7 +728,7 @@ fn an_http_response_has_a_body_beside_its_data_where_a_program_gets_it() {
     }))
     .unwrap();
     let mut scope = Scope {
-        steps: Arc::new([("fetch".into(), Envelope::of(Arc::new(outcome)))].into()),
+        steps: Arc::new([("fetch".into(), Envelope::from_outcome(Arc::new(outcome)))].into()),
         ..scope()
     };
     let data = json!({"body": 1, "k": 2});
@@ -743,7 +750,7 @@ fn an_externalised_result_gives_its_reference_as_data() {
         serde_json::from_value(json!({"status": "ok", "result": null, "reference": reference()}))
             .unwrap();
     let scope = Scope {
-        outcome: Some(Envelope::of(Arc::new(outcome))),
+        outcome: Some(Envelope::from_outcome(Arc::new(outcome))),
         ..scope()
     };
     assert_eq!(render("{{ outcome.row_count }}", &scope), json!(7));
@@ -759,7 +766,7 @@ fn an_externalised_result_gives_its_reference_as_data() {
         "outcome.ref is defined and outcome._store == 'disk'",
         &scope
     ));
-    let body = Template::condition("outcome.data.rows | length > 0", at()).unwrap();
+    let body = Template::condition("outcome.data.rows | length > 0", any_span()).unwrap();
     assert!(matches!(body.is_true(&scope), Err(RenderError::Needs(needs)) if needs.len() == 1));
 }
 
@@ -792,7 +799,7 @@ fn a_loops_name_ends_with_the_loop() {
 
 #[test]
 fn a_condition_of_text_around_values_is_refused() {
-    let error = Template::condition("{{ outcome.status }} == 'ok'", at()).unwrap_err();
+    let error = Template::condition("{{ outcome.status }} == 'ok'", any_span()).unwrap_err();
     assert!(
         error
             .message
@@ -805,7 +812,7 @@ fn a_condition_of_text_around_values_is_refused() {
 #[test]
 fn an_error_does_not_quote_a_secret() {
     let scope = Scope {
-        keychain: Some(Data::new(json!({"k": {"n": 31_337}}))),
+        keychain: Some(LazyValue::new(json!({"k": {"n": 31_337}}))),
         reveals_secrets: true,
         ..scope()
     };
@@ -821,7 +828,7 @@ fn ordinary_work_on_a_large_context_is_within_budget() {
     let row = json!({"id": 1, "name": "a row of some length", "tags": ["a", "b"], "ok": true});
     let rows = vec![row; 20_000];
     let scope = Scope {
-        workload: Data::new(json!({"rows": rows})),
+        workload: LazyValue::new(json!({"rows": rows})),
         ..Scope::default()
     };
     let source = "{{ (rows | selectattr('ok') | map(attribute='id') | list | length) + workload.get('rows') | length + (rows | first).id }}";
@@ -839,7 +846,7 @@ fn ordinary_work_on_a_large_context_is_within_budget() {
 
 fn body_reference(bytes: u64) -> ResultRef {
     let short = json!({"store": "disk", "key": "noetl://execution/1/big", "size": bytes, "checksum": "ab".repeat(32)});
-    ResultRef::of(short.as_object().unwrap()).unwrap()
+    ResultRef::from_map(short.as_object().unwrap()).unwrap()
 }
 
 fn with_body(bytes: u64, loaded: Option<Value>) -> Scope {
@@ -848,12 +855,12 @@ fn with_body(bytes: u64, loaded: Option<Value>) -> Scope {
         reference: Some(Box::new(body_reference(bytes))),
         ..Success::default()
     };
-    let envelope = Envelope::of(Arc::new(Outcome::Ok(success)));
+    let envelope = Envelope::from_outcome(Arc::new(Outcome::Ok(success)));
     scope.labels.insert("big".into(), envelope);
     if let Some(value) = loaded {
-        let mut all = Loaded::default();
+        let mut all = LoadedValues::default();
         all.bodies
-            .insert("noetl://execution/1/big".to_owned(), Data::new(value));
+            .insert("noetl://execution/1/big".to_owned(), LazyValue::new(value));
         scope.loaded = Arc::new(all);
     }
     scope
@@ -864,7 +871,7 @@ fn a_plain_path_into_a_body_is_named_without_loading_it() {
     let scope = with_body(10, None);
     let paths = |source: &str| {
         let template = Template::parse(source, Span::default()).unwrap();
-        let bound = template.bound(&scope).unwrap();
+        let bound = template.body_path(&scope).unwrap();
         bound.map(|bound| serde_json::to_value(bound.paths).unwrap())
     };
     assert_eq!(paths("{{ big }}"), Some(json!([[]])));

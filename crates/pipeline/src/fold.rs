@@ -4,77 +4,82 @@
 
 use std::time::Duration;
 
-use model::command::{Continuation, Cursor, OutcomePointer, Stage};
-use model::event::{Action, Body, Event, ResultStored, TaskEnded, TaskStarted};
+use model::command::{Continuation, OutcomePointer, PipelineCursor, PipelineStage};
+use model::event::{Event, EventBody, PolicyAction, ResultStored, TaskEnded, TaskStarted};
 use model::id::Name;
-use model::manifest::Rule;
+use model::manifest::ManifestRule;
 use model::outcome::{Outcome, TaskError};
 use model::playbook::Directive;
-use model::raw::Raw;
+use model::raw::RawJson;
 
 /// Applies one event of the pipeline to its continuation. Events without a task label, and other kinds, change
 /// nothing.
 pub fn fold(continuation: &mut Continuation, event: &Event) {
-    let Some(label) = event.at.task.clone() else {
+    let Some(label) = event.location.task.clone() else {
         return;
     };
     match &event.body {
-        Body::TaskStarted(started) => {
-            continuation.visits.insert(label.clone(), event.at.visit);
-            continuation.cursor = Cursor::At(label);
+        EventBody::TaskStarted(started) => {
+            continuation
+                .visits
+                .insert(label.clone(), event.location.visit);
+            continuation.cursor = PipelineCursor::At(label);
             continuation.unknown = None;
             // A task that awaits an external event has one `task.started` per attempt.
-            continuation.attempt = event.at.attempt.max(1);
+            continuation.attempt = event.location.attempt.max(1);
             continuation.stage = started_stage(started, event);
         }
-        Body::AttemptStarted(_) => {
-            continuation.attempt = event.at.attempt;
-            continuation.stage = Stage::Started;
+        EventBody::AttemptStarted(_) => {
+            continuation.attempt = event.location.attempt;
+            continuation.stage = PipelineStage::Started;
             continuation.unknown = None;
         }
-        Body::AttemptFailed(ended) => note_unknown(continuation, event, &ended.outcome),
-        Body::PolicyEvaluated(evaluated) if evaluated.action.directive == Directive::Retry => {
-            continuation.stage = retrying(&evaluated.action, event);
-            note_writes(continuation, event);
+        EventBody::AttemptFailed(ended) => {
+            record_unknown_effect(continuation, event, &ended.outcome);
         }
-        Body::TaskDone(ended) => end(continuation, event, ended, true),
-        Body::ManifestUpdated(stored) => stand_for(continuation, event, stored),
-        Body::TaskFailed(ended) => {
-            note_unknown(continuation, event, &ended.outcome);
-            end(continuation, event, ended, false);
+        EventBody::PolicyEvaluated(evaluated) if evaluated.action.directive == Directive::Retry => {
+            continuation.stage = retry_stage(&evaluated.action, event);
+            add_writes(continuation, event);
+        }
+        EventBody::TaskDone(ended) => end_visit(continuation, event, ended, true),
+        EventBody::ManifestUpdated(stored) => use_manifest(continuation, event, stored),
+        EventBody::TaskFailed(ended) => {
+            record_unknown_effect(continuation, event, &ended.outcome);
+            end_visit(continuation, event, ended, false);
         }
         _ => {}
     }
 }
 
 /// Records an attempt whose effect is unknown. The outcome of an awaiting task is always known.
-fn note_unknown(continuation: &mut Continuation, event: &Event, outcome: &Raw) {
-    let outcome = outcome.read::<Outcome>().ok();
+fn record_unknown_effect(continuation: &mut Continuation, event: &Event, outcome: &RawJson) {
+    let outcome = outcome.parse_as::<Outcome>().ok();
     let error = outcome.as_ref().and_then(Outcome::failure);
     let is_unknown = error.is_some_and(TaskError::leaves_effect_unknown);
-    let was_called = continuation.stage == Stage::Started;
-    continuation.unknown = (is_unknown && was_called).then_some(event.at.attempt.max(1));
+    let was_called = continuation.stage == PipelineStage::Started;
+    continuation.unknown = (is_unknown && was_called).then_some(event.location.attempt.max(1));
 }
 
-fn started_stage(started: &TaskStarted, event: &Event) -> Stage {
+fn started_stage(started: &TaskStarted, event: &Event) -> PipelineStage {
     match started.awaits {
-        Some(_) => Stage::Awaiting { since: event.seq },
-        None => Stage::Started,
+        Some(_) => PipelineStage::Awaiting { since: event.seq },
+        None => PipelineStage::Started,
     }
 }
 
-fn retrying(action: &Action, event: &Event) -> Stage {
+fn retry_stage(action: &PolicyAction, event: &Event) -> PipelineStage {
     let delay = Duration::try_from_secs_f64(action.delay.unwrap_or(0.0)).unwrap_or_default();
-    Stage::Retrying {
+    PipelineStage::Retrying {
         due: event.timestamp.after(delay),
         suspended: action.suspend,
     }
 }
 
 /// Points the task's outcome to a manifest that replaces its result.
-fn stand_for(continuation: &mut Continuation, event: &Event, stored: &ResultStored) {
-    let is_result = Rule::of(&stored.result_ref).is_some_and(|rule| rule.is_result);
-    let Some(label) = event.at.task.as_ref().filter(|_| is_result) else {
+fn use_manifest(continuation: &mut Continuation, event: &Event, stored: &ResultStored) {
+    let is_result =
+        ManifestRule::from_reference(&stored.result_ref).is_some_and(|rule| rule.is_result);
+    let Some(label) = event.location.task.as_ref().filter(|_| is_result) else {
         return;
     };
     if let Some(parts) = continuation.parts_of(label) {
@@ -83,13 +88,13 @@ fn stand_for(continuation: &mut Continuation, event: &Event, stored: &ResultStor
     if let Some(pointer) = continuation.outcomes.get_mut(label) {
         pointer.seq = event.seq;
         pointer.ok = true;
-        pointer.bytes = u32::try_from(model::size::bytes(stored)).unwrap_or(u32::MAX);
+        pointer.bytes = u32::try_from(model::size::json_bytes(stored)).unwrap_or(u32::MAX);
     }
 }
 
-fn end(continuation: &mut Continuation, event: &Event, ended: &TaskEnded, ok: bool) {
+fn end_visit(continuation: &mut Continuation, event: &Event, ended: &TaskEnded, ok: bool) {
     let label = event
-        .at
+        .location
         .task
         .clone()
         .expect("`fold` returns early if the event has no label");
@@ -99,33 +104,33 @@ fn end(continuation: &mut Continuation, event: &Event, ended: &TaskEnded, ok: bo
         ok,
         bytes,
         page: event
-            .at
+            .location
             .page
-            .or((event.at.visit > 1).then_some(event.at.visit.into())),
+            .or((event.location.visit > 1).then_some(event.location.visit.into())),
         outside: ended.result_ref.as_ref().map(|body| body.meta.bytes),
     };
     let before = continuation.outcomes.insert(label.clone(), pointer);
-    note_part(continuation, &label, before, &pointer);
+    add_part(continuation, &label, before, &pointer);
     continuation.last = Some(label.clone());
     continuation.attempt = 0;
-    note_writes(continuation, event);
+    add_writes(continuation, event);
     continuation.stage = match ended.directive {
-        Directive::Break => Stage::Done,
-        Directive::Fail => Stage::Failed,
-        Directive::Continue | Directive::Jump | Directive::Retry => Stage::Ready,
+        Directive::Break => PipelineStage::Done,
+        Directive::Fail => PipelineStage::Failed,
+        Directive::Continue | Directive::Jump | Directive::Retry => PipelineStage::Ready,
     };
     continuation.cursor = match (ended.directive, &ended.to) {
         (Directive::Jump, Some(to)) => {
             continuation.jumps += 1;
-            Cursor::At(to.clone())
+            PipelineCursor::At(to.clone())
         }
-        (Directive::Continue, _) => Cursor::After(label),
-        _ => Cursor::At(label),
+        (Directive::Continue, _) => PipelineCursor::After(label),
+        _ => PipelineCursor::At(label),
     };
 }
 
 /// Records the events of a label's successful visits, as soon as there is more than one visit.
-fn note_part(
+fn add_part(
     continuation: &mut Continuation,
     label: &Name,
     before: Option<OutcomePointer>,
@@ -148,8 +153,8 @@ fn note_part(
 }
 
 /// Records the sequence numbers of events that wrote values, so that the values can be read again.
-fn note_writes(continuation: &mut Continuation, event: &Event) {
-    let written = event.body.written();
+fn add_writes(continuation: &mut Continuation, event: &Event) {
+    let written = event.body.writes();
     if written.iter.is_some() {
         continuation.iter_writes.push(event.seq);
     }

@@ -7,15 +7,20 @@ use std::sync::Arc;
 use model::command::Continuation;
 use model::outcome::Outcome;
 use model::playbook::Step;
-use model::template::{Content, Envelope, Gathered, Part, Scope};
+use model::template::{AccumulatedPart, AccumulatedParts, Envelope, EnvelopeContent, Scope};
 
-use crate::next::TaskRun;
+use crate::next_action::TaskAttempt;
 
 /// Makes an outcome visible under its task's label. `part` is its page number, if the visit succeeded.
-pub fn see(scope: &mut Scope, run: &TaskRun<'_>, part: Option<i64>, outcome: Outcome) {
+pub fn expose_outcome(
+    scope: &mut Scope,
+    run: &TaskAttempt<'_>,
+    part: Option<i64>,
+    outcome: Outcome,
+) {
     let label = &run.task.label;
     let outcome = Arc::new(outcome);
-    let envelope = Envelope::of(outcome.clone());
+    let envelope = Envelope::from_outcome(outcome.clone());
     scope.previous = Some(envelope.clone());
     let Some(accumulate) = &run.task.result.accumulate else {
         scope.labels.insert(label.clone(), envelope);
@@ -23,16 +28,16 @@ pub fn see(scope: &mut Scope, run: &TaskRun<'_>, part: Option<i64>, outcome: Out
     };
     let before = scope.labels.remove(label).map(|envelope| envelope.content);
     let shown = match (before, part) {
-        (Some(Content::Parts(mut parts)), Some(page)) => {
-            Arc::make_mut(&mut parts).add(page, Part::Outcome(outcome));
-            Envelope::gathered(parts)
+        (Some(EnvelopeContent::Parts(mut parts)), Some(page)) => {
+            Arc::make_mut(&mut parts).add(page, AccumulatedPart::Outcome(outcome));
+            Envelope::from_parts(parts)
         }
         // A failed or retried visit keeps the results collected so far.
-        (Some(Content::Parts(parts)), None) => Envelope::gathered(parts),
+        (Some(EnvelopeContent::Parts(parts)), None) => Envelope::from_parts(parts),
         (_, Some(page)) => {
-            let mut parts = Gathered::new(accumulate.clone());
-            parts.add(page, Part::Outcome(outcome));
-            Envelope::gathered(Arc::new(parts))
+            let mut parts = AccumulatedParts::new(accumulate.clone());
+            parts.add(page, AccumulatedPart::Outcome(outcome));
+            Envelope::from_parts(Arc::new(parts))
         }
         (_, None) => envelope,
     };
@@ -40,9 +45,9 @@ pub fn see(scope: &mut Scope, run: &TaskRun<'_>, part: Option<i64>, outcome: Out
 }
 
 /// Makes the recorded outcomes of the pipeline's tasks visible under their labels.
-pub fn recall(scope: &mut Scope, step: &Step, continuation: &Continuation) {
+pub fn expose_recorded_outcomes(scope: &mut Scope, step: &Step, continuation: &Continuation) {
     for (label, pointer) in &continuation.outcomes {
-        let envelope = Envelope::recorded(pointer.ok, pointer.seq);
+        let envelope = Envelope::from_event(pointer.ok, pointer.seq);
         if continuation.last.as_ref() == Some(label) {
             scope.previous = Some(envelope.clone());
         }
@@ -50,11 +55,11 @@ pub fn recall(scope: &mut Scope, step: &Step, continuation: &Continuation) {
         let accumulate = task.and_then(|task| task.result.accumulate.as_ref());
         let shown = match (accumulate, continuation.parts_of(label)) {
             (Some(accumulate), Some(parts)) => {
-                let mut gathered = Gathered::new(accumulate.clone());
+                let mut gathered = AccumulatedParts::new(accumulate.clone());
                 for (page, seq) in parts.by_page {
-                    gathered.add(page, Part::Event(seq));
+                    gathered.add(page, AccumulatedPart::Event(seq));
                 }
-                Envelope::gathered(Arc::new(gathered))
+                Envelope::from_parts(Arc::new(gathered))
             }
             _ => envelope,
         };

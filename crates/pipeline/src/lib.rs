@@ -5,22 +5,23 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod answer;
+mod apply_policy;
+mod awaited_outcome;
 mod fold;
 mod labels;
-mod next;
-mod outside;
+mod next_action;
 mod policy;
-mod settle;
+mod waiting_tasks;
 mod writes;
 
-pub use answer::answer;
-pub use fold::fold;
-pub use labels::{recall, see};
-pub use next::{Entry, Next, TaskRun, next};
-pub use outside::{Asked, Waiting, child, wait};
-pub use policy::{ATTEMPTS_DEFAULT, ATTEMPTS_MAX, DELAY_MAX, SUSPEND_AFTER};
-pub use settle::{
-    Draft, JUMPS_MAX, Place, Settled, Writes, fail, idempotency_key, render_failure, settle,
+pub use apply_policy::{
+    EventDraft, JUMPS_MAX, OutcomeRecord, PipelinePosition, RenderedWrites, apply_policy,
+    fail_without_policy, idempotency_key, render_failure,
 };
+pub use awaited_outcome::awaited_outcome;
+pub use fold::fold;
+pub use labels::{expose_outcome, expose_recorded_outcomes};
+pub use next_action::{AttemptKind, NextAction, TaskAttempt, next_action};
+pub use policy::{ATTEMPTS_DEFAULT, ATTEMPTS_MAX, DELAY_MAX, SUSPEND_DELAY_MIN};
+pub use waiting_tasks::{RenderedTask, WaitAction, parse_child_task, parse_wait_task};
 pub use writes::{apply_writes, iteration_patch};

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use model::event::Action;
+use model::event::PolicyAction;
 use model::id::Name;
 use model::outcome::{Outcome, TaskError};
-use model::playbook::{Backoff, Directive, Jump, Policy, Retry, Rule, Step, Task, Unmatched};
+use model::playbook::{
+    Backoff, Directive, JumpTarget, Policy, PolicyRule, RetryRule, Step, Task, UnmatchedAction,
+};
 use model::template::{RenderError, Scope, Tree};
 use serde_json::Value;
 
@@ -16,31 +18,31 @@ pub const ATTEMPTS_MAX: u32 = 10_000;
 /// Maximum retry delay. Longer delays are reduced to it.
 pub const DELAY_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// A longer wait frees the slot.
-pub const SUSPEND_AFTER: Duration = Duration::from_secs(5);
+pub const SUSPEND_DELAY_MIN: Duration = Duration::from_secs(5);
 /// Default delay before a retry.
 const DELAY_DEFAULT_SECS: f64 = 1.0;
 
 /// The policy's decision about an outcome.
-pub(crate) struct Verdict<'p> {
-    pub(crate) matched: Option<(u32, &'p Rule)>,
-    pub(crate) action: Action,
+pub(crate) struct PolicyMatch<'p> {
+    pub(crate) matched: Option<(u32, &'p PolicyRule)>,
+    pub(crate) action: PolicyAction,
 }
 
 /// Finds the first rule that matches and returns its action. Without rules, success continues and an error fails.
-pub(crate) fn judge<'p>(
+pub(crate) fn match_rule<'p>(
     policy: &'p Policy,
     outcome: &Outcome,
     scope: &Scope,
-) -> Result<Verdict<'p>, RenderError> {
+) -> Result<PolicyMatch<'p>, RenderError> {
     if policy.rules.is_empty() {
         let directive = if outcome.is_ok() {
             Directive::Continue
         } else {
             Directive::Fail
         };
-        return Ok(Verdict {
+        return Ok(PolicyMatch {
             matched: None,
-            action: Action::plain(directive),
+            action: PolicyAction::from_directive(directive),
         });
     }
     for (index, rule) in (0u32..).zip(&policy.rules) {
@@ -49,46 +51,46 @@ pub(crate) fn judge<'p>(
             .as_ref()
             .map_or(Ok(true), |when| when.is_true(scope))?;
         if matches {
-            return Ok(Verdict {
+            return Ok(PolicyMatch {
                 matched: Some((index, rule)),
-                action: Action::plain(rule.then.directive),
+                action: PolicyAction::from_directive(rule.action.directive),
             });
         }
     }
     let directive = match policy.unmatched {
-        Unmatched::Fail if !outcome.is_ok() => Directive::Fail,
+        UnmatchedAction::Fail if !outcome.is_ok() => Directive::Fail,
         _ => Directive::Continue,
     };
-    Ok(Verdict {
+    Ok(PolicyMatch {
         matched: None,
-        action: Action::plain(directive),
+        action: PolicyAction::from_directive(directive),
     })
 }
 
 /// The result of a retry rule after `attempt` attempts.
-pub(crate) enum Retrying {
+pub(crate) enum RetryDecision {
     /// Retry after this delay.
-    Again { delay: Duration, attempts: u32 },
+    Retry { delay: Duration, attempts: u32 },
     /// The maximum number of attempts is reached.
     Exhausted { attempts: u32 },
 }
 
 /// Evaluates a retry rule: the number of attempts, and the delay before the next one.
-pub(crate) fn retrying(
-    retry: &Retry,
+pub(crate) fn decide_retry(
+    retry: &RetryRule,
     attempt: u32,
     outcome: &Outcome,
     scope: &Scope,
-) -> Result<Retrying, RenderError> {
+) -> Result<RetryDecision, RenderError> {
     let attempts = match &retry.attempts {
-        Some(tree) => attempts_of(&render(tree, scope)?),
+        Some(tree) => parse_attempts(&render_value(tree, scope)?),
         None => ATTEMPTS_DEFAULT,
     };
     if attempt >= attempts.min(ATTEMPTS_MAX) {
-        return Ok(Retrying::Exhausted { attempts });
+        return Ok(RetryDecision::Exhausted { attempts });
     }
     let base = match &retry.delay {
-        Some(tree) => seconds_of(&render(tree, scope)?),
+        Some(tree) => parse_seconds(&render_value(tree, scope)?),
         None => DELAY_DEFAULT_SECS,
     };
     let factor = match retry.backoff {
@@ -96,37 +98,37 @@ pub(crate) fn retrying(
         Backoff::Linear => f64::from(attempt),
         Backoff::Exponential => 2f64.powi(i32::try_from(attempt - 1).unwrap_or(i32::MAX)),
     };
-    let asked = clamp(base * factor);
-    Ok(Retrying::Again {
-        delay: asked.max(retry_after(outcome)),
+    let asked = clamp_delay(base * factor);
+    Ok(RetryDecision::Retry {
+        delay: asked.max(retry_after_delay(outcome)),
         attempts,
     })
 }
 
 /// Returns the label that a jump goes to.
-pub(crate) fn target(
-    jump: &Jump,
+pub(crate) fn resolve_jump(
+    jump: &JumpTarget,
     step: &Step,
     task: &Task,
     scope: &Scope,
 ) -> Result<Name, JumpError> {
     let label = match jump {
-        Jump::Label(label) => label.clone(),
-        Jump::Previous => {
+        JumpTarget::Label(label) => label.clone(),
+        JumpTarget::Previous => {
             let (index, _) = step
                 .task(task.label.as_str())
                 .ok_or(JumpError::NoPrevious)?;
             let previous = index.checked_sub(1).ok_or(JumpError::NoPrevious)?;
             step.tasks[previous].label.clone()
         }
-        Jump::Template(template) => match template.render(scope)?.value {
+        JumpTarget::Template(template) => match template.render(scope)?.value {
             Value::String(label) => label.into(),
-            other => return Err(JumpError::Unknown(other.to_string())),
+            other => return Err(JumpError::UnknownLabel(other.to_string())),
         },
     };
     match step.task(label.as_str()) {
         Some(_) => Ok(label),
-        None => Err(JumpError::Unknown(label.to_string())),
+        None => Err(JumpError::UnknownLabel(label.to_string())),
     }
 }
 
@@ -136,16 +138,16 @@ pub(crate) enum JumpError {
     #[error("cannot jump to the previous task: this task is the first one of the step")]
     NoPrevious,
     #[error("cannot jump to task `{0}`: the step has no such task")]
-    Unknown(String),
+    UnknownLabel(String),
     #[error(transparent)]
     Render(#[from] RenderError),
 }
 
-fn render(tree: &Tree, scope: &Scope) -> Result<Value, RenderError> {
+fn render_value(tree: &Tree, scope: &Scope) -> Result<Value, RenderError> {
     tree.render(scope).map(|rendered| rendered.value)
 }
 
-fn attempts_of(value: &Value) -> u32 {
+fn parse_attempts(value: &Value) -> u32 {
     let number = match value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => text.trim().parse().ok(),
@@ -166,7 +168,7 @@ fn attempts_of(value: &Value) -> u32 {
 }
 
 /// Parses seconds as a number of any size, which the caller clamps, or else as a duration text.
-fn seconds_of(value: &Value) -> f64 {
+fn parse_seconds(value: &Value) -> f64 {
     let number = match value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => text.trim().parse().ok(),
@@ -177,23 +179,23 @@ fn seconds_of(value: &Value) -> f64 {
 }
 
 /// Clamps a delay to `DELAY_MAX`. NaN and negative values become zero.
-fn clamp(seconds: f64) -> Duration {
+fn clamp_delay(seconds: f64) -> Duration {
     if seconds.is_nan() || seconds <= 0.0 {
         return Duration::ZERO;
     }
     Duration::try_from_secs_f64(seconds.min(DELAY_MAX.as_secs_f64())).unwrap_or(DELAY_MAX)
 }
 
-fn retry_after(outcome: &Outcome) -> Duration {
+fn retry_after_delay(outcome: &Outcome) -> Duration {
     let http = outcome.facets().http.as_ref();
     let seconds = http
         .and_then(|http| http.get("retry_after"))
         .and_then(Value::as_f64);
-    clamp(seconds.unwrap_or(0.0))
+    clamp_delay(seconds.unwrap_or(0.0))
 }
 
 /// The error of a pipeline that a rule fails after a successful outcome.
-pub(crate) fn failed_by_rule(task: &Task) -> TaskError {
+pub(crate) fn rule_failure(task: &Task) -> TaskError {
     use model::outcome::ErrorKind;
     let message = format!("a policy rule of task `{}` failed the step", task.label);
     TaskError {

@@ -1,19 +1,19 @@
 //! Writes: the values of `set`, `set_iter` and `set_ctx`, and their targets.
 
 use model::ctx;
-use model::event::Body;
+use model::event::EventBody;
 use model::outcome::TaskError;
-use model::playbook::{Directive, Write, WriteTarget};
-use model::raw::Raw;
-use model::size::{EVENT_BYTES_MAX, bytes, too_large};
-use model::template::{Data, RenderError, Scope};
+use model::playbook::{Directive, SetEntry, WriteTarget};
+use model::raw::RawJson;
+use model::size::{EVENT_BYTES_MAX, json_bytes, size_error};
+use model::template::{LazyValue, RenderError, Scope};
 use serde_json::{Map, Value};
 
-use crate::settle::Settled;
+use crate::apply_policy::OutcomeRecord;
 
 /// The values that one outcome writes, by target.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Writes {
+pub struct RenderedWrites {
     /// Values of the iteration (`iter`).
     pub iter: Map<String, Value>,
     /// Values of the execution (`ctx`); they may be reducers.
@@ -22,9 +22,13 @@ pub struct Writes {
     pub local: Map<String, Value>,
 }
 
-impl Writes {
+impl RenderedWrites {
     /// Adds the rendered values of `writes`. None of them sees the effect of another.
-    pub(crate) fn render(&mut self, writes: &[Write], scope: &Scope) -> Result<(), RenderError> {
+    pub(crate) fn add_rendered(
+        &mut self,
+        writes: &[SetEntry],
+        scope: &Scope,
+    ) -> Result<(), RenderError> {
         let mut rendered = Vec::with_capacity(writes.len());
         for write in writes {
             rendered.push(write.value.render(scope)?.value);
@@ -47,66 +51,72 @@ impl Writes {
     }
 }
 
-impl Settled {
+impl OutcomeRecord {
     /// Copies the current writes into the events that record them.
     pub fn record_writes(&mut self) {
         for draft in &mut self.events {
             let (set_iter, set_ctx, set) = match &mut draft.body {
-                Body::TaskDone(ended) | Body::TaskFailed(ended) => {
+                EventBody::TaskDone(ended) | EventBody::TaskFailed(ended) => {
                     (&mut ended.set_iter, &mut ended.set_ctx, &mut ended.set)
                 }
-                Body::PolicyEvaluated(policy) if policy.action.directive == Directive::Retry => {
+                EventBody::PolicyEvaluated(policy)
+                    if policy.action.directive == Directive::Retry =>
+                {
                     (&mut policy.set_iter, &mut policy.set_ctx, &mut policy.set)
                 }
                 _ => continue,
             };
-            *set_iter = raw(&self.writes.iter);
-            *set_ctx = raw(&self.writes.ctx);
-            *set = raw(&self.writes.local);
+            *set_iter = to_raw(&self.writes.iter);
+            *set_ctx = to_raw(&self.writes.ctx);
+            *set = to_raw(&self.writes.local);
         }
     }
 
     /// Returns an error if one of the events exceeds `EVENT_BYTES_MAX`.
-    pub fn too_large(&self) -> Option<TaskError> {
+    pub fn size_error(&self) -> Option<TaskError> {
         let sizes = self.events.iter().map(|draft| draft.body.data_bytes());
         let what = "the outcome of a task with its writes";
-        too_large(what, sizes.max().unwrap_or(0), EVENT_BYTES_MAX)
+        size_error(what, sizes.max().unwrap_or(0), EVENT_BYTES_MAX)
     }
 }
 
 /// Returns the patch that the end event of a parallel iteration carries, or an error if it is too large.
-pub fn iteration_patch(patch: &Map<String, Value>) -> Result<Option<Raw>, Box<TaskError>> {
-    match too_large("the patch of the iteration", bytes(patch), EVENT_BYTES_MAX) {
+pub fn iteration_patch(patch: &Map<String, Value>) -> Result<Option<RawJson>, Box<TaskError>> {
+    match size_error(
+        "the patch of the iteration",
+        json_bytes(patch),
+        EVENT_BYTES_MAX,
+    ) {
         Some(error) => Err(Box::new(error)),
-        None => Ok(raw(patch)),
+        None => Ok(to_raw(patch)),
     }
 }
 
 /// The JSON text of a map, or `None` if the map is empty.
-pub(crate) fn raw(map: &Map<String, Value>) -> Option<Raw> {
-    (!map.is_empty()).then(|| Raw::of(map))
+pub(crate) fn to_raw(map: &Map<String, Value>) -> Option<RawJson> {
+    (!map.is_empty()).then(|| RawJson::from_serializable(map))
 }
 
 /// Makes the writes visible to templates that the pipeline renders next.
-pub fn apply_writes(scope: &mut Scope, writes: &Writes) {
+pub fn apply_writes(scope: &mut Scope, writes: &RenderedWrites) {
     if !writes.iter.is_empty() {
         let iter = scope.iter.get_or_insert_default();
-        iter.values = merged(&iter.values, &writes.iter);
+        iter.values = merge_values(&iter.values, &writes.iter);
     }
     if !writes.local.is_empty() {
-        scope.locals = merged(&scope.locals, &writes.local);
+        scope.locals = merge_values(&scope.locals, &writes.local);
     }
     if !writes.ctx.is_empty() {
         let mut ctx = scope.ctx.json().as_object().cloned().unwrap_or_default();
-        model::ctx::apply(&mut ctx, &writes.ctx);
-        scope.ctx = Data::new(Value::Object(ctx));
+        model::ctx::apply_patch(&mut ctx, &writes.ctx);
+        scope.ctx = LazyValue::new(Value::Object(ctx));
     }
 }
 
-fn merged(data: &Data, more: &Map<String, Value>) -> Data {
+fn merge_values(data: &LazyValue, more: &Map<String, Value>) -> LazyValue {
     let mut map = data.json().as_object().cloned().unwrap_or_default();
     for (key, value) in more {
         map.insert(key.clone(), value.clone());
     }
-    Data::new(Value::Object(map))
+    LazyValue::new(Value::Object(map))
 }

@@ -13,10 +13,10 @@ use serde_json::{Map, Value};
 use tokio::io::AsyncRead;
 
 use crate::error::Error;
-use crate::wish::{Kind, Wish};
+use crate::storage_options::{StorageOptions, StoreKind};
 
 /// A body to store.
-pub enum Source<'a> {
+pub enum BodySource<'a> {
     /// All bytes. A full disk is an error: the caller can store the bytes again.
     Bytes(Bytes),
     /// A stream that is read to its end and never held in memory as a whole. A full disk pauses it, because it cannot
@@ -26,7 +26,7 @@ pub enum Source<'a> {
 
 /// A durable body.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stored {
+pub struct StoredBody {
     /// SHA-256 of the bytes, in hex.
     pub sha256: String,
     /// Size in bytes.
@@ -40,37 +40,41 @@ pub struct Stored {
 }
 
 /// Chunks of a body, in order. After an error the rest is unavailable.
-pub type Pieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+pub type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
 /// A body that is read in chunks.
-pub struct Reading {
+pub struct BodyStream {
     /// Size of the whole body.
     pub bytes: u64,
     /// Range that is read.
     pub range: Range<u64>,
     /// Chunks of the range.
-    pub pieces: Pieces,
+    pub chunks: ByteStream,
 }
 
 /// A store of bodies. Bodies are immutable and addressed by their hash, so storing one twice stores it once.
 #[async_trait]
-pub trait Bodies: Send + Sync {
+pub trait BodyStore: Send + Sync {
     /// Stores a body; it is durable when this returns.
-    async fn put(&self, body: Source<'_>) -> Result<Stored, Error>;
+    async fn put(&self, body: BodySource<'_>) -> Result<StoredBody, Error>;
 
     /// Returns how to configure a store that tasks may name; `None` if it is configured.
-    fn missing(&self, _kind: Kind) -> Option<&'static str> {
+    fn configuration_remedy(&self, _kind: StoreKind) -> Option<&'static str> {
         None
     }
 
     /// Stores a body with the options of its task; a store without options ignores them.
-    async fn put_as(&self, body: Source<'_>, _wish: &Wish) -> Result<Stored, Error> {
+    async fn put_with(
+        &self,
+        body: BodySource<'_>,
+        _wish: &StorageOptions,
+    ) -> Result<StoredBody, Error> {
         self.put(body).await
     }
 
     /// Returns the text as this store will store it. Code that inspects text before it is stored must inspect this
     /// text.
-    fn sieve<'a>(
+    fn as_stored<'a>(
         &self,
         text: &'a mut (dyn AsyncRead + Send + Unpin),
     ) -> Box<dyn AsyncRead + Send + Unpin + 'a> {
@@ -85,15 +89,15 @@ pub trait Bodies: Send + Sync {
         &self,
         reference: &ResultRef,
         range: Option<Range<u64>>,
-    ) -> Result<Reading, Error> {
+    ) -> Result<BodyStream, Error> {
         let body = self.get(reference).await?;
         let bytes = body.len() as u64;
-        let range = within(range, bytes);
-        let piece = body.slice(index(range.start)..index(range.end));
-        Ok(Reading {
+        let range = clamp_range(range, bytes);
+        let piece = body.slice(to_index(range.start)..to_index(range.end));
+        Ok(BodyStream {
             bytes,
             range,
-            pieces: Box::pin(stream::iter([Ok(piece)])),
+            chunks: Box::pin(stream::iter([Ok(piece)])),
         })
     }
 
@@ -107,7 +111,7 @@ pub trait Bodies: Send + Sync {
         _before: Time,
         _after: Option<&str>,
         _limit: usize,
-    ) -> Result<Vec<Old>, Error> {
+    ) -> Result<Vec<BodyEntry>, Error> {
         Ok(Vec::new())
     }
 
@@ -120,7 +124,7 @@ pub trait Bodies: Send + Sync {
 
 /// A body that was not stored again since a given time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Old {
+pub struct BodyEntry {
     /// SHA-256 of the bytes, in hex.
     pub sha256: String,
     /// Size in bytes.
@@ -128,7 +132,7 @@ pub struct Old {
 }
 
 /// Decodes a body: JSON if its reference says so, otherwise text.
-pub fn value(reference: &ResultRef, bytes: &[u8]) -> Value {
+pub fn decode_body(reference: &ResultRef, bytes: &[u8]) -> Value {
     let json = match reference.meta.content_type.as_str() {
         "application/json" => serde_json::from_slice(bytes).ok(),
         _ => None,
@@ -137,7 +141,7 @@ pub fn value(reference: &ResultRef, bytes: &[u8]) -> Value {
 }
 
 /// Clamps a range to the size of a body.
-pub(crate) fn within(range: Option<Range<u64>>, bytes: u64) -> Range<u64> {
+pub(crate) fn clamp_range(range: Option<Range<u64>>, bytes: u64) -> Range<u64> {
     let Some(range) = range else {
         return 0..bytes;
     };
@@ -145,17 +149,17 @@ pub(crate) fn within(range: Option<Range<u64>>, bytes: u64) -> Range<u64> {
     start..range.end.clamp(start, bytes)
 }
 
-fn index(place: u64) -> usize {
+fn to_index(place: u64) -> usize {
     usize::try_from(place).expect("the size of a body in memory fits into `usize`")
 }
 
 /// Returns the hash of a reference in lowercase hex.
-pub(crate) fn address(reference: &ResultRef) -> Result<String, Error> {
-    hash(reference).map(hex::encode)
+pub(crate) fn body_name(reference: &ResultRef) -> Result<String, Error> {
+    body_hash(reference).map(hex::encode)
 }
 
 /// Returns the hash of a reference; a reference from outside may have an invalid one.
-pub(crate) fn hash(reference: &ResultRef) -> Result<[u8; 32], Error> {
+pub(crate) fn body_hash(reference: &ResultRef) -> Result<[u8; 32], Error> {
     let mut hash = [0; 32];
     let decoded = hex::decode_to_slice(&reference.meta.sha256, &mut hash);
     let not_there = |_| Error::NotAvailable {

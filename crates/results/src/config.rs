@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::secret::Secret;
+use crate::secret::SecretString;
 
 /// Configuration of the result stores of a process.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ pub struct S3Config {
     /// Region.
     pub region: Option<String>,
     /// `AWS_…` variables with the credentials.
-    pub credentials: Vec<(String, Secret)>,
+    pub credentials: Vec<(String, SecretString)>,
 }
 
 /// Configuration of a Google Cloud Storage bucket.
@@ -74,20 +74,20 @@ pub enum GcsIdentity {
     /// Credentials file.
     File(PathBuf),
     /// Service account key, as JSON.
-    Key(Secret),
+    Key(SecretString),
     /// Access token.
-    Token(Secret),
+    Token(SecretString),
     /// Anonymous.
-    Anybody,
+    Anonymous,
     /// Account of the machine, from the metadata server.
-    Machine,
+    MetadataServer,
 }
 
 /// Configuration of the NATS buckets.
 #[derive(Debug, Clone)]
 pub struct NatsConfig {
     /// Server URL with credentials.
-    pub url: Secret,
+    pub url: SecretString,
     /// Name of both buckets.
     pub bucket: String,
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use model::result_ref::{ResultRef, Scope};
+use model::result_ref::{BodyScope, ResultRef};
 
 /// Why a body could not be stored or read.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +67,7 @@ pub enum Error {
     },
     /// The configuration of a store is invalid.
     #[error("invalid configuration of {what}: {problem}")]
-    Invalid {
+    InvalidConfig {
         /// Configured object.
         what: &'static str,
         /// Cause.
@@ -84,7 +84,7 @@ pub enum Error {
     },
     /// The body is not valid JSON.
     #[error("the result is not valid JSON")]
-    NotJson(#[source] crate::NotJson),
+    NotJson(#[source] crate::JsonScanError),
     /// A selected value is too large to be extracted.
     #[error("the value at `{path}` exceeds {bytes_max} bytes; select a smaller part of it")]
     SelectTooLarge {
@@ -95,7 +95,7 @@ pub enum Error {
     },
     /// A `select` path is not a valid `JSONPath`.
     #[error("`{path}` is not a JSONPath: {problem}")]
-    Select {
+    InvalidSelect {
         /// Path.
         path: String,
         /// Cause.
@@ -104,20 +104,20 @@ pub enum Error {
 }
 
 /// Returns the message for a missing body, with the reason that its reference suggests.
-pub fn why_missing(reference: &ResultRef) -> String {
+pub fn missing_reason(reference: &ResultRef) -> String {
     let uri = &reference.uri;
     let why = match (reference.expires_at, reference.scope) {
         (Some(time), _) => format!("its `ttl` expired at {time}"),
-        (None, Scope::Step) => {
+        (None, BodyScope::Step) => {
             "it has `scope: step` and was deleted at the end of its step".to_owned()
         }
-        (None, Scope::Execution) => {
+        (None, BodyScope::Execution) => {
             "it is lost, or was deleted after the retention period of its run".to_owned()
         }
-        (None, Scope::Workflow) => {
+        (None, BodyScope::Workflow) => {
             "it is lost, or was deleted after the retention period of its workflow".to_owned()
         }
-        (None, Scope::Permanent) => "it is lost, although its scope is `permanent`".to_owned(),
+        (None, BodyScope::Permanent) => "it is lost, although its scope is `permanent`".to_owned(),
     };
     format!(
         "stored result `{uri}` not found: {why}; run the task that produced it again, for example with `do: jump, to: previous`"
@@ -126,9 +126,9 @@ pub fn why_missing(reference: &ResultRef) -> String {
 
 impl Error {
     /// Returns the message; for a missing body it includes the reason that the reference suggests.
-    pub fn told_of(&self, reference: &ResultRef) -> String {
+    pub fn message_for(&self, reference: &ResultRef) -> String {
         match self {
-            Self::NotAvailable { .. } => why_missing(reference),
+            Self::NotAvailable { .. } => missing_reason(reference),
             other => other.to_string(),
         }
     }
@@ -144,10 +144,10 @@ impl Error {
             Self::SelectTooLarge { .. } => "SELECT_TOO_LARGE",
             Self::Unavailable { .. } | Self::Interrupted(_) => "STORAGE_UNAVAILABLE",
             Self::Refused { .. } => "STORAGE_REFUSED",
-            Self::Select { .. } => "SELECT_INVALID",
+            Self::InvalidSelect { .. } => "SELECT_INVALID",
             Self::NotConfigured { .. } => "STORE_NOT_CONFIGURED",
             Self::TooLargeForStore { .. } => "STORE_TOO_SMALL",
-            Self::Invalid { .. } => "STORAGE_INVALID",
+            Self::InvalidConfig { .. } => "STORAGE_INVALID",
         }
     }
 

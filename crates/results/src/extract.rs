@@ -1,6 +1,6 @@
 //! Fields and previews that a reference contains, so that conditions, state and users need not load the body.
 
-use model::playbook::{InvalidPath, ResultControl, Selection};
+use model::playbook::{InvalidPathError, ResultControl, Selection};
 use model::result_ref::{ENVELOPE_WORDS, KEY_BYTES_MAX, KEYS_MAX, Preview};
 use serde_json::{Map, Value};
 
@@ -13,22 +13,22 @@ const FIELDS_MAX: usize = 32;
 const TEXT_CHARS_MAX: usize = 500;
 
 /// Fields that are always extracted.
-pub(crate) const ALWAYS: [&str; 2] = ["status", "row_count"];
+pub(crate) const ALWAYS_EXTRACTED: [&str; 2] = ["status", "row_count"];
 
 /// Extracts the values that a task selects from a result in memory.
-pub fn select(result: &Value, control: &ResultControl) -> Result<Selection, Error> {
+pub fn select_fields(result: &Value, control: &ResultControl) -> Result<Selection, Error> {
     let selected = control.select_from(result);
-    selected.map_err(|InvalidPath { path, problem }| Error::Select { path, problem })
+    selected.map_err(|InvalidPathError { path, problem }| Error::InvalidSelect { path, problem })
 }
 
 /// Returns the selected values, or the top-level scalars if nothing is selected.
-pub fn extract(body: &Value, control: &ResultControl) -> Result<Map<String, Value>, Error> {
+pub fn extract_fields(body: &Value, control: &ResultControl) -> Result<Map<String, Value>, Error> {
     let mut fields = if control.select.is_empty() {
-        scalars(body)
+        top_level_scalars(body)
     } else {
-        select(body, control)?.fields
+        select_fields(body, control)?.fields
     };
-    for name in ALWAYS {
+    for name in ALWAYS_EXTRACTED {
         if let Some(value) = body.get(name).filter(|value| is_small(value))
             && !fields.contains_key(name)
         {
@@ -38,16 +38,16 @@ pub fn extract(body: &Value, control: &ResultControl) -> Result<Map<String, Valu
     Ok(fields)
 }
 
-/// Returns the top-level scalars; reserves space for the fields in `ALWAYS`.
-fn scalars(body: &Value) -> Map<String, Value> {
+/// Returns the top-level scalars; reserves space for the fields in `ALWAYS_EXTRACTED`.
+fn top_level_scalars(body: &Value) -> Map<String, Value> {
     let Value::Object(body) = body else {
         return Map::new();
     };
-    let due = ALWAYS
+    let due = ALWAYS_EXTRACTED
         .iter()
         .filter(|name| body.contains_key(**name))
         .count();
-    let is_due = |name: &str| ALWAYS.contains(&name);
+    let is_due = |name: &str| ALWAYS_EXTRACTED.contains(&name);
     let mut room = FIELDS_MAX - due;
     let mut fields = Map::new();
     for (name, value) in body.iter().filter(|(_, value)| is_small(value)) {
@@ -83,7 +83,7 @@ fn is_small(value: &Value) -> bool {
 }
 
 /// Returns the beginning of a body whose JSON text has `body_bytes` bytes, in at most `bytes_max` bytes of JSON text.
-pub fn preview(body: &Value, body_bytes: usize, bytes_max: usize) -> Preview {
+pub fn build_preview(body: &Value, body_bytes: usize, bytes_max: usize) -> Preview {
     if body_bytes <= bytes_max {
         return Preview {
             truncated: false,
@@ -92,7 +92,7 @@ pub fn preview(body: &Value, body_bytes: usize, bytes_max: usize) -> Preview {
         };
     }
     let mut room = bytes_max;
-    let sample = cut(body, &mut room).unwrap_or(Value::Null);
+    let sample = truncate_value(body, &mut room).unwrap_or(Value::Null);
     Preview {
         truncated: true,
         bytes: (bytes_max - room) as u64,
@@ -101,14 +101,15 @@ pub fn preview(body: &Value, body_bytes: usize, bytes_max: usize) -> Preview {
 }
 
 /// Returns as much of the value as fits into `room` bytes of JSON; `None` if its brackets do not fit.
-fn cut(value: &Value, room: &mut usize) -> Option<Value> {
+fn truncate_value(value: &Value, room: &mut usize) -> Option<Value> {
     match value {
         Value::Array(items) => {
-            take(room, 2)?;
+            reserve_bytes(room, 2)?;
             let mut kept = Vec::new();
             for item in items {
                 let before = *room;
-                let Some(item) = take(room, 1).and_then(|()| cut(item, room)) else {
+                let Some(item) = reserve_bytes(room, 1).and_then(|()| truncate_value(item, room))
+                else {
                     *room = before;
                     break;
                 };
@@ -117,12 +118,14 @@ fn cut(value: &Value, room: &mut usize) -> Option<Value> {
             Some(Value::Array(kept))
         }
         Value::Object(fields) => {
-            take(room, 2)?;
+            reserve_bytes(room, 2)?;
             let mut kept = Map::new();
             for (name, value) in fields {
                 let before = *room;
-                let name_bytes = text_bytes(name) + 2;
-                let Some(value) = take(room, name_bytes).and_then(|()| cut(value, room)) else {
+                let name_bytes = json_text_bytes(name) + 2;
+                let Some(value) =
+                    reserve_bytes(room, name_bytes).and_then(|()| truncate_value(value, room))
+                else {
                     *room = before;
                     break;
                 };
@@ -130,20 +133,20 @@ fn cut(value: &Value, room: &mut usize) -> Option<Value> {
             }
             Some(Value::Object(kept))
         }
-        Value::String(text) => cut_text(text, room),
+        Value::String(text) => truncate_text(text, room),
         scalar => {
-            take(room, scalar.to_string().len())?;
+            reserve_bytes(room, scalar.to_string().len())?;
             Some(scalar.clone())
         }
     }
 }
 
-fn cut_text(text: &str, room: &mut usize) -> Option<Value> {
-    take(room, 2)?;
+fn truncate_text(text: &str, room: &mut usize) -> Option<Value> {
+    reserve_bytes(room, 2)?;
     let mut kept = String::new();
     for character in text.chars() {
-        let bytes = text_bytes(character.encode_utf8(&mut [0; 4])) - 2;
-        if take(room, bytes).is_none() {
+        let bytes = json_text_bytes(character.encode_utf8(&mut [0; 4])) - 2;
+        if reserve_bytes(room, bytes).is_none() {
             break;
         }
         kept.push(character);
@@ -151,13 +154,13 @@ fn cut_text(text: &str, room: &mut usize) -> Option<Value> {
     Some(Value::String(kept))
 }
 
-fn take(room: &mut usize, bytes: usize) -> Option<()> {
+fn reserve_bytes(room: &mut usize, bytes: usize) -> Option<()> {
     *room = room.checked_sub(bytes)?;
     Some(())
 }
 
 /// Length of a text as JSON, including its quotes.
-fn text_bytes(text: &str) -> usize {
+fn json_text_bytes(text: &str) -> usize {
     let plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
     if text.bytes().all(plain) {
         text.len() + 2
@@ -176,7 +179,7 @@ mod tests {
     #[test]
     fn by_default_top_level_scalars_are_lifted_out() {
         let body = json!({"n": 1, "s": "x", "long": "y".repeat(501), "list": [1], "status": "done", "none": null});
-        let fields = extract(&body, &ResultControl::default()).unwrap();
+        let fields = extract_fields(&body, &ResultControl::default()).unwrap();
         let expected = json!({"n": 1, "s": "x", "status": "done", "none": null});
         assert_eq!(Value::Object(fields), expected);
     }
@@ -188,7 +191,7 @@ mod tests {
             body.insert(format!("f{n}"), n.into());
         }
         body.insert("row_count".to_owned(), 7.into());
-        let fields = extract(&Value::Object(body), &ResultControl::default()).unwrap();
+        let fields = extract_fields(&Value::Object(body), &ResultControl::default()).unwrap();
         assert_eq!(fields.len(), FIELDS_MAX);
         assert_eq!(fields["row_count"], 7);
     }
@@ -203,9 +206,9 @@ mod tests {
             ..ResultControl::default()
         };
         let body = json!({"a": 1, "row_count": 2});
-        let fields = extract(&body, &select("$.b")).unwrap();
+        let fields = extract_fields(&body, &select("$.b")).unwrap();
         assert_eq!(Value::Object(fields), json!({"x": null, "row_count": 2}));
-        let error = extract(&body, &select("$..[")).unwrap_err();
+        let error = extract_fields(&body, &select("$..[")).unwrap_err();
         assert_eq!(error.code(), "SELECT_INVALID");
     }
 
@@ -217,7 +220,8 @@ mod tests {
         }
         body.insert("error".to_owned(), json!({"why": 1}));
         body.insert("small".to_owned(), json!(1));
-        let extracted = extract(&Value::Object(body.clone()), &ResultControl::default()).unwrap();
+        let extracted =
+            extract_fields(&Value::Object(body.clone()), &ResultControl::default()).unwrap();
         let listed = listed_keys(body.keys().map(String::as_str), &extracted);
         assert_eq!((listed.len(), listed[0].as_str()), (KEYS_MAX, "error"));
         assert!(!listed.contains(&"small".to_owned()), "{listed:?}");
@@ -229,7 +233,7 @@ mod tests {
             .map(|n| json!({"id": n, "text": "a\"ü\n"}))
             .collect();
         let body = Value::Array(rows);
-        let preview = preview(&body, body.to_string().len(), 200);
+        let preview = build_preview(&body, body.to_string().len(), 200);
         assert!(preview.truncated);
         let sample = preview.sample.to_string();
         assert!(sample.len() <= 200, "{} bytes", sample.len());
@@ -239,7 +243,7 @@ mod tests {
     #[test]
     fn a_small_body_is_its_own_preview() {
         let body = json!([1, 2]);
-        let preview = preview(&body, 5, 200);
+        let preview = build_preview(&body, 5, 200);
         assert_eq!((preview.truncated, preview.sample), (false, body));
     }
 }

@@ -1,8 +1,8 @@
 //! Result bodies: small results stay inline in the log, larger ones are stored and referenced by a `ResultRef`. Also
 //! the output of tasks.
 //!
-//! [`LargeResult`] stores a value, a [`Keeper`] streams text that does not fit into memory; a [`Bodies`] implementation
-//! stores bodies, and [`Stores`] combines all stores of a process. A reference is returned only after its body is
+//! [`LargeResult`] stores a value, a [`ResultWriter`] streams text that does not fit into memory; a [`BodyStore`] implementation
+//! stores bodies, and [`StoreRouter`] combines all stores of a process. A reference is returned only after its body is
 //! durable, and a body only after its hash was checked.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -13,43 +13,47 @@ mod compress;
 mod config;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
-mod draft;
+mod disk_space;
 mod error;
 mod extract;
 mod files;
-mod hashing;
 mod json;
-mod keep;
-mod keeper;
+mod large_result;
 mod local;
 mod logs;
 mod nats;
 mod objects;
+mod partial_read;
 mod postgres;
-mod private;
+mod private_dir;
+mod result_writer;
 mod secret;
-mod space;
-mod stage;
-mod stores;
-mod wish;
-mod within;
+mod staged_body;
+mod storage_options;
+mod store_router;
+mod stream_hasher;
+mod temp_body_file;
 
-pub use bodies::{Bodies, Old, Pieces, Reading, Source, Stored, value};
+pub use bodies::{
+    BodyEntry, BodySource, BodyStore, BodyStream, ByteStream, StoredBody, decode_body,
+};
 pub use config::{
     CacheConfig, CloudTier, GcsConfig, GcsIdentity, NatsConfig, S3Config, StoresConfig,
 };
-pub use error::{Error, why_missing};
-pub use extract::{extract, preview, select};
-pub use json::{Located, NotJson, Places, Scanner, plain};
-pub use keep::{LargeResult, Place};
-pub use keeper::{Keeper, MissingPaths};
-pub use local::{Local, sha256};
-pub use logs::{FileLogs, LOG_BYTES_MAX, LogAsk, LogPage, TaskLogs, read_logs};
-pub use objects::{Bucket, BucketError, Found, Listed, Opened};
-pub use postgres::{Connect, ConnectError, Postgres, PostgresClient, PostgresLogs};
-pub use private::make_private_dir;
-pub use secret::Secret;
-pub use space::{SpaceWatch, SpoolFile};
-pub use stores::{Home, Stores};
-pub use wish::{Codec, Kind, Packing, Wish};
-pub use within::{elements, locate, next};
+pub use disk_space::{SpaceWatch, SpoolFile};
+pub use error::{Error, missing_reason};
+pub use extract::{build_preview, extract_fields, select_fields};
+pub use json::{ElementOffsets, JsonScanError, JsonScanner, LocatedValue, parse_plain_path};
+pub use large_result::{LargeResult, ResultOrigin};
+pub use local::{DirBodyStore, sha256};
+pub use logs::{FileLogs, LOG_BYTES_MAX, LogPage, LogQuery, TaskLogs, read_logs};
+pub use objects::{Bucket, BucketError, ObjectPage, ObjectStream, ObjectSummary};
+pub use partial_read::{locate_value, next_chunk, read_elements};
+pub use postgres::{
+    ConnectError, PostgresBodyStore, PostgresClient, PostgresConnector, PostgresLogs,
+};
+pub use private_dir::make_private_dir;
+pub use result_writer::{MissingPaths, ResultWriter};
+pub use secret::SecretString;
+pub use storage_options::{Codec, Compression, StorageOptions, StoreKind};
+pub use store_router::{HomeStore, StoreRouter};

@@ -2,8 +2,8 @@
 //!
 //! A crash leaves a temporary file at worst, never a partial body under its final name.
 
-mod checked;
-mod collect;
+mod old_bodies;
+mod verified_files;
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -20,14 +20,16 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncReadExt as _;
 
-use self::checked::{Checked, Seen};
-use crate::bodies::{Old, within};
-use crate::draft::Draft;
-use crate::files::{CHUNK_BYTES, begun, blocking, name, sweep, sync_dir};
-use crate::private::make_private_dir;
-use crate::space::WhenFull;
-use crate::wish::Kind;
-use crate::{Bodies, Error, Reading, Source, Stored};
+use self::verified_files::{FileStamp, VerifiedFiles};
+use crate::bodies::{BodyEntry, clamp_range};
+use crate::disk_space::FullDiskPolicy;
+use crate::files::{
+    CHUNK_BYTES, disk_error, prefetched_chunks, remove_stale_files, run_disk_io, sync_dir,
+};
+use crate::private_dir::make_private_dir;
+use crate::storage_options::StoreKind;
+use crate::temp_body_file::TempBodyFile;
+use crate::{BodySource, BodyStore, BodyStream, Error, StoredBody};
 
 /// Returns the SHA-256 of these bytes, in hex.
 pub fn sha256(bytes: &[u8]) -> String {
@@ -36,76 +38,78 @@ pub fn sha256(bytes: &[u8]) -> String {
 
 /// Bodies in a directory.
 #[derive(Debug, Clone)]
-pub struct Local {
+pub struct DirBodyStore {
     dir: PathBuf,
-    checked: Arc<Checked>,
-    kind: Kind,
+    verified_files: Arc<VerifiedFiles>,
+    kind: StoreKind,
     /// Which of the 256 shard directories have durable names.
-    racks: Arc<[AtomicBool; 256]>,
+    shards: Arc<[AtomicBool; 256]>,
 }
 
-impl Local {
+impl DirBodyStore {
     /// Opens the server's own bodies in `dir/bodies`; creates the directory if necessary.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        Self::open_as(dir, Kind::Disk)
+        Self::open_kind(dir, StoreKind::Disk)
     }
 
     /// Opens bodies in `dir/bodies`, in a directory that all processes share.
-    pub fn shared(dir: &Path) -> Result<Self, Error> {
-        let dir = std::path::absolute(dir).map_err(|error| name(dir, error))?;
-        Self::open_as(&dir, Kind::Pvc)
+    pub fn open_shared(dir: &Path) -> Result<Self, Error> {
+        let dir = std::path::absolute(dir).map_err(|error| disk_error(dir, error))?;
+        Self::open_kind(&dir, StoreKind::Pvc)
     }
 
-    fn open_as(dir: &Path, kind: Kind) -> Result<Self, Error> {
+    fn open_kind(dir: &Path, kind: StoreKind) -> Result<Self, Error> {
         let outer = dir;
         let dir = outer.join("bodies");
         let fresh = dir.join("new");
         let made = match kind {
             // The lock file next to the bodies is part of the store.
-            Kind::Disk => [outer, dir.as_path(), fresh.as_path()]
+            StoreKind::Disk => [outer, dir.as_path(), fresh.as_path()]
                 .into_iter()
                 .try_for_each(make_private_dir),
             // Other programs read it; its administrator sets the permissions.
             _ => fs::create_dir_all(&fresh),
         };
-        made.map_err(|error| name(&fresh, error))?;
+        made.map_err(|error| disk_error(&fresh, error))?;
         sync_dir(&dir)?;
-        sweep(&fresh);
+        remove_stale_files(&fresh);
         let racks = Arc::new([const { AtomicBool::new(false) }; 256]);
         let checked = Arc::default();
         Ok(Self {
             dir,
-            checked,
+            verified_files: checked,
             kind,
-            racks,
+            shards: racks,
         })
     }
 
-    fn path(&self, sha256: &str) -> Option<PathBuf> {
+    fn body_path(&self, sha256: &str) -> Option<PathBuf> {
         let is_hash = sha256.len() == 64 && sha256.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_hash.then(|| self.dir.join(&sha256[..2]).join(&sha256[2..]))
     }
 
-    fn begin(&self) -> Result<Draft, Error> {
+    fn create_temp_file(&self) -> Result<TempBodyFile, Error> {
         let dir = self.dir.join("new");
         match self.kind {
-            Kind::Disk => Draft::begin(&dir),
-            _ => Draft::begin_shared(&dir),
+            StoreKind::Disk => TempBodyFile::create(&dir),
+            _ => TempBodyFile::create_shared(&dir),
         }
     }
 
     /// Makes the draft durable under the name of its hash.
-    fn finish(&self, draft: &Draft) -> Result<Stored, Error> {
+    fn store_file(&self, draft: &TempBodyFile) -> Result<StoredBody, Error> {
         let sha256 = draft.sha256();
-        let target = self.path(&sha256).expect("a sha256 in hex names a body");
+        let target = self
+            .body_path(&sha256)
+            .expect("a sha256 in hex names a body");
         let rack = target.parent().expect("a body is in a shard directory");
         // Written even if the file exists: it may be damaged or not synced yet.
         draft.sync()?;
-        self.make_rack(rack, &sha256)?;
+        self.create_shard(rack, &sha256)?;
         let _shared = self.lock_shared()?;
         draft.move_to(&target)?;
         sync_dir(rack)?;
-        Ok(Stored {
+        Ok(StoredBody {
             bytes: draft.bytes,
             store: self.kind.name(),
             compression: None,
@@ -116,17 +120,17 @@ impl Local {
 
     /// Creates a shard directory if necessary; this or another process may just have created it. Its name is made
     /// durable once.
-    fn make_rack(&self, rack: &Path, sha256: &str) -> Result<(), Error> {
+    fn create_shard(&self, rack: &Path, sha256: &str) -> Result<(), Error> {
         let number = usize::from_str_radix(&sha256[..2], 16).expect("a sha256 is in hex");
-        let is_durable = &self.racks[number];
+        let is_durable = &self.shards[number];
         if is_durable.load(Ordering::Acquire) && rack.is_dir() {
             return Ok(());
         }
         let made = match self.kind {
-            Kind::Disk => make_private_dir(rack),
+            StoreKind::Disk => make_private_dir(rack),
             _ => fs::create_dir_all(rack),
         };
-        made.map_err(|error| name(rack, error))?;
+        made.map_err(|error| disk_error(rack, error))?;
         sync_dir(&self.dir)?;
         is_durable.store(true, Ordering::Release);
         Ok(())
@@ -135,7 +139,7 @@ impl Local {
     /// Other programs read the files of a shared directory, so its reference contains the path.
     fn location(&self, target: &Path) -> Map<String, Value> {
         let mut location = Map::new();
-        if self.kind == Kind::Pvc {
+        if self.kind == StoreKind::Pvc {
             let path = target.to_string_lossy().into_owned();
             location.insert("path".to_owned(), Value::String(path));
         }
@@ -144,27 +148,34 @@ impl Local {
 }
 
 /// Opens a body and returns its size. Hashes the whole file, unless that was done before and the file has not changed.
-fn open(path: &Path, sha256: &str, uri: String, checked: &Checked) -> Result<(File, u64), Error> {
+fn open_verified(
+    path: &Path,
+    sha256: &str,
+    uri: String,
+    checked: &VerifiedFiles,
+) -> Result<(File, u64), Error> {
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(Error::NotAvailable { uri });
         }
-        Err(error) => return Err(name(path, error)),
+        Err(error) => return Err(disk_error(path, error)),
     };
     let look = |file: &File| {
-        let meta = file.metadata().map_err(|error| name(path, error))?;
-        Ok::<_, Error>((Seen::new(sha256, &meta), meta.len()))
+        let meta = file.metadata().map_err(|error| disk_error(path, error))?;
+        Ok::<_, Error>((FileStamp::new(sha256, &meta), meta.len()))
     };
     let (before, len) = look(&file)?;
-    if checked.holds(&before) {
+    if checked.contains(&before) {
         return Ok((file, len));
     }
     let mut hash = Sha256::new();
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut bytes = 0;
     loop {
-        let read = file.read(&mut chunk).map_err(|error| name(path, error))?;
+        let read = file
+            .read(&mut chunk)
+            .map_err(|error| disk_error(path, error))?;
         if read == 0 {
             break;
         }
@@ -175,50 +186,50 @@ fn open(path: &Path, sha256: &str, uri: String, checked: &Checked) -> Result<(Fi
         let file = path.to_owned();
         return Err(Error::Corrupt { uri, file });
     }
-    checked.note(&before, look(&file)?.0);
+    checked.insert(&before, look(&file)?.0);
     Ok((file, bytes))
 }
 
 #[async_trait]
-impl Bodies for Local {
-    async fn put(&self, body: Source<'_>) -> Result<Stored, Error> {
+impl BodyStore for DirBodyStore {
+    async fn put(&self, body: BodySource<'_>) -> Result<StoredBody, Error> {
         let here = self.clone();
         let reader = match body {
-            Source::Bytes(bytes) => {
+            BodySource::Bytes(bytes) => {
                 let put = move || {
-                    let mut draft = here.begin()?;
+                    let mut draft = here.create_temp_file()?;
                     draft.write(&bytes)?;
-                    here.finish(&draft)
+                    here.store_file(&draft)
                 };
-                return blocking(put).await;
+                return run_disk_io(put).await;
             }
-            Source::Stream(reader) => reader,
+            BodySource::Stream(reader) => reader,
         };
-        let mut draft = self.begin()?;
+        let mut draft = self.create_temp_file()?;
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
             let read = reader.read(&mut chunk).await.map_err(Error::Interrupted)?;
             if read == 0 {
                 break;
             }
-            (draft, chunk) = draft.write_chunk(chunk, read, WhenFull::Wait).await?;
+            (draft, chunk) = draft.write_chunk(chunk, read, FullDiskPolicy::Wait).await?;
         }
-        blocking(move || here.finish(&draft)).await
+        run_disk_io(move || here.store_file(&draft)).await
     }
 
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
         let uri = reference.uri.clone();
         let sha256 = reference.meta.sha256.to_ascii_lowercase();
-        let Some(file) = self.path(&sha256) else {
+        let Some(file) = self.body_path(&sha256) else {
             return Err(Error::NotAvailable { uri });
         };
-        blocking(move || {
+        run_disk_io(move || {
             let bytes = match fs::read(&file) {
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                     return Err(Error::NotAvailable { uri });
                 }
-                Err(error) => return Err(name(&file, error)),
+                Err(error) => return Err(disk_error(&file, error)),
             };
             if self::sha256(&bytes) != sha256 {
                 return Err(Error::Corrupt { uri, file });
@@ -232,32 +243,34 @@ impl Bodies for Local {
         &self,
         reference: &ResultRef,
         range: Option<Range<u64>>,
-    ) -> Result<Reading, Error> {
+    ) -> Result<BodyStream, Error> {
         let uri = reference.uri.clone();
         let sha256 = reference.meta.sha256.to_ascii_lowercase();
-        let Some(path) = self.path(&sha256) else {
+        let Some(path) = self.body_path(&sha256) else {
             return Err(Error::NotAvailable { uri });
         };
         // The returned handle is the checked file, even if another file takes its name.
-        let checked = Arc::clone(&self.checked);
-        blocking(move || {
-            let (file, bytes) = open(&path, &sha256, uri, &checked)?;
-            let range = within(range, bytes);
-            Ok(Reading {
+        let checked = Arc::clone(&self.verified_files);
+        run_disk_io(move || {
+            let (file, bytes) = open_verified(&path, &sha256, uri, &checked)?;
+            let range = clamp_range(range, bytes);
+            Ok(BodyStream {
                 bytes,
                 range: range.clone(),
-                pieces: begun(file, range),
+                chunks: prefetched_chunks(file, range),
             })
         })
         .await
     }
 
     async fn delete(&self, reference: &ResultRef) -> Result<(), Error> {
-        let Some(file) = self.path(&reference.meta.sha256.to_ascii_lowercase()) else {
+        let Some(file) = self.body_path(&reference.meta.sha256.to_ascii_lowercase()) else {
             return Ok(());
         };
-        blocking(move || match fs::remove_file(&file) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(name(&file, error)),
+        run_disk_io(move || match fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(disk_error(&file, error))
+            }
             _ => Ok(()),
         })
         .await
@@ -268,14 +281,14 @@ impl Bodies for Local {
         before: Time,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Old>, Error> {
+    ) -> Result<Vec<BodyEntry>, Error> {
         let (here, after) = (self.clone(), after.map(ToOwned::to_owned));
-        blocking(move || here.old(before, after.as_deref(), limit)).await
+        run_disk_io(move || here.list_old(before, after.as_deref(), limit)).await
     }
 
     async fn delete_stored_before(&self, sha256: &str, before: Time) -> Result<bool, Error> {
         let (here, sha256) = (self.clone(), sha256.to_ascii_lowercase());
-        blocking(move || here.remove_old(&sha256, before)).await
+        run_disk_io(move || here.remove_old(&sha256, before)).await
     }
 }
 

@@ -4,9 +4,9 @@ use std::fmt;
 
 /// A secret text: printed as `***`, revealed only where it is used.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct SecretString(String);
 
-impl Secret {
+impl SecretString {
     /// Wraps a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
@@ -17,7 +17,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretString {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
@@ -29,6 +29,9 @@ mod tests {
 
     #[test]
     fn a_secret_is_not_shown() {
-        assert_eq!(format!("{:?}", Some(Secret::new("canary"))), "Some(***)");
+        assert_eq!(
+            format!("{:?}", Some(SecretString::new("canary"))),
+            "Some(***)"
+        );
     }
 }

@@ -2,36 +2,36 @@
 
 use std::time::Duration;
 
-use engine::{Input, MessageBody, Refusal};
-use model::event::{Ending, StopRequested};
+use engine::{ExecutionMessage, Input, Refusal};
+use model::event::{EndStatus, StopRequest};
 use model::id::{ExecutionId, Name, Seq};
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::status::RunStatus;
 use store::{Adoption, Message, MessageKey, OwnerId, Priority};
 use tokio::time::Instant;
 
-use crate::drive::{Extras, Order, Posted};
+use crate::driver::{DriverRequest, InputAttachments, InputError};
 use crate::error::Error;
-use crate::playbooks::Registered;
-use crate::{Server, Shared};
+use crate::playbooks::RegisteredPlaybook;
+use crate::{Server, ServerShared};
 
 /// How long a request waits for an owner in another process: longer than it takes to detect that the owner is dead and
 /// to adopt its executions.
 const DELIVERY_MAX: Duration = Duration::from_secs(10);
-/// Pause before the first check whether the message was consumed; it doubles up to `LOOK_PAUSE_MAX`.
-const LOOK_PAUSE: Duration = Duration::from_millis(5);
-const LOOK_PAUSE_MAX: Duration = Duration::from_millis(100);
+/// Pause before the first check whether the message was consumed; it doubles up to `POLL_PAUSE_MAX`.
+const POLL_PAUSE: Duration = Duration::from_millis(5);
+const POLL_PAUSE_MAX: Duration = Duration::from_millis(100);
 /// How often the owner of an execution may change while a request is carried out.
-const DRIVERS_MAX: usize = 4;
+const OWNER_CHANGES_MAX: usize = 4;
 
 /// Result of a message to the owner of an execution.
-enum Delivery {
+enum DeliveryResult {
     /// The request was carried out.
-    CarriedOut,
+    Applied,
     /// The request is invalid in the current state of the execution.
     Refused(Refusal),
     /// No process consumed the message in time, and it was deleted.
-    TakenBack,
+    Withdrawn,
 }
 
 /// A control request for an execution.
@@ -59,18 +59,18 @@ pub enum Control {
     /// End a stuck execution with a status that the caller chooses.
     Finalize {
         /// Final status.
-        ending: Ending,
+        ending: EndStatus,
         /// Reason, recorded in the log.
         reason: Option<String>,
     },
     /// Patch `ctx`.
-    Patch(Raw),
+    Patch(RawJson),
     /// Deliver a signal.
     Signal {
         /// Name of the signal.
         name: Name,
         /// Payload of the signal.
-        payload: Option<Raw>,
+        payload: Option<RawJson>,
     },
 }
 
@@ -103,27 +103,27 @@ impl Server {
     /// to the owner. When this returns `Ok`, the request has been carried out.
     pub async fn control(&self, id: ExecutionId, control: Control) -> Result<(), ControlError> {
         let mut was_taken_back = false;
-        for _ in 0..DRIVERS_MAX {
+        for _ in 0..OWNER_CHANGES_MAX {
             match self.adopt(id, control.priority()).await? {
-                Adoption::Unknown => return Err(Error::NotFound(id).into()),
-                Adoption::HeldBy(owner) if was_taken_back => {
-                    return Err(Error::Elsewhere(owner).into());
+                Adoption::NotFound => return Err(Error::NotFound(id).into()),
+                Adoption::OwnedBy(owner) if was_taken_back => {
+                    return Err(Error::OwnedBy(owner).into());
                 }
-                Adoption::HeldBy(_) => {
-                    self.check(id, &control).await?;
-                    match self.deliver(id, &control).await? {
-                        Delivery::CarriedOut => return Ok(()),
-                        Delivery::Refused(refusal) => return Err(refusal.into()),
+                Adoption::OwnedBy(_) => {
+                    self.check_control(id, &control).await?;
+                    match self.deliver_control(id, &control).await? {
+                        DeliveryResult::Applied => return Ok(()),
+                        DeliveryResult::Refused(refusal) => return Err(refusal.into()),
                         // The owner may have died meanwhile.
-                        Delivery::TakenBack => was_taken_back = true,
+                        DeliveryResult::Withdrawn => was_taken_back = true,
                     }
                 }
-                Adoption::Mine => match self.carry_out(id, &control).await {
+                Adoption::Owned => match self.apply_control(id, &control).await {
                     Ok(()) => return Ok(()),
-                    Err(Posted::Refused(refusal)) => return Err(refusal.into()),
+                    Err(InputError::Refused(refusal)) => return Err(refusal.into()),
                     // Another process has adopted the execution meanwhile.
-                    Err(Posted::Failed(Error::Elsewhere(_))) => {}
-                    Err(Posted::Failed(error)) => return Err(error.into()),
+                    Err(InputError::Failed(Error::OwnedBy(_))) => {}
+                    Err(InputError::Failed(error)) => return Err(error.into()),
                 },
             }
         }
@@ -131,24 +131,28 @@ impl Server {
     }
 
     /// Carries out a request on an execution that this process owns.
-    async fn carry_out(&self, id: ExecutionId, control: &Control) -> Result<(), Posted> {
+    async fn apply_control(&self, id: ExecutionId, control: &Control) -> Result<(), InputError> {
         let switch = match control {
-            Control::Retry { version } => switch(&self.shared, id, *version).await?,
+            Control::Retry { version } => resolve_switch(&self.shared, id, *version).await?,
             _ => None,
         };
-        let extras = Extras {
+        let extras = InputAttachments {
             switch,
-            ..Extras::default()
+            ..InputAttachments::default()
         };
-        let input = input(control.clone());
-        self.shared.drive.post(id, input, extras).await.map(drop)
+        let input = to_input(control.clone());
+        self.shared.driver.apply(id, input, extras).await.map(drop)
     }
 
     /// Sends a message to the owner and waits for the result. Deletes the message if it is not consumed in time.
-    async fn deliver(&self, id: ExecutionId, control: &Control) -> Result<Delivery, Error> {
+    async fn deliver_control(
+        &self,
+        id: ExecutionId,
+        control: &Control,
+    ) -> Result<DeliveryResult, Error> {
         if let Control::Retry { version } = control {
             // An unknown version is rejected at once.
-            switch(&self.shared, id, *version).await?;
+            resolve_switch(&self.shared, id, *version).await?;
         }
         let store = &self.shared.store;
         let key = MessageKey {
@@ -159,25 +163,25 @@ impl Server {
         let message = Message {
             key,
             to: id,
-            body: Raw::of(&message(control.clone())),
+            body: RawJson::from_serializable(&to_message(control.clone())),
         };
-        store.send(message, control.priority()).await?;
+        store.send_message(message, control.priority()).await?;
         let sent = Instant::now();
-        let mut pause = LOOK_PAUSE;
+        let mut pause = POLL_PAUSE;
         while store.is_pending(key).await? {
-            if sent.elapsed() > DELIVERY_MAX && store.take_back(key).await? {
-                return Ok(Delivery::TakenBack);
+            if sent.elapsed() > DELIVERY_MAX && store.withdraw_message(key).await? {
+                return Ok(DeliveryResult::Withdrawn);
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LOOK_PAUSE_MAX);
+            pause = (pause * 2).min(POLL_PAUSE_MAX);
         }
         let refusal = store.refusal(key).await?;
         let refusal = refusal.and_then(|text| serde_json::from_str(&text).ok());
-        Ok(refusal.map_or(Delivery::CarriedOut, Delivery::Refused))
+        Ok(refusal.map_or(DeliveryResult::Applied, DeliveryResult::Refused))
     }
 
     /// Rejects at once what the owner would reject.
-    async fn check(&self, id: ExecutionId, control: &Control) -> Result<(), ControlError> {
+    async fn check_control(&self, id: ExecutionId, control: &Control) -> Result<(), ControlError> {
         let row = self.shared.store.execution(id).await.map_err(Error::from)?;
         let status = row.ok_or(Error::NotFound(id))?.status;
         let ended = matches!(
@@ -189,7 +193,7 @@ impl Server {
                 Err(Refusal::NotRetryable.into())
             }
             Control::Retry { .. } => Ok(()),
-            _ if ended => Err(Refusal::Ended.into()),
+            _ if ended => Err(Refusal::ExecutionEnded.into()),
             Control::Pause { .. } if status == RunStatus::Paused => {
                 Err(Refusal::AlreadyPaused.into())
             }
@@ -205,44 +209,44 @@ impl Server {
 }
 
 /// Text of the playbook version that a retry continues with, if it names one.
-pub(crate) async fn switch(
-    shared: &Shared,
+pub(crate) async fn resolve_switch(
+    shared: &ServerShared,
     id: ExecutionId,
     version: Option<u32>,
-) -> Result<Option<Box<Registered>>, Error> {
+) -> Result<Option<Box<RegisteredPlaybook>>, Error> {
     let Some(version) = version else {
         return Ok(None);
     };
     let row = shared.store.execution(id).await?;
     let row = row.ok_or(Error::NotFound(id))?;
-    let registered = shared.playbooks.version_of(&row, version).await?;
+    let registered = shared.catalog.find_version(&row, version).await?;
     Ok(Some(Box::new(registered)))
 }
 
 /// Adopts an execution whose owner is dead.
 pub(crate) async fn adopt(
-    shared: &Shared,
+    shared: &ServerShared,
     id: ExecutionId,
     priority: Priority,
 ) -> Result<Adoption, Error> {
     let known = shared.store.execution(id).await?;
     let former = known.and_then(|row| row.owner);
     if former.as_ref() == Some(&shared.owner) {
-        return Ok(Adoption::Mine);
+        return Ok(Adoption::Owned);
     }
     let adoption = shared.store.adopt(id, &shared.owner, priority).await?;
-    if let (Adoption::Mine, Some(former)) = (&adoption, former) {
-        release_former(shared, id, &former, priority).await?;
+    if let (Adoption::Owned, Some(former)) = (&adoption, former) {
+        release_former_claims(shared, id, &former, priority).await?;
         // The former owner may have died between two decisions.
-        shared.drive.go_on(id).await?;
+        shared.driver.continue_execution(id).await?;
     }
     Ok(adoption)
 }
 
 /// Releases the commands of workers inside the dead process. That is an outage and no fault of the work, so it is no
 /// strike. Workers in processes of their own are alive, and their claims stay.
-async fn release_former(
-    shared: &Shared,
+async fn release_former_claims(
+    shared: &ServerShared,
     id: ExecutionId,
     former: &OwnerId,
     priority: Priority,
@@ -253,25 +257,27 @@ async fn release_former(
         if !worker.0.starts_with(&inside) {
             continue;
         }
-        let input = Input::Lost {
+        let input = Input::ClaimLost {
             command: open.command.id.seq,
             worker,
             lease_epoch: open.lease_epoch,
             is_strike: false,
         };
-        let extras = Extras {
+        let extras = InputAttachments {
             priority,
-            ..Extras::default()
+            ..InputAttachments::default()
         };
-        shared.drive.tell(id, input, extras).await?;
+        shared.driver.apply_if_valid(id, input, extras).await?;
     }
-    shared.drive.send(Order::Offered).await
+    shared.driver.send(DriverRequest::RecheckOffers).await
 }
 
-fn input(control: Control) -> Input {
+fn to_input(control: Control) -> Input {
     match control {
-        Control::Cancel { reason, cascade } => Input::Cancel(stop(reason, cascade, None)),
-        Control::Finalize { ending, reason } => Input::Cancel(stop(reason, true, Some(ending))),
+        Control::Cancel { reason, cascade } => Input::Cancel(stop_request(reason, cascade, None)),
+        Control::Finalize { ending, reason } => {
+            Input::Cancel(stop_request(reason, true, Some(ending)))
+        }
         Control::Pause { reason } => Input::Pause { reason },
         Control::Resume => Input::Resume,
         Control::Retry { .. } => Input::Retry { switch: None },
@@ -280,24 +286,26 @@ fn input(control: Control) -> Input {
     }
 }
 
-fn stop(reason: Option<String>, cascade: bool, ending: Option<Ending>) -> StopRequested {
-    StopRequested {
+fn stop_request(reason: Option<String>, cascade: bool, ending: Option<EndStatus>) -> StopRequest {
+    StopRequest {
         reason,
         cascade,
         ending,
     }
 }
 
-fn message(control: Control) -> MessageBody {
+fn to_message(control: Control) -> ExecutionMessage {
     match control {
-        Control::Cancel { reason, cascade } => MessageBody::Cancel(stop(reason, cascade, None)),
-        Control::Finalize { ending, reason } => {
-            MessageBody::Cancel(stop(reason, true, Some(ending)))
+        Control::Cancel { reason, cascade } => {
+            ExecutionMessage::Cancel(stop_request(reason, cascade, None))
         }
-        Control::Pause { reason } => MessageBody::Pause { reason },
-        Control::Resume => MessageBody::Resume,
-        Control::Retry { version } => MessageBody::Retry { version },
-        Control::Patch(patch) => MessageBody::Patch { patch },
-        Control::Signal { name, payload } => MessageBody::Signal { name, payload },
+        Control::Finalize { ending, reason } => {
+            ExecutionMessage::Cancel(stop_request(reason, true, Some(ending)))
+        }
+        Control::Pause { reason } => ExecutionMessage::Pause { reason },
+        Control::Resume => ExecutionMessage::Resume,
+        Control::Retry { version } => ExecutionMessage::Retry { version },
+        Control::Patch(patch) => ExecutionMessage::Patch { patch },
+        Control::Signal { name, payload } => ExecutionMessage::Signal { name, payload },
     }
 }

@@ -28,7 +28,7 @@ pub enum Error {
     BrokenLog(model::id::ExecutionId),
     /// Another server owns the execution.
     #[error("the run is owned by server {0}")]
-    Elsewhere(store::OwnerId),
+    OwnedBy(store::OwnerId),
     /// The parts of a manifest are too large to be combined in memory.
     #[error(
         "the parts of `{0}` exceed {1} bytes together: read them one by one, or extract the fields you need in a task"
@@ -43,7 +43,7 @@ pub enum Error {
 }
 
 /// Remedy for a full disk.
-pub const FREE_SPACE: &str =
+pub const FREE_SPACE_REMEDY: &str =
     "`noetl gc` deletes expired results; `noetl cancel` stops a run that fills the disk";
 
 impl Error {
@@ -55,7 +55,7 @@ impl Error {
             Self::NotFound(_) => "EXECUTION_NOT_FOUND",
             Self::NoPlaybook(_) | Self::NoVersion { .. } => "PLAYBOOK_NOT_FOUND",
             Self::BrokenLog(_) => "LOG_BROKEN",
-            Self::Elsewhere(_) => "EXECUTION_ELSEWHERE",
+            Self::OwnedBy(_) => "EXECUTION_ELSEWHERE",
             Self::TooLarge(..) => "BODY_TOO_LARGE",
             Self::Keychain(error) => error.code(),
             Self::Stopping => "SERVER_STOPPING",
@@ -64,9 +64,9 @@ impl Error {
 
     /// Copies an error that means "nothing was written", so that every caller that waits for the commit gets it.
     /// `None` for errors after which the commit may have happened.
-    pub(crate) fn refused_write(&self) -> Option<Self> {
+    pub(crate) fn as_write_refusal(&self) -> Option<Self> {
         match self {
-            Self::Store(error) => error.refused_write().map(Self::Store),
+            Self::Store(error) => error.to_write_refusal().map(Self::Store),
             Self::Body(results::Error::Full { file }) => {
                 Some(Self::Body(results::Error::Full { file: file.clone() }))
             }
@@ -75,7 +75,7 @@ impl Error {
     }
 
     /// Converts the I/O error of an interrupted result stream.
-    pub(crate) fn broken_off(error: std::io::Error) -> Self {
+    pub(crate) fn from_read_error(error: std::io::Error) -> Self {
         match error.downcast::<Self>() {
             Ok(own) => own,
             Err(error) => Self::Body(results::Error::Interrupted(error)),
@@ -85,7 +85,7 @@ impl Error {
     /// Whether the error is transient: the same request may succeed later.
     pub fn is_passing(&self) -> bool {
         match self {
-            Self::Store(error) => error.is_passing(),
+            Self::Store(error) => error.is_transient(),
             Self::Body(_) => true,
             Self::Keychain(error) => error.is_passing(),
             _ => false,

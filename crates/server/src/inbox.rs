@@ -7,68 +7,72 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use engine::{Input, MessageBody, Refusal};
-use model::event::Parent;
+use engine::{ExecutionMessage, Input, Refusal};
+use model::event::ParentTask;
 use model::id::{ExecutionId, Seq};
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::raw::Raw;
+use model::raw::RawJson;
 use store::{Adoption, Message, MessageKey};
 use tokio::task::{JoinError, JoinSet};
 
-use crate::Shared;
+use crate::ServerShared;
 use crate::control;
-use crate::drive::{Extras, Posted, priority_of};
+use crate::driver::{InputAttachments, InputError, input_priority};
 use crate::error::Error;
 use crate::ingest;
-use crate::keychain::{KeychainError, asks_network};
-use crate::playbooks::{Registered, Unusable};
-use crate::submit::Start;
-use crate::sweep::{BATCH, IDLE, post};
+use crate::keychain::{KeychainError, needs_network};
+use crate::playbooks::{PlaybookError, RegisteredPlaybook};
+use crate::submit::ExecutionStart;
+use crate::sweep::{BATCH_MAX, IDLE_PAUSE, apply_input};
 
 /// Maximum number of concurrent starts that need the network.
 const STARTS_MAX: usize = 16;
 /// How often the owner of the recipient may change while a message is carried out.
-const DRIVERS_MAX: usize = 4;
+const OWNER_CHANGES_MAX: usize = 4;
 /// Maximum number of waiting messages that are read in addition to a batch.
-const WAITING_MAX: usize = 4 * BATCH;
+const DEFERRED_MAX: usize = 4 * BATCH_MAX;
 
 /// Processes messages until the server stops.
-pub(crate) async fn messages(shared: Arc<Shared>) {
+pub(crate) async fn run_inbox(shared: Arc<ServerShared>) {
     let mut inbox = Inbox {
         shared: shared.clone(),
-        seen: HashSet::new(),
-        waiting: HashSet::new(),
-        starting: HashSet::new(),
-        starts: JoinSet::new(),
+        handled: HashSet::new(),
+        deferred: HashSet::new(),
+        starting_executions: HashSet::new(),
+        start_tasks: JoinSet::new(),
     };
     loop {
-        match shared.store.inbox(Some(&shared.owner), inbox.limit()).await {
-            Ok(messages) => inbox.take_up(messages).await,
+        match shared
+            .store
+            .inbox(Some(&shared.owner), inbox.read_limit())
+            .await
+        {
+            Ok(messages) => inbox.process(messages).await,
             Err(error) => tracing::warn!(%error, "failed to read the inbox; retrying"),
         }
         tokio::select! {
-            () = tokio::time::sleep(IDLE) => {}
-            () = shared.sweeps.messages.notified() => {}
-            () = shared.store.changed() => {}
-            Some(started) = inbox.starts.join_next() => inbox.started(started),
+            () = tokio::time::sleep(IDLE_PAUSE) => {}
+            () = shared.sweep_signals.messages.notified() => {}
+            () = shared.store.wait_for_change() => {}
+            Some(started) = inbox.start_tasks.join_next() => inbox.on_started(started),
         }
     }
 }
 
 /// State of the messages that are still in the store.
 struct Inbox {
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     /// Processed messages.
-    seen: HashSet<MessageKey>,
+    handled: HashSet<MessageKey>,
     /// Messages for later: starts beyond `STARTS_MAX`, and messages to executions that are being started.
-    waiting: HashSet<MessageKey>,
+    deferred: HashSet<MessageKey>,
     /// Executions that are being started.
-    starting: HashSet<ExecutionId>,
-    starts: JoinSet<Started>,
+    starting_executions: HashSet<ExecutionId>,
+    start_tasks: JoinSet<StartResult>,
 }
 
 /// Result of starting an execution.
-struct Started {
+struct StartResult {
     key: MessageKey,
     execution: ExecutionId,
     result: Result<(), Error>,
@@ -76,42 +80,42 @@ struct Started {
 
 impl Inbox {
     /// How many messages to read: waiting messages must not hide the ones behind them.
-    fn limit(&self) -> usize {
-        let waiting = self.waiting.len() + self.starting.len();
-        BATCH + waiting.min(WAITING_MAX)
+    fn read_limit(&self) -> usize {
+        let waiting = self.deferred.len() + self.starting_executions.len();
+        BATCH_MAX + waiting.min(DEFERRED_MAX)
     }
 
-    async fn take_up(&mut self, messages: Vec<Message>) {
+    async fn process(&mut self, messages: Vec<Message>) {
         let keys: HashSet<MessageKey> = messages.iter().map(|message| message.key).collect();
-        self.seen.retain(|key| keys.contains(key));
-        self.waiting.retain(|key| keys.contains(key));
-        let mut held = self.starting.clone();
+        self.handled.retain(|key| keys.contains(key));
+        self.deferred.retain(|key| keys.contains(key));
+        let mut held = self.starting_executions.clone();
         for message in messages {
             let (key, to) = (message.key, message.to);
-            if self.seen.contains(&key) {
+            if self.handled.contains(&key) {
                 continue;
             }
-            let is_full = self.starts.len() >= STARTS_MAX;
-            if held.contains(&to) || (is_full && self.waiting.contains(&key)) {
-                self.waiting.insert(key);
+            let is_full = self.start_tasks.len() >= STARTS_MAX;
+            if held.contains(&to) || (is_full && self.deferred.contains(&key)) {
+                self.deferred.insert(key);
                 held.insert(to);
                 continue;
             }
-            match receive(&self.shared, message).await {
-                Ok(Taken::Done) => {
-                    self.waiting.remove(&key);
-                    self.seen.insert(key);
+            match handle_message(&self.shared, message).await {
+                Ok(MessageProgress::Handled) => {
+                    self.deferred.remove(&key);
+                    self.handled.insert(key);
                 }
-                Ok(Taken::Left) => {
-                    self.waiting.insert(key);
+                Ok(MessageProgress::LeftToOwner) => {
+                    self.deferred.insert(key);
                 }
-                Ok(Taken::Slow(child, registered)) => {
+                Ok(MessageProgress::NeedsNetwork(child, registered)) => {
                     held.insert(to);
                     if is_full {
-                        self.waiting.insert(key);
+                        self.deferred.insert(key);
                     } else {
-                        self.waiting.remove(&key);
-                        self.start(key, *child, *registered);
+                        self.deferred.remove(&key);
+                        self.start_child(key, *child, *registered);
                     }
                 }
                 Err(error) => tracing::warn!(%error, "failed to process message; retrying"),
@@ -119,16 +123,21 @@ impl Inbox {
         }
     }
 
-    fn start(&mut self, key: MessageKey, child: Child, registered: Registered) {
+    fn start_child(
+        &mut self,
+        key: MessageKey,
+        child: PendingChild,
+        registered: RegisteredPlaybook,
+    ) {
         let execution = child.start.execution;
-        self.starting.insert(execution);
+        self.starting_executions.insert(execution);
         let shared = self.shared.clone();
-        self.starts.spawn(async move {
-            let result = child.begin(&shared, registered).await;
+        self.start_tasks.spawn(async move {
+            let result = child.start(&shared, registered).await;
             if result.is_err() {
-                tokio::time::sleep(IDLE).await;
+                tokio::time::sleep(IDLE_PAUSE).await;
             }
-            Started {
+            StartResult {
                 key,
                 execution,
                 result,
@@ -136,12 +145,12 @@ impl Inbox {
         });
     }
 
-    fn started(&mut self, started: Result<Started, JoinError>) {
+    fn on_started(&mut self, started: Result<StartResult, JoinError>) {
         let started = started.expect("starting a run does not panic");
-        self.starting.remove(&started.execution);
+        self.starting_executions.remove(&started.execution);
         match started.result {
             Ok(()) => {
-                self.seen.insert(started.key);
+                self.handled.insert(started.key);
             }
             Err(error) => tracing::warn!(%error, "failed to process message; retrying"),
         }
@@ -149,27 +158,27 @@ impl Inbox {
 }
 
 /// What became of a message.
-enum Taken {
+enum MessageProgress {
     /// It has been processed.
-    Done,
+    Handled,
     /// It is left to another process.
-    Left,
+    LeftToOwner,
     /// It starts an execution whose keychain needs the network first.
-    Slow(Box<Child>, Box<Registered>),
+    NeedsNetwork(Box<PendingChild>, Box<RegisteredPlaybook>),
 }
 
-async fn receive(shared: &Shared, message: Message) -> Result<Taken, Error> {
+async fn handle_message(shared: &ServerShared, message: Message) -> Result<MessageProgress, Error> {
     let consumed = Some(message.key);
     let mut wanted = None;
-    if let Ok(deferred) = message.body.read::<ingest::Deferred>() {
-        return done(ingest::decide(shared, deferred, message.key).await);
+    if let Ok(deferred) = message.body.parse_as::<ingest::DeferredBatch>() {
+        return to_progress(ingest::decide_batch(shared, deferred, message.key).await);
     }
-    let Ok(body) = message.body.read::<MessageBody>() else {
+    let Ok(body) = message.body.parse_as::<ExecutionMessage>() else {
         tracing::error!("skipping unreadable control message");
-        return Ok(Taken::Done);
+        return Ok(MessageProgress::Handled);
     };
     let input = match body {
-        MessageBody::Start {
+        ExecutionMessage::Start {
             path,
             version,
             input,
@@ -178,7 +187,7 @@ async fn receive(shared: &Shared, message: Message) -> Result<Taken, Error> {
             base,
             trace_id,
         } => {
-            let start = Start {
+            let start = ExecutionStart {
                 execution: message.to,
                 payload: Some(input),
                 parent: Some(parent.clone()),
@@ -187,122 +196,134 @@ async fn receive(shared: &Shared, message: Message) -> Result<Taken, Error> {
                 consumed,
                 reuse: None,
             };
-            let child = Child { start, parent };
-            return match shared.playbooks.find(&path, version, base.as_str()).await {
-                Ok(registered) if asks_network(&registered.net.playbook) => {
-                    Ok(Taken::Slow(Box::new(child), Box::new(registered)))
-                }
-                Ok(registered) => done(child.begin(shared, registered).await),
-                Err(Unusable::Store(error)) => Err(error.into()),
-                Err(unusable) => done(child.fail(shared, cannot_start(&path, &unusable)).await),
+            let child = PendingChild { start, parent };
+            return match shared.catalog.find(&path, version, base.as_str()).await {
+                Ok(registered) if needs_network(&registered.net.playbook) => Ok(
+                    MessageProgress::NeedsNetwork(Box::new(child), Box::new(registered)),
+                ),
+                Ok(registered) => to_progress(child.start(shared, registered).await),
+                Err(PlaybookError::Store(error)) => Err(error.into()),
+                Err(unusable) => to_progress(
+                    child
+                        .report_failure(shared, start_error(&path, &unusable))
+                        .await,
+                ),
             };
         }
-        MessageBody::ChildEnded { seq, outcome } => Input::ChildEnded {
+        ExecutionMessage::ChildEnded { seq, outcome } => Input::ChildEnded {
             child: message.key.from,
             seq,
             outcome,
         },
-        MessageBody::Cancel(request) => Input::Cancel(request),
-        MessageBody::Retry { version } => {
+        ExecutionMessage::Cancel(request) => Input::Cancel(request),
+        ExecutionMessage::Retry { version } => {
             wanted = version;
             Input::Retry { switch: None }
         }
-        MessageBody::Patch { patch } => Input::Patch(patch),
-        MessageBody::Pause { reason } => Input::Pause { reason },
-        MessageBody::Resume => Input::Resume,
-        MessageBody::Signal { name, payload } => Input::Signal { name, payload },
+        ExecutionMessage::Patch { patch } => Input::Patch(patch),
+        ExecutionMessage::Pause { reason } => Input::Pause { reason },
+        ExecutionMessage::Resume => Input::Resume,
+        ExecutionMessage::Signal { name, payload } => Input::Signal { name, payload },
     };
-    carry_out(shared, &message, input, wanted).await
+    apply_message(shared, &message, input, wanted).await
 }
 
 /// Carries out a message; a retry continues with the playbook version that it names. If the owner of the execution is
 /// dead, it is adopted first. If the message comes from a client, a refusal is stored as its response; an execution
 /// learns the result from events.
-async fn carry_out(
-    shared: &Shared,
+async fn apply_message(
+    shared: &ServerShared,
     message: &Message,
     input: Input,
     version: Option<u32>,
-) -> Result<Taken, Error> {
+) -> Result<MessageProgress, Error> {
     let is_from_a_person = message.key.seq == Seq(0);
-    for _ in 0..DRIVERS_MAX {
-        let switch = match control::switch(shared, message.to, version).await {
+    for _ in 0..OWNER_CHANGES_MAX {
+        let switch = match control::resolve_switch(shared, message.to, version).await {
             Err(error @ Error::NoVersion { .. }) => {
                 tracing::error!(%error, "playbook version of a retry not found; refusing the retry");
                 let refusal = Refusal::NotRetryable;
-                return done(answer(shared, message.key, &refusal).await);
+                return to_progress(record_refusal(shared, message.key, &refusal).await);
             }
             switch => switch?,
         };
-        let extras = Extras {
+        let extras = InputAttachments {
             switch,
-            answers_refusal: is_from_a_person,
-            ..Extras::consuming(Some(message.key))
+            has_refusal_handler: is_from_a_person,
+            ..InputAttachments::from_message(Some(message.key))
         };
-        match shared.drive.post(message.to, input.clone(), extras).await {
-            Err(Posted::Refused(refusal)) if is_from_a_person => {
-                return done(answer(shared, message.key, &refusal).await);
+        match shared.driver.apply(message.to, input.clone(), extras).await {
+            Err(InputError::Refused(refusal)) if is_from_a_person => {
+                return to_progress(record_refusal(shared, message.key, &refusal).await);
             }
-            Ok(_) | Err(Posted::Refused(_)) => return Ok(Taken::Done),
-            Err(Posted::Failed(Error::Elsewhere(_))) => {
-                if !shared.takes_over {
-                    return Ok(Taken::Left);
+            Ok(_) | Err(InputError::Refused(_)) => return Ok(MessageProgress::Handled),
+            Err(InputError::Failed(Error::OwnedBy(_))) => {
+                if !shared.may_adopt {
+                    return Ok(MessageProgress::LeftToOwner);
                 }
-                let priority = priority_of(&input);
-                if control::adopt(shared, message.to, priority).await? != Adoption::Mine {
-                    return Ok(Taken::Left);
+                let priority = input_priority(&input);
+                if control::adopt(shared, message.to, priority).await? != Adoption::Owned {
+                    return Ok(MessageProgress::LeftToOwner);
                 }
             }
-            Err(Posted::Failed(error)) => return Err(error),
+            Err(InputError::Failed(error)) => return Err(error),
         }
     }
-    Ok(Taken::Left)
+    Ok(MessageProgress::LeftToOwner)
 }
 
 /// Consumes a message that was refused and stores the refusal.
-async fn answer(shared: &Shared, key: MessageKey, refusal: &Refusal) -> Result<(), Error> {
-    let text = Raw::of(refusal);
+async fn record_refusal(
+    shared: &ServerShared,
+    key: MessageKey,
+    refusal: &Refusal,
+) -> Result<(), Error> {
+    let text = RawJson::from_serializable(refusal);
     Ok(shared.store.refuse_message(key, text.text()).await?)
 }
 
-fn done(result: Result<(), Error>) -> Result<Taken, Error> {
-    result.map(|()| Taken::Done)
+fn to_progress(result: Result<(), Error>) -> Result<MessageProgress, Error> {
+    result.map(|()| MessageProgress::Handled)
 }
 
 /// A child execution to start.
-struct Child {
-    start: Start,
-    parent: Parent,
+struct PendingChild {
+    start: ExecutionStart,
+    parent: ParentTask,
 }
 
-impl Child {
+impl PendingChild {
     /// Starts the child. If it cannot start, its parent receives a failed outcome.
-    async fn begin(self, shared: &Shared, registered: Registered) -> Result<(), Error> {
+    async fn start(
+        self,
+        shared: &ServerShared,
+        registered: RegisteredPlaybook,
+    ) -> Result<(), Error> {
         let (execution, consumed) = (self.start.execution, self.start.consumed);
-        let error = match self.start.run(shared, registered).await {
+        let error = match self.start.submit(shared, registered).await {
             Ok(()) => return Ok(()),
-            Err(Posted::Failed(Error::Keychain(KeychainError::Store(error))))
-                if error.is_passing() =>
+            Err(InputError::Failed(Error::Keychain(KeychainError::Store(error))))
+                if error.is_transient() =>
             {
                 return Err(error.into());
             }
-            Err(Posted::Failed(Error::Keychain(error))) => error.failure(),
-            Err(Posted::Failed(error)) => return Err(error),
-            Err(Posted::Refused(refusal)) => refusal.failure(),
+            Err(InputError::Failed(Error::Keychain(error))) => error.to_task_error(),
+            Err(InputError::Failed(error)) => return Err(error),
+            Err(InputError::Refused(refusal)) => refusal.to_task_error(),
         };
-        failed(shared, &self.parent, (execution, consumed), error).await
+        report_failed_start(shared, &self.parent, (execution, consumed), error).await
     }
 
-    async fn fail(self, shared: &Shared, error: TaskError) -> Result<(), Error> {
+    async fn report_failure(self, shared: &ServerShared, error: TaskError) -> Result<(), Error> {
         let at = (self.start.execution, self.start.consumed);
-        failed(shared, &self.parent, at, error).await
+        report_failed_start(shared, &self.parent, at, error).await
     }
 }
 
 /// Applies a failed outcome to the parent of an execution that did not start.
-async fn failed(
-    shared: &Shared,
-    parent: &Parent,
+async fn report_failed_start(
+    shared: &ServerShared,
+    parent: &ParentTask,
     (child, consumed): (ExecutionId, Option<MessageKey>),
     error: TaskError,
 ) -> Result<(), Error> {
@@ -311,16 +332,20 @@ async fn failed(
         seq: parent.seq,
         outcome: Box::new(Outcome::error(error)),
     };
-    post(shared, parent.execution_id, input, consumed).await
+    apply_input(shared, parent.execution_id, input, consumed).await
 }
 
-fn cannot_start(path: &str, unusable: &Unusable) -> TaskError {
+fn start_error(path: &str, unusable: &PlaybookError) -> TaskError {
     let (kind, code) = match unusable {
-        Unusable::Invalid(_) => (ErrorKind::Schema, "PLAYBOOK_INVALID"),
-        Unusable::NotFound(_) | Unusable::Store(_) => (ErrorKind::NotFound, "PLAYBOOK_NOT_FOUND"),
+        PlaybookError::Invalid(_) => (ErrorKind::Schema, "PLAYBOOK_INVALID"),
+        PlaybookError::NotFound(_) | PlaybookError::Store(_) => {
+            (ErrorKind::NotFound, "PLAYBOOK_NOT_FOUND")
+        }
     };
     let detail = match unusable {
-        Unusable::Invalid(diagnostics) => diagnostics.first().map(|first| first.message.clone()),
+        PlaybookError::Invalid(diagnostics) => {
+            diagnostics.first().map(|first| first.message.clone())
+        }
         _ => None,
     };
     let message = match detail {

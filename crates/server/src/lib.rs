@@ -6,10 +6,11 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod access_tokens;
 pub mod api;
-mod collect;
+mod body_gc;
 mod control;
-mod drive;
+mod driver;
 mod error;
 mod inbox;
 mod ingest;
@@ -19,30 +20,32 @@ mod metrics;
 mod peers;
 mod playbooks;
 mod publish;
-mod reading;
 mod rerun;
+mod result_reader;
 mod results;
 mod server;
 mod sessions;
 mod snapshot;
 mod submit;
 mod sweep;
-mod tokens;
 mod transport;
 
-pub use collect::{Collected, Collection, collect};
+pub use access_tokens::{AccessTokenError, Actor};
+pub use body_gc::{GcOptions, GcStats, collect_garbage};
 pub use control::{Control, ControlError};
-pub use drive::{Assignments, Published};
-pub use error::{Error, FREE_SPACE};
+pub use driver::{Assignments, CommitNotice};
+pub use error::{Error, FREE_SPACE_REMEDY};
 pub use keychain::{
-    Fetch, FetchError, FetchRequest, Fetched, KeychainConfig, KeychainError, MasterKey, MasterKeys,
-    Rotated, VaultConfig,
+    FetchError, FetchRequest, FetchResponse, KeychainConfig, KeychainError, MasterKey, MasterKeys,
+    Rotated, SecretFetcher, VaultConfig,
 };
 pub use loading::SNAPSHOT_VERSION;
-pub use reading::{Found, Listed, LoopOutline, Reader, ResultAddress, ResultPlace, RunOutline};
 pub use rerun::Rerun;
-pub use results::RunResult;
-pub(crate) use server::Shared;
+pub use result_reader::{
+    ExecutionOutline, LocatedResult, LoopOutline, ReferencePage, ResultAddress, ResultReader,
+    ResultSelector,
+};
+pub use results::ExecutionResult;
+pub(crate) use server::ServerShared;
 pub use server::{Config, Server};
-pub use submit::{RunRequest, Submission, SubmitError};
-pub use tokens::{Actor, TokenError};
+pub use submit::{ExecutionOptions, SubmitError, SubmitRequest};

@@ -3,91 +3,91 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::{Net, State};
-use model::event::{Body, Event, LoopStats, Reused, ReusedItems, ReusedPart};
+use engine::{ExecutionState, PlaybookNet};
+use model::event::{Event, EventBody, LoopStats, ReusedIterationSet, ReusedPart, ReusedRecord};
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Seq};
-use model::manifest::outcome_of;
-use model::template::{Data, Loaded, LoopPointer, Need, Unavailable};
+use model::manifest::outcome_from_event;
+use model::template::{LazyValue, LoadedValues, LoopPointer, Need, UnavailableBody};
 use serde_json::{Value, json};
 use store::Store;
 
-use crate::Shared;
+use crate::ServerShared;
 use crate::error::Error;
-use crate::reading::{Found, PARTS_AT_ONCE, Parts};
+use crate::result_reader::{LocatedResult, PARTS_AT_ONCE, PartIndex};
 
 /// Format version of snapshots. Snapshots of another version are ignored and the log is replayed instead.
 pub const SNAPSHOT_VERSION: u32 = 1;
 
 /// An execution with its state, computed from the log.
-pub(crate) struct Opened {
-    pub(crate) net: Arc<Net>,
-    pub(crate) state: State,
-    pub(crate) tail: Vec<Event>,
+pub(crate) struct FoldedExecution {
+    pub(crate) net: Arc<PlaybookNet>,
+    pub(crate) state: ExecutionState,
+    pub(crate) recent_events: Vec<Event>,
     pub(crate) snapshot_seq: Seq,
     /// Current claims, if they were requested.
     pub(crate) claims: Option<Vec<(Seq, LeaseEpoch)>>,
-    /// The events of `OpenQuestions` that are in the log.
-    pub(crate) landed: Vec<Mark>,
+    /// The events of `ReloadChecks` that are in the log.
+    pub(crate) confirmed: Vec<EventPosition>,
 }
 
 /// Result of loading an execution.
-pub(crate) enum Opening {
+pub(crate) enum LoadResult {
     /// The execution does not exist.
-    Unknown,
+    NotFound,
     /// Another process owns it; nothing was loaded.
-    Elsewhere(store::OwnerId),
+    OwnedBy(store::OwnerId),
     /// It was loaded.
-    Opened(Box<Opened>),
+    Loaded(Box<FoldedExecution>),
 }
 
 /// Seq and ID of an event, which together identify it.
-pub(crate) type Mark = (Seq, EventId);
+pub(crate) type EventPosition = (Seq, EventId);
 
 /// A commit whose outcome is unknown.
 #[derive(Debug, Clone)]
-pub(crate) struct DoubtfulCommit {
+pub(crate) struct UnconfirmedCommit {
     /// Its first event; `None` if it has no events.
-    pub(crate) first: Option<Mark>,
+    pub(crate) first: Option<EventPosition>,
     /// Claims in the commit. The workers never received them.
     pub(crate) claims: Vec<(Seq, LeaseEpoch)>,
 }
 
 /// What must be determined when an execution is loaded again.
 #[derive(Debug, Default)]
-pub(crate) struct OpenQuestions {
+pub(crate) struct ReloadChecks {
     /// Events of inputs whose outcome is unknown.
-    pub(crate) marks: Vec<Mark>,
+    pub(crate) positions: Vec<EventPosition>,
     /// Commits whose outcome is unknown.
-    pub(crate) commits: Vec<DoubtfulCommit>,
+    pub(crate) commits: Vec<UnconfirmedCommit>,
     /// Whether to return the current claims.
-    pub(crate) is_fenced: bool,
+    pub(crate) needs_claims: bool,
 }
 
 /// Computes the current state of an execution.
-pub(crate) async fn state(
+pub(crate) async fn load_state(
     store: &dyn Store,
     execution: ExecutionId,
-) -> Result<Option<State>, Error> {
-    let folded = fold(store, execution).await?;
+) -> Result<Option<ExecutionState>, Error> {
+    let folded = fold_log(store, execution).await?;
     Ok(folded.map(|folded| folded.state))
 }
 
 /// State computed from a log.
-struct Folded {
-    state: State,
-    tail: Vec<Event>,
+struct FoldedLog {
+    state: ExecutionState,
+    recent_events: Vec<Event>,
     snapshot_seq: Seq,
 }
 
 /// Replays an execution's log from its newest snapshot.
-async fn fold(store: &dyn Store, execution: ExecutionId) -> Result<Option<Folded>, Error> {
+async fn fold_log(store: &dyn Store, execution: ExecutionId) -> Result<Option<FoldedLog>, Error> {
     let Some(recorded) = store.load(execution, SNAPSHOT_VERSION).await? else {
         return Ok(None);
     };
     let snapshot = recorded.snapshot.as_ref();
     let snapshot_seq = snapshot.map_or(Seq(0), |snapshot| snapshot.seq);
     let state = snapshot.and_then(|snapshot| {
-        let read = crate::snapshot::read::<State>(&snapshot.bytes);
+        let read = crate::snapshot::decode_snapshot::<ExecutionState>(&snapshot.bytes);
         read.inspect_err(
             |error| tracing::warn!(%execution, %error, "failed to read snapshot; replaying the whole log"),
         )
@@ -98,64 +98,64 @@ async fn fold(store: &dyn Store, execution: ExecutionId) -> Result<Option<Folded
         (state, _) => (state, recorded.tail),
     };
     let state = tail.iter().fold(state, engine::fold);
-    Ok(Some(Folded {
+    Ok(Some(FoldedLog {
         state: state.ok_or(Error::BrokenLog(execution))?,
-        tail,
+        recent_events: tail,
         snapshot_seq,
     }))
 }
 
 /// Loads an execution into memory.
-pub(crate) async fn open(
-    shared: &Shared,
+pub(crate) async fn load_execution(
+    shared: &ServerShared,
     execution: ExecutionId,
-) -> Result<Option<Box<Opened>>, Error> {
-    let Some(folded) = fold(&*shared.store, execution).await? else {
+) -> Result<Option<Box<FoldedExecution>>, Error> {
+    let Some(folded) = fold_log(&*shared.store, execution).await? else {
         return Ok(None);
     };
-    let net = shared.playbooks.net(&folded.state.hash).await?;
-    Ok(Some(Box::new(Opened {
+    let net = shared.catalog.net(&folded.state.hash).await?;
+    Ok(Some(Box::new(FoldedExecution {
         net,
         state: folded.state,
-        tail: folded.tail,
+        recent_events: folded.recent_events,
         snapshot_seq: folded.snapshot_seq,
         claims: None,
-        landed: Vec::new(),
+        confirmed: Vec::new(),
     })))
 }
 
 /// Replays an execution's log and answers the open questions.
-pub(crate) async fn reopen(
-    shared: &Shared,
+pub(crate) async fn reload_execution(
+    shared: &ServerShared,
     execution: ExecutionId,
-    questions: OpenQuestions,
-) -> Result<Opening, Error> {
-    let OpenQuestions {
-        mut marks,
+    questions: ReloadChecks,
+) -> Result<LoadResult, Error> {
+    let ReloadChecks {
+        positions: mut marks,
         commits,
-        is_fenced,
+        needs_claims: is_fenced,
     } = questions;
     // The owner is in one small row, whereas the log may be long.
     let Some(row) = shared.store.execution(execution).await? else {
-        return Ok(Opening::Unknown);
+        return Ok(LoadResult::NotFound);
     };
     if let Some(owner) = row.owner.filter(|owner| *owner != shared.owner) {
-        return Ok(Opening::Elsewhere(owner));
+        return Ok(LoadResult::OwnedBy(owner));
     }
-    let Some(mut opened) = open(shared, execution).await? else {
-        return Ok(Opening::Unknown);
+    let Some(mut opened) = load_execution(shared, execution).await? else {
+        return Ok(LoadResult::NotFound);
     };
     marks.extend(commits.iter().filter_map(|commit| commit.first));
     if !marks.is_empty() {
         let seqs: Vec<Seq> = marks.iter().map(|(seq, _)| *seq).collect();
         let found = shared.store.events_at(execution, &seqs).await?;
         let found = found.iter().map(|event| (event.seq, event.event_id));
-        opened.landed = found.filter(|mark| marks.contains(mark)).collect();
+        opened.confirmed = found.filter(|mark| marks.contains(mark)).collect();
     }
     for commit in commits {
-        let has_happened = |first: Mark| opened.landed.contains(&first);
+        let has_happened = |first: EventPosition| opened.confirmed.contains(&first);
         if commit.first.is_none_or(has_happened) {
-            release_unheard(shared, execution, &commit.claims).await?;
+            release_unreceived_claims(shared, execution, &commit.claims).await?;
         }
     }
     if is_fenced {
@@ -164,12 +164,12 @@ pub(crate) async fn reopen(
         let claims = claims.map(|open| (open.command.id.seq, open.lease_epoch));
         opened.claims = Some(claims.collect());
     }
-    Ok(Opening::Opened(opened))
+    Ok(LoadResult::Loaded(opened))
 }
 
 /// Releases commands whose claims never reached their workers.
-async fn release_unheard(
-    shared: &Shared,
+async fn release_unreceived_claims(
+    shared: &ServerShared,
     execution: ExecutionId,
     claims: &[(Seq, LeaseEpoch)],
 ) -> Result<(), Error> {
@@ -178,18 +178,18 @@ async fn release_unheard(
             execution,
             seq: *seq,
         };
-        shared.store.release(command, *lease_epoch).await?;
+        shared.store.release_claim(command, *lease_epoch).await?;
     }
     Ok(())
 }
 
 /// Loads the data that a decision needs.
-pub(crate) async fn load(
-    shared: &Shared,
+pub(crate) async fn load_needs(
+    shared: &ServerShared,
     execution: ExecutionId,
     needs: Vec<Need>,
-    mut loaded: Loaded,
-) -> Result<Loaded, Error> {
+    mut loaded: LoadedValues,
+) -> Result<LoadedValues, Error> {
     let outcomes: Vec<Seq> = needs
         .iter()
         .filter_map(|need| match need {
@@ -198,8 +198,8 @@ pub(crate) async fn load(
         })
         .collect();
     if !outcomes.is_empty() {
-        for event in events_at(&*shared.store, execution, &outcomes).await? {
-            if let Some(outcome) = outcome_of(&event) {
+        for event in load_events(&*shared.store, execution, &outcomes).await? {
+            if let Some(outcome) = outcome_from_event(&event) {
                 loaded.outcomes.insert(event.seq, Arc::new(outcome));
             }
         }
@@ -210,32 +210,32 @@ pub(crate) async fn load(
             Need::Outcome(_) | Need::File(_) => {}
             Need::Body(reference) => {
                 let uri = reference.uri.clone();
-                let found = Found::behind((*reference).clone());
-                match shared.reader().value(found).await {
+                let found = LocatedResult::from_reference((*reference).clone());
+                match shared.reader().load_value(found).await {
                     Ok(value) => {
-                        loaded.bodies.insert(uri, Data::new(value));
+                        loaded.bodies.insert(uri, LazyValue::new(value));
                     }
                     Err(error @ Error::TooLarge(..)) => {
                         let (code, message) = ("BODY_TOO_LARGE", error.to_string());
                         loaded
                             .unavailable
-                            .insert(uri, Unavailable { code, message });
+                            .insert(uri, UnavailableBody { code, message });
                     }
                     Err(Error::Body(error)) if error.is_missing() => {
-                        let (code, message) = (error.code(), error.told_of(&reference));
+                        let (code, message) = (error.code(), error.message_for(&reference));
                         loaded
                             .unavailable
-                            .insert(uri, Unavailable { code, message });
+                            .insert(uri, UnavailableBody { code, message });
                     }
                     Err(error) => return Err(error),
                 }
             }
             Need::Loop(pointer) => {
-                let value = loop_results(shared, execution, &pointer).await?;
-                loaded.loops.insert(pointer.done, Data::new(value));
+                let value = load_loop_results(shared, execution, &pointer).await?;
+                loaded.loops.insert(pointer.done, LazyValue::new(value));
             }
             Need::LoopStats(pointer) => {
-                let stats = loop_stats(&*shared.store, execution, &pointer).await?;
+                let stats = load_loop_stats(&*shared.store, execution, &pointer).await?;
                 loaded.loop_stats.insert(pointer.done, stats);
             }
         }
@@ -244,15 +244,15 @@ pub(crate) async fn load(
 }
 
 /// Takes an outcome from recent events, which may not be durable yet.
-pub(crate) fn from_recent<'e>(
+pub(crate) fn load_from_recent<'e>(
     recent: impl Fn(Seq) -> Option<&'e Event>,
     need: &Need,
-    loaded: &mut Loaded,
+    loaded: &mut LoadedValues,
 ) -> bool {
     let Need::Outcome(seq) = need else {
         return false;
     };
-    let Some(outcome) = recent(*seq).and_then(outcome_of) else {
+    let Some(outcome) = recent(*seq).and_then(outcome_from_event) else {
         return false;
     };
     loaded.outcomes.insert(*seq, Arc::new(outcome));
@@ -261,7 +261,7 @@ pub(crate) fn from_recent<'e>(
 
 /// Reads the events with these seqs. If an event refers to a reused task, it is replaced with the original event of
 /// the other execution, under its own seq.
-pub(crate) async fn events_at(
+pub(crate) async fn load_events(
     store: &dyn Store,
     execution: ExecutionId,
     seqs: &[Seq],
@@ -269,7 +269,7 @@ pub(crate) async fn events_at(
     let mut events = store.events_at(execution, seqs).await?;
     let mut elsewhere: BTreeMap<ExecutionId, Vec<(Seq, usize)>> = BTreeMap::new();
     for (place, event) in events.iter().enumerate() {
-        if let Body::StepReused(reused) = &event.body
+        if let EventBody::StepReused(reused) = &event.body
             && matches!(reused.part, ReusedPart::Task { .. })
         {
             let wanted = elsewhere.entry(reused.execution_id).or_default();
@@ -300,11 +300,11 @@ pub(crate) async fn loop_source(
 ) -> Result<(ExecutionId, LoopPointer), Error> {
     let events = store.events_at(execution, &[pointer.done]).await?;
     let taken = events.into_iter().find_map(|event| match event.body {
-        Body::StepReused(reused) => Some(*reused),
+        EventBody::StepReused(reused) => Some(*reused),
         _ => None,
     });
     Ok(match taken {
-        Some(Reused {
+        Some(ReusedRecord {
             execution_id,
             part: ReusedPart::Step(ended),
             ..
@@ -314,7 +314,7 @@ pub(crate) async fn loop_source(
 }
 
 /// Reads how many iterations of a loop succeeded and failed.
-async fn loop_stats(
+async fn load_loop_stats(
     store: &dyn Store,
     execution: ExecutionId,
     pointer: &LoopPointer,
@@ -322,7 +322,7 @@ async fn loop_stats(
     let (execution, pointer) = loop_source(store, execution, pointer).await?;
     let events = store.events_at(execution, &[pointer.done]).await?;
     let stats = events.iter().find_map(|event| match &event.body {
-        Body::LoopDone(done) => Some(done.stats),
+        EventBody::LoopDone(done) => Some(done.stats),
         _ => None,
     });
     Ok(stats.unwrap_or_default())
@@ -330,46 +330,46 @@ async fn loop_stats(
 
 /// Returns a loop's results in index order as `{results: […], stats: {…}}`: inline from `loop.done`, or otherwise read
 /// from the log.
-pub(crate) async fn loop_results(
-    shared: &Shared,
+pub(crate) async fn load_loop_results(
+    shared: &ServerShared,
     execution: ExecutionId,
     pointer: &LoopPointer,
 ) -> Result<Value, Error> {
     let (execution, pointer) = loop_source(&*shared.store, execution, pointer).await?;
     let mut stats = Value::Null;
     for event in shared.store.events_at(execution, &[pointer.done]).await? {
-        if let Body::LoopDone(done) = event.body {
+        if let EventBody::LoopDone(done) = event.body {
             stats = serde_json::to_value(done.stats).unwrap_or_default();
             if let Some(results) = &done.results {
-                return Ok(json!({"results": results.value(), "stats": stats}));
+                return Ok(json!({"results": results.to_value(), "stats": stats}));
             }
         }
     }
     let ends = (pointer.started, pointer.done);
-    let parts = Parts::of_loop(&*shared.store, execution, ends).await?;
+    let parts = PartIndex::from_loop(&*shared.store, execution, ends).await?;
     let mut results = Vec::with_capacity(parts.len());
     while results.len() < parts.len() {
-        let events = parts.events(&*shared.store, results.len(), PARTS_AT_ONCE);
+        let events = parts.load_events(&*shared.store, results.len(), PARTS_AT_ONCE);
         for event in events.await? {
-            let outcome = event.as_deref().and_then(outcome_of);
-            results.push(outcome.map_or(Value::Null, |outcome| outcome.shown()));
+            let outcome = event.as_deref().and_then(outcome_from_event);
+            results.push(outcome.map_or(Value::Null, |outcome| outcome.to_listed_value()));
         }
     }
     Ok(json!({"results": results, "stats": stats}))
 }
 
 /// Returns the iterations that a loop reuses, according to the `step.reused` event at `reused`.
-pub(crate) async fn items_elsewhere(
+pub(crate) async fn reused_iterations(
     store: &dyn Store,
     execution: ExecutionId,
     reused: Option<Seq>,
-) -> Result<Vec<ReusedItems>, Error> {
+) -> Result<Vec<ReusedIterationSet>, Error> {
     let Some(seq) = reused else {
         return Ok(Vec::new());
     };
     let events = store.events_at(execution, &[seq]).await?;
     let items = events.into_iter().find_map(|event| match event.body {
-        Body::StepReused(reused) => match reused.part {
+        EventBody::StepReused(reused) => match reused.part {
             ReusedPart::Iterations(iterations) => Some(iterations.items),
             _ => None,
         },

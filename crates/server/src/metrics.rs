@@ -44,13 +44,13 @@ const BUCKETS: [f64; 10] = [
 ];
 
 /// Renders the metrics of this process.
-pub(crate) struct Rendered {
+pub(crate) struct MetricsRenderer {
     handle: Option<PrometheusHandle>,
 }
 
 static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
 
-impl Rendered {
+impl MetricsRenderer {
     /// Installs the recorder on the first call; all servers of the process share it.
     pub(crate) fn new() -> Self {
         let handle = RECORDER.get_or_init(|| {
@@ -73,7 +73,7 @@ impl Rendered {
     }
 
     /// The metrics in the Prometheus text format.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         match &self.handle {
             Some(handle) => {
                 handle.run_upkeep();

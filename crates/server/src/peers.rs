@@ -7,35 +7,38 @@ use std::sync::Mutex;
 
 use model::id::{CommandId, LeaseEpoch, WorkerId};
 use store::OwnerId;
-use wire::api::{BuildAnswer, BuildRequest};
-use wire::{CallError, Claimed, Client, Receipt, Remote, Report, Token, Transport};
+use wire::api::{BuildCommandsRequest, BuildCommandsResponse};
+use wire::{
+    AccessToken, CallError, ClaimedCommand, Client, HttpTransport, ReportRequest, ReportResponse,
+    Transport,
+};
 
-use crate::Shared;
+use crate::ServerShared;
 
 /// Maximum number of cached clients.
 const CLIENTS_MAX: usize = 64;
 
 /// HTTP clients of the other servers, by address.
-pub(crate) struct Peers {
-    secret: Token,
+pub(crate) struct PeerClients {
+    secret: AccessToken,
     clients: Mutex<HashMap<String, Client>>,
 }
 
 /// State of the process that owns an execution, if it is not this one.
-pub(crate) enum Driver {
+pub(crate) enum OwnerStatus {
     /// A server that accepts requests.
     Reachable(Client),
     /// A live process without a reachable address; it only reads messages in the store.
-    Silent,
+    Unreachable,
     /// The process is dead.
     Dead,
 }
 
-impl Peers {
+impl PeerClients {
     /// Creates clients that authenticate with the secret in the shared store.
     pub(crate) fn new(secret: &str) -> Self {
         Self {
-            secret: Token::new(secret),
+            secret: AccessToken::new(secret),
             clients: Mutex::default(),
         }
     }
@@ -48,7 +51,8 @@ impl Peers {
         if let Some(client) = clients.get(address) {
             return Ok(client.clone());
         }
-        let client = Client::new(&[address.to_owned()], Some(self.secret.clone()))?.forwarding();
+        let client =
+            Client::new(&[address.to_owned()], Some(self.secret.clone()))?.with_forwarding();
         if clients.len() >= CLIENTS_MAX {
             // Servers restart under new addresses. Clients of live servers are created again on their next use.
             clients.clear();
@@ -59,34 +63,40 @@ impl Peers {
 }
 
 /// Determines the state of an owner that is not this process.
-pub(crate) async fn driver(shared: &Shared, owner: &OwnerId) -> Result<Driver, store::Error> {
-    let peers = shared.store.peers().await?;
+pub(crate) async fn owner_status(
+    shared: &ServerShared,
+    owner: &OwnerId,
+) -> Result<OwnerStatus, store::Error> {
+    let peers = shared.store.processes().await?;
     let Some(peer) = peers.into_iter().find(|peer| peer.owner == *owner) else {
-        return Ok(Driver::Dead);
+        return Ok(OwnerStatus::Dead);
     };
-    if !peer.alive {
-        return Ok(Driver::Dead);
+    if !peer.is_alive {
+        return Ok(OwnerStatus::Dead);
     }
-    let known = shared.peers.as_ref().zip(peer.address);
+    let known = shared.peer_clients.as_ref().zip(peer.address);
     let client = known.and_then(|(peers, address)| peers.client(&address).ok());
-    Ok(client.map_or(Driver::Silent, Driver::Reachable))
+    Ok(client.map_or(OwnerStatus::Unreachable, OwnerStatus::Reachable))
 }
 
 /// Forwards a report to the owner of its execution.
-pub(crate) async fn report(client: Client, report: Report) -> Result<Receipt, wire::Error> {
-    Remote::new(client).report(report).await
+pub(crate) async fn forward_report(
+    client: Client,
+    report: ReportRequest,
+) -> Result<ReportResponse, wire::Error> {
+    HttpTransport::new(client).report(report).await
 }
 
 /// Requests from the owner what a worker of this server needs to run commands.
-pub(crate) async fn build(
+pub(crate) async fn fetch_commands(
     client: &Client,
     worker: &WorkerId,
     commands: Vec<(CommandId, LeaseEpoch)>,
-) -> Result<Vec<Claimed>, CallError> {
-    let request = BuildRequest {
+) -> Result<Vec<ClaimedCommand>, CallError> {
+    let request = BuildCommandsRequest {
         worker: worker.clone(),
         commands,
     };
-    let answer: BuildAnswer = client.post("/api/cluster/build", &request).await?;
+    let answer: BuildCommandsResponse = client.post("/api/cluster/build", &request).await?;
     Ok(answer.commands)
 }

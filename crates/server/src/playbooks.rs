@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use engine::{Limits, Net};
+use engine::{ExecutionLimits, PlaybookNet};
 use model::cache::BoundedCache;
 use model::diagnostic::Diagnostic;
 use model::id::PlaybookHash;
@@ -27,27 +27,27 @@ const ENTRIES_BYTES_MAX: u64 = 8 << 20;
 const IN_USE_MIN: usize = 512;
 
 /// The parsed playbooks of this process.
-pub(crate) struct Playbooks {
+pub(crate) struct PlaybookCatalog {
     store: Arc<dyn Store>,
-    limits: Limits,
-    files: Option<PathBuf>,
-    nets: Mutex<Nets>,
+    limits: ExecutionLimits,
+    playbook_dir: Option<PathBuf>,
+    nets: Mutex<NetCache>,
     /// The last text this process registered under each path.
     entries: Mutex<BoundedCache<String, CatalogEntry>>,
 }
 
 /// Parsed playbooks.
-struct Nets {
+struct NetCache {
     /// Most recently used playbooks.
-    recent: BoundedCache<PlaybookHash, Arc<Net>>,
+    recent: BoundedCache<PlaybookHash, Arc<PlaybookNet>>,
     /// Playbooks that executions use, so that executions of one playbook share its net.
-    in_use: HashMap<PlaybookHash, Weak<Net>>,
+    in_use: HashMap<PlaybookHash, Weak<PlaybookNet>>,
     /// Size of `in_use` at which unused entries are removed.
     in_use_max: usize,
 }
 
-impl Nets {
-    fn get(&mut self, hash: &PlaybookHash) -> Option<Arc<Net>> {
+impl NetCache {
+    fn get(&mut self, hash: &PlaybookHash) -> Option<Arc<PlaybookNet>> {
         if let Some(net) = self.recent.get(hash) {
             return Some(net);
         }
@@ -56,7 +56,7 @@ impl Nets {
         Some(net)
     }
 
-    fn insert(&mut self, hash: PlaybookHash, net: &Arc<Net>) {
+    fn insert(&mut self, hash: PlaybookHash, net: &Arc<PlaybookNet>) {
         let weight = net.playbook.source.text.len() as u64 * NET_BYTES_PER_BYTE;
         self.recent.insert(hash.clone(), net.clone(), weight);
         self.in_use.insert(hash, Arc::downgrade(net));
@@ -69,14 +69,14 @@ impl Nets {
 
 /// A registered playbook with its net.
 #[derive(Debug)]
-pub(crate) struct Registered {
+pub(crate) struct RegisteredPlaybook {
     pub(crate) entry: CatalogEntry,
-    pub(crate) net: Arc<Net>,
+    pub(crate) net: Arc<PlaybookNet>,
 }
 
 /// Why a playbook cannot run.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unusable {
+pub(crate) enum PlaybookError {
     #[error("the playbook has errors")]
     Invalid(Vec<Diagnostic>),
     #[error("playbook `{0}` is not in the catalog")]
@@ -85,13 +85,17 @@ pub(crate) enum Unusable {
     Store(#[from] store::Error),
 }
 
-impl Playbooks {
-    pub(crate) fn new(store: Arc<dyn Store>, limits: Limits, files: Option<PathBuf>) -> Self {
+impl PlaybookCatalog {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        limits: ExecutionLimits,
+        playbook_dir: Option<PathBuf>,
+    ) -> Self {
         Self {
             store,
             limits,
-            files,
-            nets: Mutex::new(Nets {
+            playbook_dir,
+            nets: Mutex::new(NetCache {
                 recent: BoundedCache::new(NETS_BYTES_MAX),
                 in_use: HashMap::new(),
                 in_use_max: IN_USE_MIN,
@@ -101,8 +105,8 @@ impl Playbooks {
     }
 
     /// Returns the net of a playbook in the catalog.
-    pub(crate) async fn net(&self, hash: &PlaybookHash) -> Result<Arc<Net>, Error> {
-        if let Some(net) = self.known(hash) {
+    pub(crate) async fn net(&self, hash: &PlaybookHash) -> Result<Arc<PlaybookNet>, Error> {
+        if let Some(net) = self.cached_net(hash) {
             return Ok(net);
         }
         let entry = self.store.playbook(hash).await?;
@@ -111,31 +115,38 @@ impl Playbooks {
         let playbook = parsed
             .playbook
             .ok_or_else(|| Error::NoPlaybook(hash.clone()))?;
-        Ok(self.keep(hash.clone(), Net::new(Arc::new(playbook), self.limits)))
+        Ok(self.cache_net(
+            hash.clone(),
+            PlaybookNet::new(Arc::new(playbook), self.limits),
+        ))
     }
 
     /// Checks a text and registers it under `path`, unless it is the last text that this process registered there.
-    pub(crate) async fn register(&self, path: &str, text: &str) -> Result<Registered, Unusable> {
+    pub(crate) async fn register(
+        &self,
+        path: &str,
+        text: &str,
+    ) -> Result<RegisteredPlaybook, PlaybookError> {
         if let Some(entry) = self
             .entries()
             .get(path)
             .filter(|entry| *entry.text == *text)
-            && let Some(net) = self.known(&entry.hash)
+            && let Some(net) = self.cached_net(&entry.hash)
         {
-            return Ok(Registered { entry, net });
+            return Ok(RegisteredPlaybook { entry, net });
         }
         let parsed = model::playbook::parse(path, text.as_bytes());
         let Some(playbook) = parsed.playbook else {
-            return Err(Unusable::Invalid(parsed.diagnostics));
+            return Err(PlaybookError::Invalid(parsed.diagnostics));
         };
         let entry = self.store.put_playbook(path, text).await?;
-        let net = self.keep(
+        let net = self.cache_net(
             entry.hash.clone(),
-            Net::new(Arc::new(playbook), self.limits),
+            PlaybookNet::new(Arc::new(playbook), self.limits),
         );
         self.entries()
             .insert(path.to_owned(), entry.clone(), entry.text.len() as u64);
-        Ok(Registered { entry, net })
+        Ok(RegisteredPlaybook { entry, net })
     }
 
     fn entries(&self) -> MutexGuard<'_, BoundedCache<String, CatalogEntry>> {
@@ -150,49 +161,49 @@ impl Playbooks {
         path: &str,
         version: Option<u32>,
         base: &str,
-    ) -> Result<Registered, Unusable> {
-        if let Some(file) = self.file_beside(path, base) {
+    ) -> Result<RegisteredPlaybook, PlaybookError> {
+        if let Some(file) = self.find_file(path, base) {
             let text = tokio::fs::read_to_string(&file).await;
-            let text = text.map_err(|_| Unusable::NotFound(path.to_owned()))?;
+            let text = text.map_err(|_| PlaybookError::NotFound(path.to_owned()))?;
             return self.register(&file.to_string_lossy(), &text).await;
         }
-        self.catalogued(path, version).await
+        self.find_in_catalog(path, version).await
     }
 
     /// Finds a playbook in the catalog: the given version, or the latest.
-    pub(crate) async fn catalogued(
+    pub(crate) async fn find_in_catalog(
         &self,
         path: &str,
         version: Option<u32>,
-    ) -> Result<Registered, Unusable> {
-        let entry = self.store.latest(path, version).await?;
-        let entry = entry.ok_or_else(|| Unusable::NotFound(path.to_owned()))?;
-        if let Some(net) = self.known(&entry.hash) {
-            return Ok(Registered { entry, net });
+    ) -> Result<RegisteredPlaybook, PlaybookError> {
+        let entry = self.store.catalog_entry(path, version).await?;
+        let entry = entry.ok_or_else(|| PlaybookError::NotFound(path.to_owned()))?;
+        if let Some(net) = self.cached_net(&entry.hash) {
+            return Ok(RegisteredPlaybook { entry, net });
         }
         let parsed = model::playbook::parse(entry.path.as_str(), entry.text.as_bytes());
         let Some(playbook) = parsed.playbook else {
-            return Err(Unusable::Invalid(parsed.diagnostics));
+            return Err(PlaybookError::Invalid(parsed.diagnostics));
         };
-        let net = self.keep(
+        let net = self.cache_net(
             entry.hash.clone(),
-            Net::new(Arc::new(playbook), self.limits),
+            PlaybookNet::new(Arc::new(playbook), self.limits),
         );
-        Ok(Registered { entry, net })
+        Ok(RegisteredPlaybook { entry, net })
     }
 
     /// Finds a version of the execution's playbook.
-    pub(crate) async fn version_of(
+    pub(crate) async fn find_version(
         &self,
         row: &store::ExecutionRow,
         version: u32,
-    ) -> Result<Registered, Error> {
+    ) -> Result<RegisteredPlaybook, Error> {
         let path = row.path.as_str();
-        self.catalogued(path, Some(version))
+        self.find_in_catalog(path, Some(version))
             .await
             .map_err(|unusable| match unusable {
-                Unusable::Store(error) => error.into(),
-                Unusable::NotFound(_) | Unusable::Invalid(_) => Error::NoVersion {
+                PlaybookError::Store(error) => error.into(),
+                PlaybookError::NotFound(_) | PlaybookError::Invalid(_) => Error::NoVersion {
                     path: path.to_owned(),
                     version,
                 },
@@ -200,8 +211,8 @@ impl Playbooks {
     }
 
     /// Finds a file with this name next to the caller's file or in the server's directory.
-    fn file_beside(&self, path: &str, base: &str) -> Option<PathBuf> {
-        let folder = self.files.as_ref()?;
+    fn find_file(&self, path: &str, base: &str) -> Option<PathBuf> {
+        let folder = self.playbook_dir.as_ref()?;
         let beside = Path::new(base).parent().unwrap_or(Path::new(""));
         let named = |path: &str| [folder.join(beside).join(path), folder.join(path)];
         let with_suffix = format!("{path}.yaml");
@@ -209,14 +220,14 @@ impl Playbooks {
         candidates.find(|file| file.is_file())
     }
 
-    fn known(&self, hash: &PlaybookHash) -> Option<Arc<Net>> {
+    fn cached_net(&self, hash: &PlaybookHash) -> Option<Arc<PlaybookNet>> {
         self.nets
             .lock()
             .expect("no holder of the cache lock panics")
             .get(hash)
     }
 
-    fn keep(&self, hash: PlaybookHash, net: Net) -> Arc<Net> {
+    fn cache_net(&self, hash: PlaybookHash, net: PlaybookNet) -> Arc<PlaybookNet> {
         let net = Arc::new(net);
         let mut nets = self
             .nets

@@ -7,30 +7,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::id::Seq;
-use wire::{Bus, Publication, published};
+use wire::{Bus, Publication, to_publication};
 
-use crate::Shared;
+use crate::ServerShared;
 use crate::error::Error;
 
 /// How long the publisher sleeps if no notification arrives.
-const IDLE: Duration = Duration::from_millis(500);
+const IDLE_PAUSE: Duration = Duration::from_millis(500);
 /// Pause before the bus is tried again after a failure.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Maximum number of appends read at once.
 const BATCH: usize = 256;
 /// Maximum number of events published before their acknowledgements are awaited.
 const EVENTS_MAX: usize = 512;
 
 /// Publishes events until the server stops.
-pub(crate) async fn publish(shared: Arc<Shared>, bus: Arc<dyn Bus>) {
+pub(crate) async fn run_publisher(shared: Arc<ServerShared>, bus: Arc<dyn Bus>) {
     let mut after = 0;
     loop {
-        match is_first(&shared).await {
-            Ok(true) => match drain(&shared, &*bus, &mut after).await {
+        match is_publisher(&shared).await {
+            Ok(true) => match publish_outbox(&shared, &*bus, &mut after).await {
                 Ok(()) => {}
                 Err(error) => {
                     tracing::warn!(%error, "failed to publish events; retrying");
-                    tokio::time::sleep(AGAIN).await;
+                    tokio::time::sleep(RETRY_DELAY).await;
                 }
             },
             // When this server publishes again, it continues from the position in the store.
@@ -40,30 +40,34 @@ pub(crate) async fn publish(shared: Arc<Shared>, bus: Arc<dyn Bus>) {
             }
         }
         tokio::select! {
-            () = tokio::time::sleep(IDLE) => {}
-            () = shared.sweeps.outbox.notified() => {}
+            () = tokio::time::sleep(IDLE_PAUSE) => {}
+            () = shared.sweep_signals.outbox.notified() => {}
         }
     }
 }
 
 /// Why events could not be published.
 #[derive(Debug, thiserror::Error)]
-enum Unpublished {
+enum PublishError {
     #[error(transparent)]
     Bus(#[from] wire::BusError),
     #[error(transparent)]
     Store(#[from] store::Error),
 }
 
-async fn is_first(shared: &Shared) -> Result<bool, Error> {
-    let peers = shared.store.peers().await?;
-    let living = peers.into_iter().filter(|peer| peer.alive);
+async fn is_publisher(shared: &ServerShared) -> Result<bool, Error> {
+    let peers = shared.store.processes().await?;
+    let living = peers.into_iter().filter(|peer| peer.is_alive);
     let first = living.map(|peer| peer.owner).min();
     Ok(first.is_none_or(|first| first == shared.owner))
 }
 
 /// Publishes all events in the outbox.
-async fn drain(shared: &Shared, bus: &dyn Bus, after: &mut u64) -> Result<(), Unpublished> {
+async fn publish_outbox(
+    shared: &ServerShared,
+    bus: &dyn Bus,
+    after: &mut u64,
+) -> Result<(), PublishError> {
     loop {
         let rows = shared.store.outbox(*after, BATCH).await?;
         let Some(last) = rows.last().map(|row| row.position) else {
@@ -74,24 +78,24 @@ async fn drain(shared: &Shared, bus: &dyn Bus, after: &mut u64) -> Result<(), Un
             let before = Seq(row.seq_first.0.saturating_sub(1));
             let count = usize::try_from(row.seq_last.0 - before.0).unwrap_or(usize::MAX);
             let events = shared.store.events(row.execution, before, count).await?;
-            waiting.extend(events.iter().map(published));
+            waiting.extend(events.iter().map(to_publication));
             if waiting.len() >= EVENTS_MAX {
                 bus.publish(&std::mem::take(&mut waiting)).await?;
             }
         }
         bus.publish(&waiting).await?;
-        shared.store.outbox_done(last).await?;
+        shared.store.mark_published(last).await?;
         *after = last;
     }
 }
 
 /// Forwards notifications from the bus to workers that wait at this server.
-pub(crate) async fn hear(shared: Arc<Shared>, bus: Arc<dyn Bus>) {
+pub(crate) async fn forward_hints(shared: Arc<ServerShared>, bus: Arc<dyn Bus>) {
     loop {
-        bus.offered().await;
+        bus.wait_for_hint().await;
         if shared
-            .drive
-            .send(crate::drive::Order::Offered)
+            .driver
+            .send(crate::driver::DriverRequest::RecheckOffers)
             .await
             .is_err()
         {

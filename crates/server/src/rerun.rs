@@ -1,15 +1,15 @@
 //! Rerun: starts a new execution from one that has ended, from its beginning or from a step.
 
-use engine::{Cut, Refusal, Reuse};
+use engine::{Refusal, ReusePlan, ReusePlanner};
 use model::id::{ExecutionId, Name, Seq};
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::status::RunStatus;
 use store::ExecutionRow;
 
 use crate::Server;
 use crate::error::Error;
-use crate::playbooks::Registered;
-use crate::submit::{Start, SubmitError};
+use crate::playbooks::RegisteredPlaybook;
+use crate::submit::{ExecutionStart, SubmitError};
 
 /// Page size when the log of the original execution is read.
 const PAGE: usize = 5_000;
@@ -22,7 +22,7 @@ pub struct Rerun {
     /// The first iteration of that step's loop that runs again.
     pub from_iteration: Option<u64>,
     /// Inputs that override those of the original execution.
-    pub payload: Option<Raw>,
+    pub payload: Option<RawJson>,
     /// Another version of the playbook.
     pub version: Option<u32>,
 }
@@ -33,19 +33,19 @@ impl Server {
         let row = self.shared.store.execution(id).await.map_err(Error::from)?;
         let row = row.ok_or(Error::NotFound(id))?;
         if matches!(row.status, RunStatus::Running | RunStatus::Paused) {
-            return Err(Refusal::StillRuns.into());
+            return Err(Refusal::StillRunning.into());
         }
         let version = rerun.version.unwrap_or(row.playbook_version);
-        let registered = self.version_of(&row, version).await?;
+        let registered = self.find_version(&row, version).await?;
         let unknown = |step: &&Name| registered.net.playbook.step(step.as_str()).is_none();
         if let Some(step) = rerun.from_step.as_ref().filter(unknown) {
             return Err(Refusal::StepUnknown(step.clone()).into());
         }
-        let cut = Cut::before(rerun.from_step, rerun.from_iteration);
-        let reuse = self.plan(id, cut).await?;
-        reuse.must_suit(&registered.net)?;
-        let execution = self.fresh_id();
-        let start = Start {
+        let cut = ReusePlanner::new(rerun.from_step, rerun.from_iteration);
+        let reuse = self.plan_reuse(id, cut).await?;
+        reuse.check_steps_exist(&registered.net)?;
+        let execution = self.new_execution_id();
+        let start = ExecutionStart {
             execution,
             payload: rerun.payload,
             parent: None,
@@ -54,12 +54,16 @@ impl Server {
             consumed: None,
             reuse: Some(Box::new(reuse)),
         };
-        start.run(&self.shared, registered).await?;
+        start.submit(&self.shared, registered).await?;
         Ok(execution)
     }
 
     /// Reads as much of the log as the cut needs.
-    async fn plan(&self, id: ExecutionId, mut cut: Cut) -> Result<Reuse, SubmitError> {
+    async fn plan_reuse(
+        &self,
+        id: ExecutionId,
+        mut cut: ReusePlanner,
+    ) -> Result<ReusePlan, SubmitError> {
         let mut after = Seq(0);
         while !cut.is_complete() {
             let page = self.shared.store.events(id, after, PAGE).await;
@@ -67,18 +71,18 @@ impl Server {
             let Some(last) = page.last() else { break };
             after = last.seq;
             for event in &page {
-                cut.read(event);
+                cut.read_event(event);
             }
         }
-        Ok(cut.plan()?)
+        Ok(cut.into_plan()?)
     }
 
     /// Finds a version of the execution's playbook.
-    pub(crate) async fn version_of(
+    pub(crate) async fn find_version(
         &self,
         row: &ExecutionRow,
         version: u32,
-    ) -> Result<Registered, Error> {
-        self.shared.playbooks.version_of(row, version).await
+    ) -> Result<RegisteredPlaybook, Error> {
+        self.shared.catalog.find_version(row, version).await
     }
 }

@@ -1,25 +1,25 @@
 //! The end of a run, and its result with every reference resolved.
 
-use model::event::{Body, Finished, ResultPointer, failed_result};
+use model::event::{EventBody, ExecutionFinished, ResultPointer, failed_result};
 use model::id::{ExecutionId, Name, Seq};
 use model::outcome::TaskError;
 use model::status::RunStatus;
-use model::template::Content;
+use model::template::EnvelopeContent;
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::reading::{Reader, ResultAddress};
+use crate::result_reader::{ResultAddress, ResultReader};
 use crate::{Server, loading};
 
 /// How many of a run's last events are looked through for its end.
-const LAST: u64 = 8;
+const LAST_EVENTS_MAX: u64 = 8;
 
 /// So many failed iterations are named.
-const FAILED_SHOWN: usize = 100;
+const FAILED_LISTED_MAX: usize = 100;
 
 /// How a run stands and what it came to.
 #[derive(Debug, Clone)]
-pub struct RunResult {
+pub struct ExecutionResult {
     /// Its status.
     pub status: RunStatus,
     /// Its result; null while it goes on.
@@ -34,12 +34,12 @@ pub(crate) struct SmallResult {
     pub(crate) status: RunStatus,
     pub(crate) result: Value,
     /// The step whose result it is, where the result is too large to stand here.
-    pub(crate) omitted: Option<Name>,
+    pub(crate) omitted_step: Option<Name>,
     pub(crate) error: Option<TaskError>,
 }
 
 /// The end of a run, with the place of its result.
-struct EndedRun {
+struct EndedExecution {
     status: RunStatus,
     result: Option<ResultPointer>,
     error: Option<TaskError>,
@@ -47,8 +47,8 @@ struct EndedRun {
 
 impl Server {
     /// Waits until a run has ended or is paused.
-    pub async fn settled(&self, id: ExecutionId) -> Result<RunStatus, Error> {
-        let mut published = self.watch();
+    pub async fn wait_until_settled(&self, id: ExecutionId) -> Result<RunStatus, Error> {
+        let mut published = self.subscribe_commits();
         let mut changes = store::ChangeWatch::default();
         loop {
             let row = self
@@ -68,20 +68,20 @@ impl Server {
                         Ok(_) => {}
                         Err(_) => break,
                     },
-                    () = changes.changed(&*self.shared.store) => break,
+                    () = changes.wait_for_change(&*self.shared.store) => break,
                 }
             }
         }
     }
 
     /// A run's result, with every reference in it resolved.
-    pub async fn result(&self, id: ExecutionId) -> Result<RunResult, Error> {
-        let ended = self.ended(id).await?;
+    pub async fn result(&self, id: ExecutionId) -> Result<ExecutionResult, Error> {
+        let ended = self.load_end(id).await?;
         let result = match &ended.result {
             Some(pointer) => self.step_result(id, pointer).await?,
             None => Value::Null,
         };
-        Ok(RunResult {
+        Ok(ExecutionResult {
             status: ended.status,
             result,
             error: ended.error,
@@ -90,50 +90,52 @@ impl Server {
 
     /// A run's end, and its result if that is small, or its error in the form of a result; what this costs does not depend on the size of the run.
     pub(crate) async fn small_result(&self, id: ExecutionId) -> Result<SmallResult, Error> {
-        let ended = self.ended(id).await?;
+        let ended = self.load_end(id).await?;
         let failed = ended.error.as_ref();
         let failed = failed.filter(|_| ended.status == RunStatus::Failed);
         let mut small = SmallResult {
             status: ended.status,
             result: failed.map_or(Value::Null, failed_result),
-            omitted: None,
+            omitted_step: None,
             error: ended.error,
         };
         let Some(pointer) = ended.result else {
             return Ok(small);
         };
         let reader = self.shared.reader();
-        let wanted = ResultAddress::of_step(pointer.step.clone());
+        let wanted = ResultAddress::for_step(pointer.step.clone());
         if let Some(found) = reader.find(id, &wanted).await? {
             match reader.small_text(found).await? {
                 Some(text) => small.result = serde_json::from_slice(&text).unwrap_or_default(),
-                None => small.omitted = Some(pointer.step),
+                None => small.omitted_step = Some(pointer.step),
             }
         }
         Ok(small)
     }
 
     /// How a run ended, as far as the end of its log says.
-    async fn ended(&self, id: ExecutionId) -> Result<EndedRun, Error> {
+    async fn load_end(&self, id: ExecutionId) -> Result<EndedExecution, Error> {
         let shared = &self.shared;
         let row = shared
             .store
             .execution(id)
             .await?
             .ok_or(Error::NotFound(id))?;
-        let after = Seq(row.version.0.saturating_sub(LAST));
+        let after = Seq(row.version.0.saturating_sub(LAST_EVENTS_MAX));
         let tail = shared.store.events(id, after, usize::MAX).await?;
         let finished = tail.into_iter().rev().find_map(|event| match event.body {
-            Body::PlaybookFinished(finished) => Some(*finished),
+            EventBody::PlaybookFinished(finished) => Some(*finished),
             _ => None,
         });
         let finished = finished
             .filter(|_| row.status != RunStatus::Running && row.status != RunStatus::Paused);
         let (result, error) = match finished {
-            Some(Finished { result, error, .. }) => (result.filter(|_| error.is_none()), error),
+            Some(ExecutionFinished { result, error, .. }) => {
+                (result.filter(|_| error.is_none()), error)
+            }
             None => (None, None),
         };
-        Ok(EndedRun {
+        Ok(EndedExecution {
             status: row.status,
             result,
             error,
@@ -141,30 +143,31 @@ impl Server {
     }
 
     /// How the latest run of a loop stands: counts, and which iterations failed.
-    pub(crate) async fn loop_of(
+    pub(crate) async fn loop_status(
         &self,
         id: ExecutionId,
         step: &Name,
     ) -> Result<Option<Value>, Error> {
-        let state = self.state_at(id).await?;
+        let state = self.load_state(id).await?;
         let live = state.runs.iter().rev().find(|(run, _)| run.step == *step);
         if let Some(progress) = live.and_then(|(_, run)| run.loop_.as_ref()) {
             return Ok(Some(json!({
                 "execution_id": id, "step": step, "done": false,
-                "total": progress.total, "ended": progress.ended(),
-                "failed": progress.failed.len(), "failed_indices": progress.failed.iter().take(FAILED_SHOWN).collect::<Vec<_>>(),
+                "total": progress.total, "ended": progress.ended_count(),
+                "failed": progress.failed.len(), "failed_indices": progress.failed.iter().take(FAILED_LISTED_MAX).collect::<Vec<_>>(),
             })));
         }
         let summary = state.steps.get(step);
         let latest = summary.and_then(|summary| summary.latest.as_ref());
-        let Some(Content::Loop(pointer)) = latest.map(|latest| latest.envelope().content) else {
+        let Some(EnvelopeContent::Loop(pointer)) = latest.map(|latest| latest.envelope().content)
+        else {
             return Ok(None);
         };
         let (source, pointer) = loading::loop_source(&*self.shared.store, id, &pointer).await?;
         let done = [pointer.done];
         let events = self.shared.store.events_at(source, &done).await?;
         let counts = events.first().and_then(|event| match &event.body {
-            Body::LoopDone(done) => Some(done.stats),
+            EventBody::LoopDone(done) => Some(done.stats),
             _ => None,
         });
         Ok(counts.map(|counts| {
@@ -176,8 +179,11 @@ impl Server {
     }
 
     /// A run's state as it stands.
-    pub(crate) async fn state_at(&self, id: ExecutionId) -> Result<engine::State, Error> {
-        let state = loading::state(&*self.shared.store, id).await?;
+    pub(crate) async fn load_state(
+        &self,
+        id: ExecutionId,
+    ) -> Result<engine::ExecutionState, Error> {
+        let state = loading::load_state(&*self.shared.store, id).await?;
         state.ok_or(Error::NotFound(id))
     }
 
@@ -188,15 +194,15 @@ impl Server {
         pointer: &ResultPointer,
     ) -> Result<Value, Error> {
         let reader = self.shared.reader();
-        let wanted = ResultAddress::of_step(pointer.step.clone());
+        let wanted = ResultAddress::for_step(pointer.step.clone());
         match reader.find(id, &wanted).await? {
-            Some(found) => reader.value(found).await,
+            Some(found) => reader.load_value(found).await,
             None => Ok(Value::Null),
         }
     }
 
     /// What reads results of runs in this server's store.
-    pub fn reader(&self) -> Reader {
+    pub fn reader(&self) -> ResultReader {
         self.shared.reader()
     }
 }

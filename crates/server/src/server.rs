@@ -4,31 +4,31 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use model::template::Data;
+use model::template::LazyValue;
 use serde_json::{Map, Value};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-use crate::drive::{Assignments, Published};
+use crate::driver::{Assignments, CommitNotice};
 use crate::error::Error;
 use crate::keychain::{Keychain, KeychainConfig};
-use crate::reading::Reader;
-use crate::{collect, drive, peers, playbooks, sweep, transport};
+use crate::result_reader::ResultReader;
+use crate::{body_gc, driver, peers, playbooks, sweep, transport};
 
 /// Configuration of a server.
 pub struct Config {
     /// Event log, projections and queues.
     pub store: Arc<dyn store::Store>,
     /// Bodies too large for the log.
-    pub bodies: Arc<dyn ::results::Bodies>,
+    pub bodies: Arc<dyn ::results::BodyStore>,
     /// Engine limits.
-    pub limits: engine::Limits,
+    pub limits: engine::ExecutionLimits,
     /// Directory in which playbooks are found by relative file path; with `None`, files are rejected.
-    pub files: Option<PathBuf>,
+    pub playbook_dir: Option<PathBuf>,
     /// Bus on which events and notifications are published, if one is configured.
     pub bus: Option<Arc<dyn wire::Bus>>,
     /// Whether this server adopts executions of dead processes.
-    pub takes_over: bool,
+    pub may_adopt: bool,
     /// How long bodies are retained after the end of an execution; with `None`, this process does not collect garbage.
     pub retention: Option<Duration>,
     /// How credentials are encrypted and resolved.
@@ -40,73 +40,84 @@ pub struct Config {
 /// The control plane of one process. Cheap to clone.
 #[derive(Clone)]
 pub struct Server {
-    pub(crate) shared: Arc<Shared>,
-    parts: Arc<Vec<sweep::Part>>,
+    pub(crate) shared: Arc<ServerShared>,
+    tasks: Arc<Vec<sweep::BackgroundTask>>,
 }
 
 /// State that all components of the server share.
-pub(crate) struct Shared {
+pub(crate) struct ServerShared {
     pub(crate) store: Arc<dyn store::Store>,
-    pub(crate) bodies: Arc<dyn ::results::Bodies>,
-    pub(crate) playbooks: playbooks::Playbooks,
+    pub(crate) bodies: Arc<dyn ::results::BodyStore>,
+    pub(crate) catalog: playbooks::PlaybookCatalog,
     pub(crate) keychain: Keychain,
     pub(crate) owner: store::OwnerId,
-    pub(crate) drive: drive::Handle,
-    pub(crate) sweeps: sweep::Hints,
-    pub(crate) peers: Option<peers::Peers>,
-    pub(crate) takes_over: bool,
+    pub(crate) driver: driver::DriverHandle,
+    pub(crate) sweep_signals: sweep::SweepSignals,
+    pub(crate) peer_clients: Option<peers::PeerClients>,
+    pub(crate) may_adopt: bool,
     /// Variables that defaults of playbooks can read as `env`; unset on a server that several users share.
-    pub(crate) env: OnceLock<Data>,
+    pub(crate) env: OnceLock<LazyValue>,
     pub(crate) bus: Option<Arc<dyn wire::Bus>>,
-    pub(crate) published: broadcast::Sender<Arc<Published>>,
+    pub(crate) commit_notices: broadcast::Sender<Arc<CommitNotice>>,
     /// Executions that ended; sent after the last commit of the execution was published.
-    pub(crate) ended: broadcast::Sender<model::id::ExecutionId>,
+    pub(crate) ended_executions: broadcast::Sender<model::id::ExecutionId>,
     pub(crate) stop: CancellationToken,
 }
 
-impl Shared {
+impl ServerShared {
     /// Creates a reader of results.
-    pub(crate) fn reader(&self) -> Reader {
-        Reader::new(self.store.clone(), self.bodies.clone())
+    pub(crate) fn reader(&self) -> ResultReader {
+        ResultReader::new(self.store.clone(), self.bodies.clone())
     }
 }
 
 /// How many commits a slow subscriber may lag behind; beyond that it misses commits and reads the log instead.
-const PUBLISHED_BACKLOG: usize = 128;
+const COMMIT_NOTICES_MAX: usize = 128;
 
 impl Server {
     /// Starts the driver and the background sweeps.
     pub fn start(config: Config) -> Result<Self, Error> {
         let owner = config.store.owner()?;
-        let (published, _) = broadcast::channel(PUBLISHED_BACKLOG);
-        let (drive, orders) = drive::channel();
-        let shared = Arc::new(Shared {
-            playbooks: playbooks::Playbooks::new(config.store.clone(), config.limits, config.files),
+        let (published, _) = broadcast::channel(COMMIT_NOTICES_MAX);
+        let (drive, orders) = driver::driver_channel();
+        let shared = Arc::new(ServerShared {
+            catalog: playbooks::PlaybookCatalog::new(
+                config.store.clone(),
+                config.limits,
+                config.playbook_dir,
+            ),
             keychain: Keychain::new(config.keychain, config.store.clone()),
             store: config.store,
             bodies: config.bodies,
             owner,
-            drive,
-            sweeps: sweep::Hints::default(),
-            peers: config.cluster_secret.as_deref().map(peers::Peers::new),
-            takes_over: config.takes_over,
+            driver: drive,
+            sweep_signals: sweep::SweepSignals::default(),
+            peer_clients: config
+                .cluster_secret
+                .as_deref()
+                .map(peers::PeerClients::new),
+            may_adopt: config.may_adopt,
             env: OnceLock::new(),
             bus: config.bus,
-            published,
-            ended: broadcast::Sender::new(PUBLISHED_BACKLOG),
+            commit_notices: published,
+            ended_executions: broadcast::Sender::new(COMMIT_NOTICES_MAX),
             stop: CancellationToken::new(),
         });
         let collecting = config.retention.map(|retention| {
-            let sweep = collect::sweep(shared.clone(), retention);
-            sweep::Part::spawn("garbage collector", &shared, sweep)
+            let sweep = body_gc::run_gc(shared.clone(), retention);
+            sweep::BackgroundTask::spawn("garbage collector", &shared, sweep)
         });
-        let driving = drive::run(shared.clone(), orders);
-        let mut parts = vec![sweep::Part::spawn("execution driver", &shared, driving)];
-        parts.extend(sweep::spawn(&shared));
+        let driving = driver::run(shared.clone(), orders);
+        let mut parts = vec![sweep::BackgroundTask::spawn(
+            "execution driver",
+            &shared,
+            driving,
+        )];
+        parts.extend(sweep::spawn_tasks(&shared));
         parts.extend(collecting);
         Ok(Self {
             shared,
-            parts: Arc::new(parts),
+            tasks: Arc::new(parts),
         })
     }
 
@@ -114,32 +125,32 @@ impl Server {
     /// user.
     pub fn allow_env(&self, env: Map<String, Value>) {
         // The first call wins.
-        let _ = self.shared.env.set(Data::new(Value::Object(env)));
+        let _ = self.shared.env.set(LazyValue::new(Value::Object(env)));
     }
 
     /// Name of a background task that has ended while the server is running.
-    pub(crate) fn dead_part(&self) -> Option<&'static str> {
-        self.parts.iter().find_map(sweep::Part::dead)
+    pub(crate) fn dead_task(&self) -> Option<&'static str> {
+        self.tasks.iter().find_map(sweep::BackgroundTask::dead_name)
     }
 
     /// Transport for workers in this process.
     pub fn transport(&self) -> Arc<dyn wire::Transport> {
-        Arc::new(transport::InProcess::new(self.shared.clone()))
+        Arc::new(transport::InProcessTransport::new(self.shared.clone()))
     }
 
     /// Subscribes to every commit of this process from now on; a commit is sent once it is durable.
-    pub fn watch(&self) -> broadcast::Receiver<Arc<Published>> {
-        self.shared.published.subscribe()
+    pub fn subscribe_commits(&self) -> broadcast::Receiver<Arc<CommitNotice>> {
+        self.shared.commit_notices.subscribe()
     }
 
     /// Commands that are assigned to workers; tests use it to check that no assignment leaks.
     pub async fn assignments(&self) -> Assignments {
-        self.shared.drive.assignments().await
+        self.shared.driver.assignments().await
     }
 
     /// Stops the driver after it has committed everything it accepted.
     pub async fn stop(self) {
-        self.shared.drive.drain().await;
+        self.shared.driver.drain().await;
         self.shared.stop.cancel();
     }
 }

@@ -36,33 +36,33 @@ fn principal(holder: &SessionHolder) -> &str {
 
 /// Renews a session, or starts one if the worker's name has no live session. Returns false if another holder has a
 /// live session.
-pub(crate) async fn renew(
+pub(crate) async fn renew_session(
     store: &dyn Store,
     worker: &WorkerId,
     holder: &SessionHolder,
 ) -> Result<bool, store::Error> {
-    take_name(store, worker, holder, |_| false).await
+    claim_name(store, worker, holder, |_| false).await
 }
 
 /// Starts a session. It replaces a live session of the same principal, because a process that was killed and restarted
 /// has no other proof that the name is its own. Returns false if a live session belongs to another principal.
-pub(crate) async fn begin(
+pub(crate) async fn start_session(
     store: &dyn Store,
     worker: &WorkerId,
     holder: &SessionHolder,
 ) -> Result<bool, store::Error> {
     let is_same = |found: &SessionHolder| principal(found) == principal(holder);
-    take_name(store, worker, holder, is_same).await
+    claim_name(store, worker, holder, is_same).await
 }
 
-async fn take_name(
+async fn claim_name(
     store: &dyn Store,
     worker: &WorkerId,
     holder: &SessionHolder,
     may_replace: impl Fn(&SessionHolder) -> bool,
 ) -> Result<bool, store::Error> {
     for _ in 0..TRIES_MAX {
-        if store.renew(worker, holder, SESSION_TTL).await? {
+        if store.renew_session(worker, holder, SESSION_TTL).await? {
             return Ok(true);
         }
         let Some(session) = store.session(worker).await? else {

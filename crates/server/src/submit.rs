@@ -1,37 +1,37 @@
 //! Submission: checks a playbook's text, registers it and starts an execution.
 
-use engine::{Refusal, Reuse, Submit};
+use engine::{ExecutionRequest, Refusal, ReusePlan};
 use model::diagnostic::Diagnostic;
-use model::event::Parent;
+use model::event::ParentTask;
 use model::id::{ExecutionId, Name};
 use model::playbook::Step;
-use model::raw::Raw;
-use model::template::RunView;
+use model::raw::RawJson;
+use model::template::ExecutionView;
 use store::MessageKey;
 use tokio::sync::oneshot;
 
-use crate::drive::{Order, Posted};
+use crate::driver::{DriverRequest, InputError};
 use crate::error::Error;
-use crate::keychain::Beginning;
-use crate::playbooks::{Registered, Unusable};
-use crate::{Server, Shared};
+use crate::keychain::StartingExecution;
+use crate::playbooks::{PlaybookError, RegisteredPlaybook};
+use crate::{Server, ServerShared};
 
 /// A request to run a playbook text.
 #[derive(Debug, Clone)]
-pub struct Submission {
+pub struct SubmitRequest {
     /// Path of the file as it was given, or a catalog path.
     pub name: String,
     /// Text of the playbook.
     pub text: String,
     /// Inputs that override the playbook's defaults.
-    pub payload: Option<Raw>,
+    pub payload: Option<RawJson>,
 }
 
 /// Parameters of an execution of a registered playbook.
 #[derive(Debug, Clone, Default)]
-pub struct RunRequest {
+pub struct ExecutionOptions {
     /// Inputs that override the playbook's defaults.
-    pub payload: Option<Raw>,
+    pub payload: Option<RawJson>,
     /// Trace that the execution belongs to; with `None`, it gets its own.
     pub trace_id: Option<Name>,
 }
@@ -53,35 +53,35 @@ pub enum SubmitError {
     Failed(#[from] Error),
 }
 
-impl From<Unusable> for SubmitError {
-    fn from(unusable: Unusable) -> Self {
+impl From<PlaybookError> for SubmitError {
+    fn from(unusable: PlaybookError) -> Self {
         match unusable {
-            Unusable::Invalid(diagnostics) => Self::Invalid(diagnostics),
-            Unusable::NotFound(path) => Self::NoPlaybook(path),
-            Unusable::Store(error) => Error::Store(error).into(),
+            PlaybookError::Invalid(diagnostics) => Self::Invalid(diagnostics),
+            PlaybookError::NotFound(path) => Self::NoPlaybook(path),
+            PlaybookError::Store(error) => Error::Store(error).into(),
         }
     }
 }
 
-impl From<Posted> for SubmitError {
-    fn from(posted: Posted) -> Self {
+impl From<InputError> for SubmitError {
+    fn from(posted: InputError) -> Self {
         match posted {
-            Posted::Refused(refusal) => refusal.into(),
-            Posted::Failed(error) => error.into(),
+            InputError::Refused(refusal) => refusal.into(),
+            InputError::Failed(error) => error.into(),
         }
     }
 }
 
 impl Server {
     /// Starts an execution; it is durable when this returns.
-    pub async fn submit(&self, submission: Submission) -> Result<ExecutionId, SubmitError> {
+    pub async fn submit(&self, submission: SubmitRequest) -> Result<ExecutionId, SubmitError> {
         let registered = self.register(&submission.name, &submission.text).await?;
-        let execution = self.fresh_id();
-        let request = RunRequest {
+        let execution = self.new_execution_id();
+        let request = ExecutionOptions {
             payload: submission.payload,
             trace_id: None,
         };
-        self.start_run(execution, registered, request).await?;
+        self.start_execution(execution, registered, request).await?;
         Ok(execution)
     }
 
@@ -91,29 +91,33 @@ impl Server {
         execution: ExecutionId,
         path: &str,
         version: Option<u32>,
-        request: RunRequest,
+        request: ExecutionOptions,
     ) -> Result<(), SubmitError> {
-        let registered = self.shared.playbooks.catalogued(path, version).await?;
-        self.start_run(execution, registered, request).await
+        let registered = self.shared.catalog.find_in_catalog(path, version).await?;
+        self.start_execution(execution, registered, request).await
     }
 
     /// Generates an ID for a new execution.
-    pub fn fresh_id(&self) -> ExecutionId {
+    pub fn new_execution_id(&self) -> ExecutionId {
         ExecutionId(self.shared.store.ids(1).0)
     }
 
     /// Checks a text and registers it.
-    pub(crate) async fn register(&self, path: &str, text: &str) -> Result<Registered, SubmitError> {
-        Ok(self.shared.playbooks.register(path, text).await?)
+    pub(crate) async fn register(
+        &self,
+        path: &str,
+        text: &str,
+    ) -> Result<RegisteredPlaybook, SubmitError> {
+        Ok(self.shared.catalog.register(path, text).await?)
     }
 
-    async fn start_run(
+    async fn start_execution(
         &self,
         execution: ExecutionId,
-        registered: Registered,
-        request: RunRequest,
+        registered: RegisteredPlaybook,
+        request: ExecutionOptions,
     ) -> Result<(), SubmitError> {
-        let start = Start {
+        let start = ExecutionStart {
             execution,
             payload: request.payload,
             parent: None,
@@ -122,17 +126,21 @@ impl Server {
             consumed: None,
             reuse: None,
         };
-        Ok(start.run(&self.shared, registered).await?)
+        Ok(start.submit(&self.shared, registered).await?)
     }
 }
 
 /// Logs the result stores that the playbook names and that are not configured; the default store is used instead.
-fn warn_of_missing_stores(shared: &Shared, execution_id: ExecutionId, registered: &Registered) {
+fn warn_of_missing_stores(
+    shared: &ServerShared,
+    execution_id: ExecutionId,
+    registered: &RegisteredPlaybook,
+) {
     let steps = registered.net.playbook.steps.iter();
     for task in steps.flat_map(Step::all_tasks) {
         let store = task.result.store.as_ref().map(Name::as_str);
-        let kind = store.and_then(::results::Kind::named);
-        if let Some(remedy) = kind.and_then(|kind| shared.bodies.missing(kind)) {
+        let kind = store.and_then(::results::StoreKind::from_name);
+        if let Some(remedy) = kind.and_then(|kind| shared.bodies.configuration_remedy(kind)) {
             let task = task.label.as_str();
             tracing::warn!(%execution_id, task, store, remedy, "result store not configured; using the default store");
         }
@@ -140,27 +148,31 @@ fn warn_of_missing_stores(shared: &Shared, execution_id: ExecutionId, registered
 }
 
 /// An execution to start, requested by a client or by another execution.
-pub(crate) struct Start {
+pub(crate) struct ExecutionStart {
     pub(crate) execution: ExecutionId,
-    pub(crate) payload: Option<Raw>,
-    pub(crate) parent: Option<Parent>,
+    pub(crate) payload: Option<RawJson>,
+    pub(crate) parent: Option<ParentTask>,
     pub(crate) depth: u32,
     /// Trace that the execution belongs to; with `None`, it gets its own.
     pub(crate) trace_id: Option<Name>,
     pub(crate) consumed: Option<MessageKey>,
-    pub(crate) reuse: Option<Box<Reuse>>,
+    pub(crate) reuse: Option<Box<ReusePlan>>,
 }
 
-impl Start {
+impl ExecutionStart {
     /// Starts the execution and waits until it is durable.
-    pub(crate) async fn run(self, shared: &Shared, registered: Registered) -> Result<(), Posted> {
-        let fits = registered.net.must_fit(self.payload.as_ref());
-        fits.map_err(Posted::Refused)?;
+    pub(crate) async fn submit(
+        self,
+        shared: &ServerShared,
+        registered: RegisteredPlaybook,
+    ) -> Result<(), InputError> {
+        let fits = registered.net.check_payload_size(self.payload.as_ref());
+        fits.map_err(InputError::Refused)?;
         warn_of_missing_stores(shared, self.execution, &registered);
-        if shared.keychain.has_names(&registered.net.playbook) {
+        if shared.keychain.has_secrets(&registered.net.playbook) {
             self.check_keychain(shared, &registered).await?;
         }
-        let submit = Submit {
+        let submit = ExecutionRequest {
             execution: self.execution,
             path: Name::from(registered.entry.path.as_str()),
             version: registered.entry.version,
@@ -173,13 +185,13 @@ impl Start {
             env: shared.env.get().cloned(),
         };
         let (reply, answer) = oneshot::channel();
-        let order = Order::Submit {
+        let order = DriverRequest::Submit {
             submit: Box::new(submit),
             net: registered.net,
-            consumed: self.consumed,
+            consumed_message: self.consumed,
             reply,
         };
-        shared.drive.send(order).await?;
+        shared.driver.send(order).await?;
         match answer.await {
             Ok(answer) => answer.map(|_| ()),
             Err(_) => Err(Error::Stopping.into()),
@@ -187,9 +199,13 @@ impl Start {
     }
 
     /// Checks that the credentials can be resolved; otherwise the execution does not start.
-    async fn check_keychain(&self, shared: &Shared, registered: &Registered) -> Result<(), Posted> {
+    async fn check_keychain(
+        &self,
+        shared: &ServerShared,
+        registered: &RegisteredPlaybook,
+    ) -> Result<(), InputError> {
         let parent = self.parent.as_ref().map(|parent| parent.execution_id);
-        let run = RunView {
+        let run = ExecutionView {
             execution_id: Some(self.execution),
             path: Some(registered.entry.path.as_str().into()),
             version: Some(registered.entry.version),
@@ -197,19 +213,19 @@ impl Start {
         };
         let net = &registered.net;
         let payload = self.reuse.as_ref().map(|reuse| {
-            let workload = reuse.workload(self.payload.as_ref());
-            Raw::of(&workload)
+            let workload = reuse.merged_workload(self.payload.as_ref());
+            RawJson::from_serializable(&workload)
         });
         let payload = payload.as_ref().or(self.payload.as_ref());
         let values = net.first_values(payload, run, shared.env.get().cloned());
-        let beginning = Beginning {
+        let beginning = StartingExecution {
             playbook: &net.playbook,
             execution: self.execution,
             parent,
             path: registered.entry.path.as_str(),
-            workload: values.map_err(Posted::Refused)?.workload,
+            workload: values.map_err(InputError::Refused)?.workload,
         };
-        let checked = shared.keychain.check(beginning).await;
+        let checked = shared.keychain.check_execution(beginning).await;
         Ok(checked.map_err(Error::from)?)
     }
 }

@@ -10,22 +10,22 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::Shared;
+use crate::ServerShared;
 use crate::control;
-use crate::drive::{Extras, Order};
+use crate::driver::{DriverRequest, InputAttachments};
 use crate::error::Error;
 use crate::inbox;
 use crate::publish;
 use crate::transport::SESSION_TTL;
 
 /// How long a sweep sleeps if no notification arrives.
-pub(crate) const IDLE: Duration = Duration::from_secs(1);
+pub(crate) const IDLE_PAUSE: Duration = Duration::from_secs(1);
 /// Pause after a check for offered commands.
-const LOOK_PAUSE: Duration = Duration::from_millis(5);
+const POLL_PAUSE: Duration = Duration::from_millis(5);
 /// If a claim sweep is this late, the store or this process was stalled.
 const STANDSTILL: Duration = Duration::from_secs(5);
 /// Maximum number of timers or messages per sweep.
-pub(crate) const BATCH: usize = 256;
+pub(crate) const BATCH_MAX: usize = 256;
 
 /// How often old rows are removed, and how many of each kind at once.
 const OLD_ROWS_EVERY: Duration = Duration::from_secs(600);
@@ -44,7 +44,7 @@ const MESSAGES_RETAINED: Duration = Duration::from_secs(3_600);
 
 /// Notifications that wake the sweeps early.
 #[derive(Default)]
-pub(crate) struct Hints {
+pub(crate) struct SweepSignals {
     /// A timer was set or removed.
     pub(crate) timers: Notify,
     /// A message was sent.
@@ -54,56 +54,60 @@ pub(crate) struct Hints {
 }
 
 /// Starts the sweeps; they end when the server stops.
-pub(crate) fn spawn(shared: &Arc<Shared>) -> Vec<Part> {
+pub(crate) fn spawn_tasks(shared: &Arc<ServerShared>) -> Vec<BackgroundTask> {
     let mut parts = vec![
-        Part::spawn("timer sweep", shared, timers(shared.clone())),
-        Part::spawn("message sweep", shared, inbox::messages(shared.clone())),
-        Part::spawn("claim sweep", shared, claims(shared.clone())),
+        BackgroundTask::spawn("timer sweep", shared, run_timers(shared.clone())),
+        BackgroundTask::spawn("message sweep", shared, inbox::run_inbox(shared.clone())),
+        BackgroundTask::spawn("claim sweep", shared, run_claim_sweep(shared.clone())),
     ];
-    if shared.takes_over {
+    if shared.may_adopt {
         let tidying = remove_old_rows(shared.clone());
-        parts.push(Part::spawn("removal of old rows", shared, tidying));
-        let taking_over = take_over(shared.clone());
-        parts.push(Part::spawn("adoption sweep", shared, taking_over));
+        parts.push(BackgroundTask::spawn(
+            "removal of old rows",
+            shared,
+            tidying,
+        ));
+        let taking_over = adopt_abandoned(shared.clone());
+        parts.push(BackgroundTask::spawn("adoption sweep", shared, taking_over));
     }
     if let Some(bus) = &shared.bus {
-        let publishing = publish::publish(shared.clone(), bus.clone());
-        parts.push(Part::spawn("event publisher", shared, publishing));
-        let hearing = publish::hear(shared.clone(), bus.clone());
-        parts.push(Part::spawn("bus listener", shared, hearing));
+        let publishing = publish::run_publisher(shared.clone(), bus.clone());
+        parts.push(BackgroundTask::spawn("event publisher", shared, publishing));
+        let hearing = publish::forward_hints(shared.clone(), bus.clone());
+        parts.push(BackgroundTask::spawn("bus listener", shared, hearing));
     }
-    if shared.peers.is_some() {
-        let noticing = notice_offers(shared.clone());
-        parts.push(Part::spawn("offer sweep", shared, noticing));
+    if shared.peer_clients.is_some() {
+        let noticing = watch_offers(shared.clone());
+        parts.push(BackgroundTask::spawn("offer sweep", shared, noticing));
     }
     parts
 }
 
 /// A background task that runs until the server stops.
-pub(crate) struct Part {
+pub(crate) struct BackgroundTask {
     name: &'static str,
     task: JoinHandle<()>,
 }
 
-impl Part {
+impl BackgroundTask {
     /// Spawns the task.
     pub(crate) fn spawn(
         name: &'static str,
-        shared: &Arc<Shared>,
+        shared: &Arc<ServerShared>,
         work: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
-        let task = tokio::spawn(until_stopped(shared.clone(), work));
+        let task = tokio::spawn(run_until_stopped(shared.clone(), work));
         Self { name, task }
     }
 
     /// Name of the task, if it ended while the server is running.
-    pub(crate) fn dead(&self) -> Option<&'static str> {
+    pub(crate) fn dead_name(&self) -> Option<&'static str> {
         self.task.is_finished().then_some(self.name)
     }
 }
 
 /// Removes rows whose retention has passed, in batches with pauses between them, so that commits are not delayed.
-async fn remove_old_rows(shared: Arc<Shared>) {
+async fn remove_old_rows(shared: Arc<ServerShared>) {
     loop {
         let now = shared.store.now();
         let old = OldRows {
@@ -113,7 +117,7 @@ async fn remove_old_rows(shared: Arc<Shared>) {
             limit: OLD_ROWS_AT_ONCE,
         };
         let started = Instant::now();
-        let wait = match shared.store.remove_old(old).await {
+        let wait = match shared.store.remove_old_rows(old).await {
             Ok(rows) => {
                 metrics::counter!(crate::metrics::REMOVED).increment(rows.removed);
                 if rows == RemovedRows::default() {
@@ -132,9 +136,9 @@ async fn remove_old_rows(shared: Arc<Shared>) {
 }
 
 /// Adopts the executions of dead servers.
-async fn take_over(shared: Arc<Shared>) {
+async fn adopt_abandoned(shared: Arc<ServerShared>) {
     loop {
-        match shared.store.abandoned().await {
+        match shared.store.abandoned_executions().await {
             Ok(abandoned) => {
                 for execution in abandoned {
                     if let Err(error) = control::adopt(&shared, execution, Priority::Normal).await {
@@ -144,26 +148,31 @@ async fn take_over(shared: Arc<Shared>) {
             }
             Err(error) => tracing::warn!(%error, "failed to list abandoned executions; retrying"),
         }
-        tokio::time::sleep(IDLE).await;
+        tokio::time::sleep(IDLE_PAUSE).await;
     }
 }
 
 /// Notifies waiting workers of this server when other servers offer commands.
-async fn notice_offers(shared: Arc<Shared>) {
+async fn watch_offers(shared: Arc<ServerShared>) {
     loop {
         tokio::select! {
-            () = tokio::time::sleep(IDLE) => {}
-            () = shared.store.changed() => {}
+            () = tokio::time::sleep(IDLE_PAUSE) => {}
+            () = shared.store.wait_for_change() => {}
         }
-        if shared.drive.send(Order::Offered).await.is_err() {
+        if shared
+            .driver
+            .send(DriverRequest::RecheckOffers)
+            .await
+            .is_err()
+        {
             return;
         }
         // Under load, one check covers many changes.
-        tokio::time::sleep(LOOK_PAUSE).await;
+        tokio::time::sleep(POLL_PAUSE).await;
     }
 }
 
-async fn until_stopped(shared: Arc<Shared>, sweep: impl Future<Output = ()>) {
+async fn run_until_stopped(shared: Arc<ServerShared>, sweep: impl Future<Output = ()>) {
     tokio::select! {
         () = sweep => {}
         () = shared.stop.cancelled() => {}
@@ -171,48 +180,56 @@ async fn until_stopped(shared: Arc<Shared>, sweep: impl Future<Output = ()>) {
 }
 
 /// Fires due timers.
-async fn timers(shared: Arc<Shared>) {
+async fn run_timers(shared: Arc<ServerShared>) {
     loop {
-        if let Err(error) = fire_due(&shared).await {
+        if let Err(error) = fire_due_timers(&shared).await {
             tracing::warn!(%error, "failed to fire due timers; retrying");
         }
-        let until = shared.store.now().after(IDLE);
+        let until = shared.store.now().after(IDLE_PAUSE);
         let next = shared.store.next_timer(Some(&shared.owner), until).await;
         let next = next.ok().flatten();
-        let wait = next.map_or(IDLE, |due| due.since(shared.store.now()).min(IDLE));
+        let wait = next.map_or(IDLE_PAUSE, |due| {
+            due.since(shared.store.now()).min(IDLE_PAUSE)
+        });
         tokio::select! {
             () = tokio::time::sleep(wait.max(Duration::from_millis(1))) => {}
-            () = shared.sweeps.timers.notified() => {}
+            () = shared.sweep_signals.timers.notified() => {}
         }
     }
 }
 
-async fn fire_due(shared: &Shared) -> Result<(), Error> {
-    for (execution, timer) in shared.store.due_timers(Some(&shared.owner), BATCH).await? {
-        let fired = Input::Timer(timer);
-        let told = shared.drive.tell(execution, fired, Extras::default());
+async fn fire_due_timers(shared: &ServerShared) -> Result<(), Error> {
+    for (execution, timer) in shared
+        .store
+        .due_timers(Some(&shared.owner), BATCH_MAX)
+        .await?
+    {
+        let fired = Input::TimerDue(timer);
+        let told = shared
+            .driver
+            .apply_if_valid(execution, fired, InputAttachments::default());
         told.await?;
     }
     Ok(())
 }
 
 /// Applies an input to an execution and consumes the message that carried it, if any.
-pub(crate) async fn post(
-    shared: &Shared,
+pub(crate) async fn apply_input(
+    shared: &ServerShared,
     to: model::id::ExecutionId,
     input: Input,
     consumed: Option<MessageKey>,
 ) -> Result<(), Error> {
-    let extras = Extras::consuming(consumed);
-    shared.drive.tell(to, input, extras).await
+    let extras = InputAttachments::from_message(consumed);
+    shared.driver.apply_if_valid(to, input, extras).await
 }
 
 /// Finds claims of dead workers and commands that no worker has claimed in time.
-async fn claims(shared: Arc<Shared>) {
+async fn run_claim_sweep(shared: Arc<ServerShared>) {
     let mut last = Instant::now();
     let mut spared_until = None;
     loop {
-        tokio::time::sleep(IDLE).await;
+        tokio::time::sleep(IDLE_PAUSE).await;
         // While the store was not writable, workers could not renew their sessions, so each session gets one more TTL.
         if last.elapsed() > STANDSTILL {
             spared_until = Some(Instant::now() + SESSION_TTL);
@@ -225,24 +242,27 @@ async fn claims(shared: Arc<Shared>) {
     }
 }
 
-async fn sweep_claims(shared: &Shared, spares: bool) -> Result<(), Error> {
+async fn sweep_claims(shared: &ServerShared, spares: bool) -> Result<(), Error> {
     let lost = shared.store.lost_claims(Some(&shared.owner)).await?;
     for lost in lost.into_iter().filter(|_| !spares) {
         metrics::counter!(crate::metrics::LOST).increment(1);
-        let input = Input::Lost {
+        let input = Input::ClaimLost {
             command: lost.command.seq,
             worker: lost.worker,
             lease_epoch: lost.lease_epoch,
             is_strike: true,
         };
-        shared.drive.send(Order::Forget(lost.command)).await?;
-        post(shared, lost.command.execution, input, None).await?;
+        shared
+            .driver
+            .send(DriverRequest::ForgetHolder(lost.command))
+            .await?;
+        apply_input(shared, lost.command.execution, input, None).await?;
     }
     for command in shared.store.overdue_commands(Some(&shared.owner)).await? {
-        post(
+        apply_input(
             shared,
             command.execution,
-            Input::Unclaimed(command.seq),
+            Input::CommandOverdue(command.seq),
             None,
         )
         .await?;

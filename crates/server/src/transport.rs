@@ -10,68 +10,68 @@ use async_trait::async_trait;
 use engine::Refusal;
 use model::event::Event;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
-use model::raw::Raw;
-use model::result_ref::{Resolved, ResultRef};
+use model::raw::RawJson;
+use model::result_ref::{ResolvedRef, ResultRef};
 use model::template::LoopPointer;
 use store::{Priority, SessionHolder};
 use tokio::sync::oneshot;
 use wire::{
-    Ask, Claimed, Held, Pieces, PlaybookText, Pulse, Receipt, Report, Secret, SecretsAsk, Told,
-    Transport, Verdict,
+    Ask, ByteStream, ClaimedCommand, CommandNotice, Held, PlaybookText, Pulse, ReportRequest,
+    ReportResponse, ResolvedSecret, SecretsAsk, Transport, Verdict,
 };
 
-use crate::Shared;
+use crate::ServerShared;
 use crate::control;
-use crate::drive::{Extras, Hands, Order, Posted};
+use crate::driver::{DriverRequest, Hands, InputAttachments, InputError};
 use crate::error::Error;
-use crate::keychain::{self, Denied};
-use crate::peers::{self, Driver};
-use crate::reading::Found;
+use crate::keychain::{self, SecretsError};
+use crate::peers::{self, OwnerStatus};
+use crate::result_reader::LocatedResult;
 use crate::sessions;
 
 /// How long a worker's session lives without a heartbeat.
 pub(crate) const SESSION_TTL: Duration = Duration::from_secs(15);
 
 /// If a worker does not list a claim for this long, the response with the claim was lost.
-const UNHEARD_MAX: Duration = Duration::from_secs(8);
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(8);
 
 /// How often the store is checked for notices that other servers wrote.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often a report is decided or forwarded again while the owner of its execution changes.
-const HANDS_MAX: usize = 4;
+const OWNER_CHANGES_MAX: usize = 4;
 
 /// Transport to the driver of this process.
-pub(crate) struct InProcess {
-    shared: Arc<Shared>,
+pub(crate) struct InProcessTransport {
+    shared: Arc<ServerShared>,
     /// Whether another server forwarded the call; it is not forwarded again.
-    is_passed_on: bool,
+    is_forwarded: bool,
 }
 
-impl InProcess {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+impl InProcessTransport {
+    pub(crate) fn new(shared: Arc<ServerShared>) -> Self {
         Self {
             shared,
-            is_passed_on: false,
+            is_forwarded: false,
         }
     }
 
     /// Transport for calls that another server forwarded.
-    pub(crate) fn passed_on(shared: Arc<Shared>) -> Self {
+    pub(crate) fn for_forwarded_calls(shared: Arc<ServerShared>) -> Self {
         Self {
             shared,
-            is_passed_on: true,
+            is_forwarded: true,
         }
     }
 
-    async fn post(&self, report: Report) -> Result<Receipt, Posted> {
+    async fn apply_report(&self, report: ReportRequest) -> Result<ReportResponse, InputError> {
         let hands = (report.free > 0).then(|| Hands {
             worker: report.worker.clone(),
             pool: report.pool,
             kinds: report.kinds,
             free: report.free,
         });
-        let input = engine::Input::Report(engine::Report {
+        let input = engine::Input::Report(engine::CommandReport {
             command: report.command.seq,
             worker: report.worker,
             lease_epoch: report.lease_epoch,
@@ -79,36 +79,36 @@ impl InProcess {
             end: report.end,
         });
         let execution = report.command.execution;
-        let extras = Extras {
-            hands,
-            ..Extras::default()
+        let extras = InputAttachments {
+            capacity: hands,
+            ..InputAttachments::default()
         };
-        let reply = self.shared.drive.post(execution, input, extras).await?;
-        Ok(Receipt {
+        let reply = self.shared.driver.apply(execution, input, extras).await?;
+        Ok(ReportResponse {
             verdict: reply.verdict,
-            next: reply.next,
+            next: reply.next_commands,
         })
     }
 
     /// Sends a report to the owner of its execution; adopts the execution if its owner is dead.
-    async fn deliver(&self, report: Report) -> Result<Receipt, wire::Error> {
+    async fn deliver_report(&self, report: ReportRequest) -> Result<ReportResponse, wire::Error> {
         let command = report.command;
-        for _ in 0..HANDS_MAX {
-            let posted = self.post(report.clone()).await;
+        for _ in 0..OWNER_CHANGES_MAX {
+            let posted = self.apply_report(report.clone()).await;
             let owner = match posted {
-                Err(Posted::Failed(Error::Elsewhere(owner))) if !self.is_passed_on => owner,
-                other => return other.map_err(|posted| refused(command, posted)),
+                Err(InputError::Failed(Error::OwnedBy(owner))) if !self.is_forwarded => owner,
+                other => return other.map_err(|posted| from_input_error(command, posted)),
             };
-            let driver = peers::driver(&self.shared, &owner).await;
+            let driver = peers::owner_status(&self.shared, &owner).await;
             match driver.map_err(|error| unavailable(error.into()))? {
-                Driver::Reachable(client) => {
+                OwnerStatus::Reachable(client) => {
                     let worker = report.worker.clone();
-                    let receipt = peers::report(client, report).await?;
-                    self.note_taken(worker, &receipt).await;
+                    let receipt = peers::forward_report(client, report).await?;
+                    self.record_assigned(worker, &receipt).await;
                     return Ok(receipt);
                 }
-                Driver::Silent => return Err(unavailable(Error::Elsewhere(owner))),
-                Driver::Dead => {
+                OwnerStatus::Unreachable => return Err(unavailable(Error::OwnedBy(owner))),
+                OwnerStatus::Dead => {
                     let adopted =
                         control::adopt(&self.shared, command.execution, Priority::Normal).await;
                     adopted.map_err(unavailable)?;
@@ -120,29 +120,29 @@ impl InProcess {
 
     /// Records what another server assigned to a worker of this server, so that the worker is notified here if it is
     /// withdrawn.
-    async fn note_taken(&self, worker: WorkerId, receipt: &Receipt) {
+    async fn record_assigned(&self, worker: WorkerId, receipt: &ReportResponse) {
         let commands: Vec<CommandId> = receipt.next.iter().map(|next| next.command.id).collect();
         if !commands.is_empty() {
             // A server that is stopping sends no more notices.
             let _ = self
                 .shared
-                .drive
-                .send(Order::Taken { worker, commands })
+                .driver
+                .send(DriverRequest::RecordRemoteClaims { worker, commands })
                 .await;
         }
     }
 
     /// Releases claims that the store has and that the worker does not list in its heartbeat.
-    pub(crate) async fn reclaim_unheard(&self, pulse: &Pulse) -> Result<(), Error> {
+    pub(crate) async fn release_unacknowledged(&self, pulse: &Pulse) -> Result<(), Error> {
         let known: HashSet<Held> = pulse.holds.iter().copied().collect();
         let now = self.shared.store.now();
-        for held in self.shared.store.held(&pulse.worker).await? {
+        for held in self.shared.store.worker_claims(&pulse.worker).await? {
             let claim = Held {
                 command: held.command,
                 lease_epoch: held.lease_epoch,
             };
-            if !known.contains(&claim) && now.since(held.claimed_at) > UNHEARD_MAX {
-                self.offer_again(held.command, held.lease_epoch).await?;
+            if !known.contains(&claim) && now.since(held.claimed_at) > UNACKNOWLEDGED_MAX {
+                self.release_claim(held.command, held.lease_epoch).await?;
             }
         }
         Ok(())
@@ -154,46 +154,52 @@ impl InProcess {
         worker: &WorkerId,
         holder: &SessionHolder,
     ) -> Result<(), Error> {
-        for held in self.shared.store.held(worker).await? {
-            self.offer_again(held.command, held.lease_epoch).await?;
+        for held in self.shared.store.worker_claims(worker).await? {
+            self.release_claim(held.command, held.lease_epoch).await?;
         }
-        let ended = self.shared.store.renew(worker, holder, Duration::ZERO);
+        let ended = self
+            .shared
+            .store
+            .renew_session(worker, holder, Duration::ZERO);
         ended.await?;
         Ok(())
     }
 
-    async fn offer_again(&self, command: CommandId, epoch: LeaseEpoch) -> Result<(), Error> {
-        self.shared.store.release(command, epoch).await?;
-        self.shared.drive.send(Order::Forget(command)).await?;
-        self.shared.drive.send(Order::Offered).await
+    async fn release_claim(&self, command: CommandId, epoch: LeaseEpoch) -> Result<(), Error> {
+        self.shared.store.release_claim(command, epoch).await?;
+        self.shared
+            .driver
+            .send(DriverRequest::ForgetHolder(command))
+            .await?;
+        self.shared.driver.send(DriverRequest::RecheckOffers).await
     }
 
     /// Reads notices for a worker from the store; other servers may have written them.
-    async fn told_elsewhere(&self, worker: &WorkerId) -> Vec<Told> {
+    async fn notices_from_store(&self, worker: &WorkerId) -> Vec<CommandNotice> {
         loop {
             tokio::select! {
-                () = tokio::time::sleep(LOOK_EVERY) => {}
-                () = self.shared.store.changed() => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
+                () = self.shared.store.wait_for_change() => {}
             }
             // Read before the store, so that a command assigned in between does not appear to be withdrawn.
-            let Ok(taken) = self.shared.drive.held_elsewhere(worker).await else {
+            let Ok(taken) = self.shared.driver.remote_claims(worker).await else {
                 continue;
             };
-            let Ok(held) = self.shared.store.held(worker).await else {
+            let Ok(held) = self.shared.store.worker_claims(worker).await else {
                 continue;
             };
-            let mut told: Vec<Told> = held.iter().filter_map(told).collect();
+            let mut told: Vec<CommandNotice> = held.iter().filter_map(notice_for).collect();
             let is_held = |command: &CommandId| held.iter().any(|held| held.command == *command);
             for command in taken.into_iter().filter(|command| !is_held(command)) {
                 // The command was withdrawn, or it has ended and its holder knows.
-                told.push(Told {
+                told.push(CommandNotice {
                     command,
                     verdict: Verdict::Stop,
                 });
                 if self
                     .shared
-                    .drive
-                    .send(Order::Forget(command))
+                    .driver
+                    .send(DriverRequest::ForgetHolder(command))
                     .await
                     .is_err()
                 {
@@ -204,20 +210,20 @@ impl InProcess {
                 return told;
             }
             // Limits the rate if the store changes continuously.
-            tokio::time::sleep(LOOK_EVERY / 10).await;
+            tokio::time::sleep(POLL_INTERVAL / 10).await;
         }
     }
 }
 
 #[async_trait]
-impl Transport for InProcess {
-    async fn claim(&self, ask: &Ask) -> Result<Vec<Claimed>, wire::Error> {
+impl Transport for InProcessTransport {
+    async fn claim(&self, ask: &Ask) -> Result<Vec<ClaimedCommand>, wire::Error> {
         let (reply, answer) = oneshot::channel();
-        let order = Order::Claim {
-            ask: ask.clone(),
+        let order = DriverRequest::Claim {
+            request: ask.clone(),
             reply,
         };
-        self.shared.drive.send(order).await.map_err(unavailable)?;
+        self.shared.driver.send(order).await.map_err(unavailable)?;
         match tokio::time::timeout(ask.wait, answer).await {
             Ok(Ok(claims)) => claims.map_err(unavailable),
             Ok(Err(_)) => Err(unavailable(Error::Stopping)),
@@ -225,22 +231,24 @@ impl Transport for InProcess {
         }
     }
 
-    async fn report(&self, report: Report) -> Result<Receipt, wire::Error> {
-        if self.shared.peers.is_some() {
-            return self.deliver(report).await;
+    async fn report(&self, report: ReportRequest) -> Result<ReportResponse, wire::Error> {
+        if self.shared.peer_clients.is_some() {
+            return self.deliver_report(report).await;
         }
         let command = report.command;
-        let posted = self.post(report).await;
-        posted.map_err(|posted| refused(command, posted))
+        let posted = self.apply_report(report).await;
+        posted.map_err(|posted| from_input_error(command, posted))
     }
 
     async fn heartbeat(&self, pulse: &Pulse) -> Result<(), wire::Error> {
         let holder = sessions::process_holder(&self.shared.owner);
-        let renewed = sessions::renew(&*self.shared.store, &pulse.worker, &holder).await;
+        let renewed = sessions::renew_session(&*self.shared.store, &pulse.worker, &holder).await;
         if !renewed.map_err(|error| unavailable(error.into()))? {
             return Err(wire::Error::SessionReplaced(pulse.worker.clone()));
         }
-        self.reclaim_unheard(pulse).await.map_err(unavailable)
+        self.release_unacknowledged(pulse)
+            .await
+            .map_err(unavailable)
     }
 
     async fn leave(&self, worker: &WorkerId) -> Result<(), wire::Error> {
@@ -248,24 +256,24 @@ impl Transport for InProcess {
         self.end_session(worker, &holder).await.map_err(unavailable)
     }
 
-    async fn listen(&self, worker: &WorkerId) -> Result<Vec<Told>, wire::Error> {
+    async fn listen(&self, worker: &WorkerId) -> Result<Vec<CommandNotice>, wire::Error> {
         let (reply, answer) = oneshot::channel();
-        let order = Order::Listen {
+        let order = DriverRequest::Listen {
             worker: worker.clone(),
             reply,
         };
-        self.shared.drive.send(order).await.map_err(unavailable)?;
-        if self.shared.peers.is_none() {
+        self.shared.driver.send(order).await.map_err(unavailable)?;
+        if self.shared.peer_clients.is_none() {
             return answer.await.map_err(|_| unavailable(Error::Stopping));
         }
         tokio::select! {
             told = answer => told.map_err(|_| unavailable(Error::Stopping)),
-            told = self.told_elsewhere(worker) => Ok(told),
+            told = self.notices_from_store(worker) => Ok(told),
         }
     }
 
     async fn playbook(&self, hash: &PlaybookHash) -> Result<PlaybookText, wire::Error> {
-        let net = self.shared.playbooks.net(hash).await;
+        let net = self.shared.catalog.net(hash).await;
         let net = net.map_err(|error| match error {
             Error::NoPlaybook(hash) => wire::Error::NotFound(format!("playbook {hash}")),
             error => unavailable(error),
@@ -282,7 +290,7 @@ impl Transport for InProcess {
         execution: ExecutionId,
         seqs: &[Seq],
     ) -> Result<Vec<Event>, wire::Error> {
-        let events = crate::loading::events_at(&*self.shared.store, execution, seqs).await;
+        let events = crate::loading::load_events(&*self.shared.store, execution, seqs).await;
         events.map_err(unavailable)
     }
 
@@ -290,14 +298,16 @@ impl Transport for InProcess {
         &self,
         execution: ExecutionId,
         pointer: &LoopPointer,
-    ) -> Result<Raw, wire::Error> {
-        let results = crate::loading::loop_results(&self.shared, execution, pointer).await;
-        results.map(|value| Raw::of(&value)).map_err(unavailable)
+    ) -> Result<RawJson, wire::Error> {
+        let results = crate::loading::load_loop_results(&self.shared, execution, pointer).await;
+        results
+            .map(|value| RawJson::from_serializable(&value))
+            .map_err(unavailable)
     }
 
-    async fn manifest(&self, reference: &ResultRef) -> Result<Pieces, wire::Error> {
-        let found = Found::behind(reference.clone());
-        let pieces = self.shared.reader().pieces(found).await;
+    async fn manifest(&self, reference: &ResultRef) -> Result<ByteStream, wire::Error> {
+        let found = LocatedResult::from_reference(reference.clone());
+        let pieces = self.shared.reader().stream(found).await;
         pieces.map_err(|error| match error {
             Error::TooLarge(..) => wire::Error::Refused(error.to_string()),
             Error::Body(body) if body.is_missing() => wire::Error::NotFound(body.to_string()),
@@ -305,63 +315,63 @@ impl Transport for InProcess {
         })
     }
 
-    async fn secrets(&self, ask: &SecretsAsk) -> Result<Vec<Secret>, wire::Error> {
-        let secrets = keychain::secrets(&self.shared, ask).await;
-        secrets.map_err(|error| denied(ask.command, error))
+    async fn secrets(&self, ask: &SecretsAsk) -> Result<Vec<ResolvedSecret>, wire::Error> {
+        let secrets = keychain::resolve_secrets(&self.shared, ask).await;
+        secrets.map_err(|error| from_secrets_error(ask.command, error))
     }
 
-    async fn look_up(&self, uri: &str) -> Result<Resolved, wire::Error> {
+    async fn resolve_ref(&self, uri: &str) -> Result<ResolvedRef, wire::Error> {
         let reader = self.shared.reader();
         let found = reader.resolve(uri).await.map_err(unavailable)?;
         match found {
             None => Err(wire::Error::NotFound(format!("result `{uri}`"))),
-            Some(Found::Body(reference) | Found::Manifest(reference, _)) => {
-                Ok(Resolved::Body(reference))
+            Some(LocatedResult::Body(reference) | LocatedResult::Manifest(reference, _)) => {
+                Ok(ResolvedRef::Body(reference))
             }
             Some(found) => {
-                let value = reader.value(found).await.map_err(unavailable)?;
-                Ok(Resolved::Value(Raw::of(&value)))
+                let value = reader.load_value(found).await.map_err(unavailable)?;
+                Ok(ResolvedRef::Value(RawJson::from_serializable(&value)))
             }
         }
     }
 }
 
-fn denied(command: CommandId, denied: Denied) -> wire::Error {
+fn from_secrets_error(command: CommandId, denied: SecretsError) -> wire::Error {
     match denied {
-        Denied::Fenced => wire::Error::Fenced(command),
-        Denied::Failed(error) => unavailable(error),
-        Denied::Keychain(error) => wire::Error::Denied {
+        SecretsError::Fenced => wire::Error::Fenced(command),
+        SecretsError::Failed(error) => unavailable(error),
+        SecretsError::Keychain(error) => wire::Error::SecretsRefused {
             code: error.code().to_owned(),
-            detail: error.told(),
+            detail: error.message_with_remedy(),
             is_passing: error.is_passing(),
         },
     }
 }
 
 /// Notice for the holder of a command, depending on the state of its execution.
-pub(crate) fn told(held: &store::Held) -> Option<Told> {
-    let verdict = match (held.cancelling, held.paused) {
+pub(crate) fn notice_for(held: &store::WorkerClaim) -> Option<CommandNotice> {
+    let verdict = match (held.is_cancelling, held.is_paused) {
         (true, _) => Verdict::Stop,
         (false, true) => Verdict::Yield,
         (false, false) => return None,
     };
-    Some(Told {
+    Some(CommandNotice {
         command: held.command,
         verdict,
     })
 }
 
-fn refused(command: CommandId, posted: Posted) -> wire::Error {
+fn from_input_error(command: CommandId, posted: InputError) -> wire::Error {
     match posted {
-        Posted::Refused(Refusal::Fenced | Refusal::Ended) => {
+        InputError::Refused(Refusal::Fenced | Refusal::ExecutionEnded) => {
             metrics::counter!(crate::metrics::FENCED).increment(1);
             wire::Error::Fenced(command)
         }
-        Posted::Refused(refusal) => wire::Error::Refused(refusal.to_string()),
-        Posted::Failed(Error::NotFound(execution)) => {
+        InputError::Refused(refusal) => wire::Error::Refused(refusal.to_string()),
+        InputError::Failed(Error::NotFound(execution)) => {
             wire::Error::NotFound(format!("run {execution}"))
         }
-        Posted::Failed(error) => unavailable(error),
+        InputError::Failed(error) => unavailable(error),
     }
 }
 

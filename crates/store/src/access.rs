@@ -4,7 +4,7 @@
 use std::fmt;
 
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq};
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::time::Time;
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
@@ -13,9 +13,9 @@ use crate::rows::OwnerId;
 
 /// The ID of an access token, which revokes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AccessId(pub i64);
+pub struct AccessTokenId(pub i64);
 
-impl fmt::Display for AccessId {
+impl fmt::Display for AccessTokenId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
@@ -23,9 +23,9 @@ impl fmt::Display for AccessId {
 
 /// An access token as stored: its hash, never the token itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TokenRow {
+pub struct AccessTokenRow {
     /// The token's ID.
-    pub id: AccessId,
+    pub id: AccessTokenId,
     /// The display name.
     pub name: String,
     /// The sha256 of the token.
@@ -68,7 +68,7 @@ pub struct AuditEntry {
     /// The network address of the requester.
     pub source: Option<String>,
     /// Further details; never a secret.
-    pub detail: Option<Raw>,
+    pub detail: Option<RawJson>,
 }
 
 /// An entry of the audit log.
@@ -77,7 +77,7 @@ pub struct AuditRow {
     /// Its position, from 1.
     pub id: u64,
     /// The time, by the store's clock.
-    pub at: Time,
+    pub recorded_at: Time,
     /// The recorded request.
     pub entry: AuditEntry,
     /// Hash of the previous entry's hash and this entry's content.
@@ -90,18 +90,18 @@ impl AuditRow {
 
     /// Whether this entry is unmodified and directly follows the entry with hash `before`.
     pub fn follows(&self, before: &[u8; 32]) -> bool {
-        self.hash == link(before, &sealed(self.id, self.at, &self.entry))
+        self.hash == chain_hash(before, &hashed_text(self.id, self.recorded_at, &self.entry))
     }
 }
 
 /// The text that the entry's hash covers.
-pub(crate) fn sealed(id: u64, at: Time, entry: &AuditEntry) -> String {
+pub(crate) fn hashed_text(id: u64, at: Time, entry: &AuditEntry) -> String {
     let entry = serde_json::to_string(entry).expect("plain data serializes to JSON");
     format!("{id} {} {entry}", at.0)
 }
 
 /// Hashes a text together with the previous hash.
-pub(crate) fn link(before: &[u8; 32], text: &str) -> [u8; 32] {
+pub(crate) fn chain_hash(before: &[u8; 32], text: &str) -> [u8; 32] {
     let mut hash = sha2::Sha256::new();
     hash.update(before);
     hash.update(text.as_bytes());
@@ -110,28 +110,28 @@ pub(crate) fn link(before: &[u8; 32], text: &str) -> [u8; 32] {
 
 /// A command that a worker has claimed, and the status of its execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct WorkerClaim {
     /// The command.
     pub command: CommandId,
     /// The claim.
     pub lease_epoch: LeaseEpoch,
     /// Whether its execution is paused.
-    pub paused: bool,
+    pub is_paused: bool,
     /// Whether its execution is being cancelled or has ended.
-    pub cancelling: bool,
+    pub is_cancelling: bool,
     /// Time of the claim.
     pub claimed_at: Time,
 }
 
 /// A process that uses the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Peer {
+pub struct StoreProcess {
     /// The process's ID.
     pub owner: OwnerId,
     /// The URL at which it is reachable.
     pub address: Option<String>,
     /// Whether it is alive.
-    pub alive: bool,
+    pub is_alive: bool,
 }
 
 /// An append that waits to be published.
@@ -161,10 +161,10 @@ mod tests {
             source: None,
             detail: None,
         };
-        let hash = link(&AuditRow::START, &sealed(1, Time(5), &entry));
+        let hash = chain_hash(&AuditRow::START, &hashed_text(1, Time(5), &entry));
         let mut row = AuditRow {
             id: 1,
-            at: Time(5),
+            recorded_at: Time(5),
             entry,
             hash,
         };

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use model::command::{Command, TimerChange};
-use model::event::{Body, Event};
+use model::event::{Event, EventBody};
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, Seq, StepRunId, WorkerId};
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::time::Time;
 
 use crate::error::Error;
@@ -21,7 +21,7 @@ pub struct Commit {
     /// The events; their sequence numbers follow `expected` without a gap. May be empty.
     pub events: Vec<Event>,
     /// Values of the creating commit. All other values of the row are derived from the events.
-    pub creation: Creation,
+    pub creation: ExecutionCreation,
     /// Commands to issue, assign and close.
     pub commands: Vec<CommandChange>,
     /// Timers to set and to clear.
@@ -31,9 +31,9 @@ pub struct Commit {
     /// Messages that these events process.
     pub consumed: Vec<MessageKey>,
     /// Keys that may be in the log only once.
-    pub keys: Vec<Key>,
+    pub keys: Vec<UniqueKey>,
     /// Events whose IDs came from a client.
-    pub foreign: Vec<Foreign>,
+    pub external_events: Vec<ExternalEventKey>,
     /// The claims that the commit depends on; all must be current.
     pub fences: Vec<Fence>,
     /// The state after these events, in some commits.
@@ -54,7 +54,7 @@ pub enum Priority {
 
 /// Values of a new execution that its events do not contain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Creation {
+pub struct ExecutionCreation {
     /// The playbook's name; `None` means its path.
     pub name: Option<Name>,
     /// The process that owns the execution.
@@ -65,9 +65,9 @@ pub struct Creation {
 #[derive(Debug, Clone, PartialEq)]
 pub enum CommandChange {
     /// Issues a command, and optionally assigns it to a worker in the same commit.
-    Issue(Box<Issue>),
+    Issue(Box<IssuedCommand>),
     /// Assigns an offered command to a worker. If the command is no longer offered, nothing of the commit is written.
-    Hand {
+    Assign {
         /// The event that issued it.
         seq: Seq,
         /// The worker.
@@ -84,7 +84,7 @@ pub enum CommandChange {
 
 /// A command to issue.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Issue {
+pub struct IssuedCommand {
     /// The command.
     pub command: Command,
     /// The worker that has claimed it from the start. A worker without a live session loses it immediately.
@@ -103,7 +103,7 @@ pub struct Message {
     /// The receiver; possibly an execution that this message starts.
     pub to: ExecutionId,
     /// The content, as the server encodes it.
-    pub body: Raw,
+    pub body: RawJson,
 }
 
 /// The identity of a message.
@@ -119,7 +119,7 @@ pub struct MessageKey {
 
 /// A key that may be in a log only once.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Key {
+pub enum UniqueKey {
     /// The end of a generation.
     Terminal {
         /// The generation.
@@ -138,7 +138,7 @@ pub enum Key {
     Work(CommandId),
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for UniqueKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Terminal { generation } => write!(f, "terminal:{generation}"),
@@ -151,7 +151,7 @@ impl fmt::Display for Key {
 
 /// An event whose ID came from a client. It is looked up by ID and compared by hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Foreign {
+pub struct ExternalEventKey {
     /// The given ID.
     pub event_id: EventId,
     /// Its sequence number in the log.
@@ -171,11 +171,11 @@ pub struct Fence {
 
 /// The result of a well-formed commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Committed {
+pub enum CommitStatus {
     /// The commit is durable.
-    Done,
+    Committed,
     /// The log has new events; nothing was written. Load and decide again.
-    Moved {
+    VersionConflict {
         /// The last sequence number of the log; 0 if the execution does not exist.
         version: Seq,
     },
@@ -190,13 +190,13 @@ impl Commit {
             execution,
             expected,
             events,
-            creation: Creation::default(),
+            creation: ExecutionCreation::default(),
             commands: Vec::new(),
             timers: Vec::new(),
             messages: Vec::new(),
             consumed: Vec::new(),
             keys: Vec::new(),
-            foreign: Vec::new(),
+            external_events: Vec::new(),
             fences: Vec::new(),
             snapshot: None,
             priority: Priority::Normal,
@@ -221,7 +221,7 @@ impl Commit {
                 ));
             }
             let is_root = event.seq == Seq(1);
-            if is_root != matches!(event.body, Body::ExecutionRequested(_)) {
+            if is_root != matches!(event.body, EventBody::ExecutionRequested(_)) {
                 return Err(Error::Malformed(
                     "a log must start with one `execution.requested` event",
                 ));
@@ -244,20 +244,22 @@ impl Commit {
     }
 
     /// All unique keys of this commit, explicit and implied.
-    pub(crate) fn claimed_keys(&self) -> impl Iterator<Item = (Key, Option<&Foreign>)> {
+    pub(crate) fn claimed_keys(
+        &self,
+    ) -> impl Iterator<Item = (UniqueKey, Option<&ExternalEventKey>)> {
         let given = self.keys.iter().map(|key| (key.clone(), None));
         let foreign = self
-            .foreign
+            .external_events
             .iter()
-            .map(|event| (Key::Event(event.event_id), Some(event)));
+            .map(|event| (UniqueKey::Event(event.event_id), Some(event)));
         given.chain(foreign)
     }
 }
 
-impl Issue {
+impl IssuedCommand {
     /// The identity of the work, which no two live commands of an execution share: step run, part and dispatch.
-    pub(crate) fn unit(&self) -> String {
-        use model::command::Work;
+    pub(crate) fn work_unit(&self) -> String {
+        use model::command::CommandWork;
         let Command {
             run,
             work,
@@ -265,10 +267,10 @@ impl Issue {
             ..
         } = &self.command;
         match work {
-            Work::Pipeline => format!("{run}:{dispatch}"),
-            Work::Range { from, to, .. } => format!("{run}:{from}-{to}:{dispatch}"),
-            Work::Iteration { index } => format!("{run}:{index}:{dispatch}"),
-            Work::Prepare => format!("{run}:prepare:{dispatch}"),
+            CommandWork::Pipeline => format!("{run}:{dispatch}"),
+            CommandWork::Range { from, to, .. } => format!("{run}:{from}-{to}:{dispatch}"),
+            CommandWork::Iteration { index } => format!("{run}:{index}:{dispatch}"),
+            CommandWork::Prepare => format!("{run}:prepare:{dispatch}"),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use model::event::{CodecError, Event, EventHead, unpack_wanted};
 use model::id::{ExecutionId, Seq};
 
-use crate::error::Cause;
+use crate::error::BoxError;
 
 /// A damaged or missing row of the log.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(crate) struct DamagedRow {
     execution: ExecutionId,
     /// The first event of the row.
     seq: Seq,
-    what: Cause,
+    cause: BoxError,
 }
 
 impl fmt::Display for DamagedRow {
@@ -21,7 +21,7 @@ impl fmt::Display for DamagedRow {
         let Self {
             execution,
             seq,
-            what,
+            cause: what,
         } = self;
         write!(f, "run {execution}, log row of event {seq}: {what}")
     }
@@ -30,44 +30,44 @@ impl fmt::Display for DamagedRow {
 impl std::error::Error for DamagedRow {}
 
 impl DamagedRow {
-    pub(crate) fn new(execution: ExecutionId, seq: Seq, what: impl Into<Cause>) -> Self {
+    pub(crate) fn new(execution: ExecutionId, seq: Seq, what: impl Into<BoxError>) -> Self {
         Self {
             execution,
             seq,
-            what: what.into(),
+            cause: what.into(),
         }
     }
 }
 
 /// Reads the log of one execution row by row; every row must continue the previous one.
-pub(crate) struct Rows {
+pub(crate) struct LogRowReader {
     execution: ExecutionId,
     /// The next expected sequence number.
     next: Seq,
-    is_begun: bool,
+    is_started: bool,
 }
 
-impl Rows {
+impl LogRowReader {
     /// Starts after a sequence number; the first row may contain earlier events too.
-    pub(crate) fn after(execution: ExecutionId, after: Seq) -> Self {
+    pub(crate) fn starting_after(execution: ExecutionId, after: Seq) -> Self {
         Self {
             execution,
             next: after.next(),
-            is_begun: false,
+            is_started: false,
         }
     }
 
     /// For reading a single row.
-    pub(crate) fn single(execution: ExecutionId) -> Self {
+    pub(crate) fn for_single_row(execution: ExecutionId) -> Self {
         Self {
             execution,
             next: Seq(u64::MAX),
-            is_begun: false,
+            is_started: false,
         }
     }
 
     /// Reads the wanted events of the next row.
-    pub(crate) fn read(
+    pub(crate) fn read_row(
         &mut self,
         first: Seq,
         body: &str,
@@ -75,15 +75,15 @@ impl Rows {
     ) -> Result<Vec<Event>, DamagedRow> {
         let damaged = |what: CodecError| DamagedRow::new(self.execution, first, what);
         let unpacked = unpack_wanted(self.execution, first, body, is_wanted).map_err(damaged)?;
-        let continues = if self.is_begun {
+        let continues = if self.is_started {
             first == self.next
         } else {
             first <= self.next
         };
         if !continues {
-            return Err(self.missing());
+            return Err(self.missing_row());
         }
-        self.is_begun = true;
+        self.is_started = true;
         self.next = Seq(first.0 + unpacked.total as u64);
         #[cfg(any(test, feature = "contract"))]
         crate::contract::count_log_row(self.execution);
@@ -91,15 +91,15 @@ impl Rows {
     }
 
     /// Checks that the rows reach the last event of the execution.
-    pub(crate) fn end(&self, version: Seq) -> Result<(), DamagedRow> {
+    pub(crate) fn check_end(&self, version: Seq) -> Result<(), DamagedRow> {
         if self.next > version {
             Ok(())
         } else {
-            Err(self.missing())
+            Err(self.missing_row())
         }
     }
 
-    fn missing(&self) -> DamagedRow {
+    fn missing_row(&self) -> DamagedRow {
         DamagedRow::new(self.execution, self.next, "the row is missing")
     }
 }

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use crate::commit::Key;
+use crate::commit::UniqueKey;
 
 /// The cause of an error.
-pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The errors of a store.
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +13,7 @@ pub enum Error {
     /// The store cannot be reached or is too busy; a retry may succeed. The outcome of a commit with this error is
     /// unknown.
     #[error("the store is unavailable")]
-    Unavailable(#[source] Cause),
+    Unavailable(#[source] BoxError),
     /// A file is damaged.
     #[error(
         "`{}` is corrupt (restore it from a backup, or move it away to start with an empty store)",
@@ -24,7 +24,7 @@ pub enum Error {
         file: PathBuf,
         /// The damage.
         #[source]
-        source: Cause,
+        source: BoxError,
     },
     /// The store was written by a newer binary.
     #[error(
@@ -40,46 +40,48 @@ pub enum Error {
         known: u32,
     },
     /// The database cannot be reached; a retry may succeed.
-    #[error("cannot connect to Postgres at {place}")]
+    #[error("cannot connect to Postgres at {location}")]
     Unreachable {
         /// Host, port and database.
-        place: String,
+        location: String,
         /// The network error.
         #[source]
-        source: Cause,
+        source: BoxError,
     },
     /// The database rejects the user or the password.
-    #[error("cannot log in to Postgres at {place} as user `{user}`: wrong user name or password")]
+    #[error(
+        "cannot log in to Postgres at {location} as user `{user}`: wrong user name or password"
+    )]
     Authentication {
         /// Host, port and database.
-        place: String,
+        location: String,
         /// The user.
         user: String,
     },
     /// The server has no such database.
-    #[error("database {place} does not exist; create it, then start again")]
+    #[error("database {location} does not exist; create it, then start again")]
     NoDatabase {
         /// Host, port and database.
-        place: String,
+        location: String,
     },
     /// The user lacks a permission that the store needs.
     #[error(
-        "permission denied at {place}: {missing}; \
+        "permission denied at {location}: {missing}; \
          grant CREATE on the database, or ownership of schema `noetl`"
     )]
     Permission {
         /// Host, port and database.
-        place: String,
+        location: String,
         /// The message of the database.
         missing: String,
     },
     /// A pooler sends the statements of one connection to different backends.
     #[error(
-        "the pooler at {place} uses transaction pooling; use session pooling, or connect directly"
+        "the pooler at {location} uses transaction pooling; use session pooling, or connect directly"
     )]
     Pooler {
         /// Host, port and database.
-        place: String,
+        location: String,
     },
     /// The URL of the database is invalid.
     #[error("invalid store URL: {0}")]
@@ -120,7 +122,7 @@ pub enum Error {
     },
     /// The commit violates a unique key; nothing of it was written.
     #[error("the log already contains {0}")]
-    Invariant(Key),
+    Invariant(UniqueKey),
     /// The commit is inconsistent; nothing of it was written.
     #[error("malformed commit: {0}")]
     Malformed(&'static str),
@@ -148,7 +150,7 @@ impl Error {
     }
 
     /// Whether the same request may succeed later without changes.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         matches!(
             self,
             Self::Unavailable(_)
@@ -161,7 +163,7 @@ impl Error {
 
     /// A copy of the error for each waiting commit, if the store currently accepts no writes. Such a commit was
     /// certainly not written.
-    pub fn refused_write(&self) -> Option<Self> {
+    pub fn to_write_refusal(&self) -> Option<Self> {
         match self {
             Self::Full { file } => Some(Self::Full { file: file.clone() }),
             Self::ReserveExhausted { file } => Some(Self::ReserveExhausted { file: file.clone() }),
@@ -172,7 +174,7 @@ impl Error {
 }
 
 /// The error and its causes, as one line.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(under) = source {

@@ -18,19 +18,19 @@ const SLOT_BITS: u32 = 6;
 const COUNTER_MAX: i64 = 1 << COUNTER_BITS;
 
 /// Draws IDs for one process.
-pub(crate) struct Ids {
+pub(crate) struct IdGenerator {
     slot: i64,
-    last: Mutex<Drawn>,
+    last: Mutex<LastId>,
 }
 
 /// The current millisecond, and the first unused counter value in it.
 #[derive(Default)]
-struct Drawn {
+struct LastId {
     ms: i64,
     next: i64,
 }
 
-impl Ids {
+impl IdGenerator {
     pub(crate) fn new(slot: u8) -> Self {
         Self {
             slot: i64::from(slot % SLOTS),
@@ -43,7 +43,7 @@ impl Ids {
         let mut last = self.last.lock().expect("drawing ids does not panic");
         let ms = (now.0 / 1000 - EPOCH_MS).max(0);
         if ms > last.ms {
-            *last = Drawn { ms, next: 0 };
+            *last = LastId { ms, next: 0 };
         } else if last.next + i64::from(count) > COUNTER_MAX && last.next > 0 {
             last.ms += 1;
             last.next = 0;
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn ids_rise_even_when_the_clock_goes_back() {
-        let ids = Ids::new(3);
+        let ids = IdGenerator::new(3);
         let late = ids.draw(Time(1_800_000_000_000_000), 10);
         let early = ids.draw(Time(1_700_000_000_000_000), 1);
         assert_eq!(early.0, late.0 + 10);
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_block_never_runs_into_the_slot_of_another_process() {
-        let ids = Ids::new(1);
+        let ids = IdGenerator::new(1);
         let now = Time(1_800_000_000_000_000);
         let first = ids.draw(now, 65_000);
         let second = ids.draw(now, 65_000);

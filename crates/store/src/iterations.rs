@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use model::event::{Body, Event, EventHead, Kind};
+use model::event::{Event, EventBody, EventHead, EventKind};
 use model::id::{Name, Seq, StepRunId};
 use model::playbook::Directive;
 
@@ -95,13 +95,13 @@ pub(crate) struct ProgressRow {
 
 impl IterationDelta {
     /// Computes the changes that the events of one append make.
-    pub(crate) fn of(events: &[Event]) -> Self {
+    pub(crate) fn from_events(events: &[Event]) -> Self {
         let mut delta = Self::default();
         let mut blocks = BTreeMap::new();
         let mut has_iteration = false;
         for event in events {
-            has_iteration |= event.at.iteration.is_some();
-            delta.count(event);
+            has_iteration |= event.location.iteration.is_some();
+            delta.count_event(event);
             delta.add_task_end(event);
             add_to_block(&mut blocks, event);
         }
@@ -116,23 +116,24 @@ impl IterationDelta {
         delta
     }
 
-    fn count(&mut self, event: &Event) {
-        if let Body::ExecutionRetried(_) = event.body {
+    fn count_event(&mut self, event: &Event) {
+        if let EventBody::ExecutionRetried(_) = event.body {
             self.progress.push(ProgressChange::NewGeneration);
             return;
         }
         let (succeeded, failed, retries) = match &event.body {
-            Body::IterationDone(_) => (1, 0, 0),
-            Body::IterationFailed(_) => (0, 1, 0),
-            Body::PolicyEvaluated(policy)
-                if event.at.iteration.is_some() && policy.action.directive == Directive::Retry =>
+            EventBody::IterationDone(_) => (1, 0, 0),
+            EventBody::IterationFailed(_) => (0, 1, 0),
+            EventBody::PolicyEvaluated(policy)
+                if event.location.iteration.is_some()
+                    && policy.action.directive == Directive::Retry =>
             {
                 (0, 0, 1)
             }
             _ if is_indexed(EventHead::of(event)) => (0, 0, 0),
             _ => return,
         };
-        let Some(run) = event.at.step_run_id() else {
+        let Some(run) = event.location.step_run_id() else {
             return;
         };
         let generation = self.progress.iter_mut().rev();
@@ -157,11 +158,11 @@ impl IterationDelta {
 
     fn add_task_end(&mut self, event: &Event) {
         let is_ok = match event.body {
-            Body::TaskDone(_) | Body::ManifestUpdated(_) => true,
-            Body::TaskFailed(_) => false,
+            EventBody::TaskDone(_) | EventBody::ManifestUpdated(_) => true,
+            EventBody::TaskFailed(_) => false,
             _ => return,
         };
-        let at = &event.at;
+        let at = &event.location;
         let (Some(_), Some(task), Some(step)) = (at.iteration, &at.task, &at.step) else {
             return;
         };
@@ -214,7 +215,7 @@ impl ProgressRow {
 impl IterationBlock {
     /// Whether one of these iterations is in the block.
     pub(crate) fn has_any(&self, iterations: &Range<u64>) -> bool {
-        indices(self.block, self.iterations).any(|index| iterations.contains(&index))
+        block_indices(self.block, self.iterations).any(|index| iterations.contains(&index))
     }
 }
 
@@ -224,7 +225,7 @@ pub(crate) fn block_of(iteration: u64) -> u64 {
 }
 
 /// The iterations whose bits are set in a block, ascending.
-pub(crate) fn indices(block: u64, bits: u64) -> impl Iterator<Item = u64> {
+pub(crate) fn block_indices(block: u64, bits: u64) -> impl Iterator<Item = u64> {
     let is_set = move |bit: &u64| bits & (1 << bit) != 0;
     let first = block * BLOCK_SIZE;
     (0..BLOCK_SIZE).filter(is_set).map(move |bit| first + bit)
@@ -235,14 +236,14 @@ pub(crate) fn is_indexed(head: EventHead<'_>) -> bool {
     head.iteration.is_some()
         && matches!(
             head.kind,
-            Kind::TaskDone
-                | Kind::TaskFailed
-                | Kind::AttemptDone
-                | Kind::AttemptFailed
-                | Kind::ManifestUpdated
-                | Kind::PolicyEvaluated
-                | Kind::IterationDone
-                | Kind::IterationFailed
+            EventKind::TaskDone
+                | EventKind::TaskFailed
+                | EventKind::AttemptDone
+                | EventKind::AttemptFailed
+                | EventKind::ManifestUpdated
+                | EventKind::PolicyEvaluated
+                | EventKind::IterationDone
+                | EventKind::IterationFailed
         )
 }
 
@@ -263,27 +264,27 @@ pub(crate) fn is_of_iterations(
 
 /// Whether an outline of the execution can omit an event.
 fn is_detail(event: &Event) -> bool {
-    event.at.iteration.is_some()
+    event.location.iteration.is_some()
         || matches!(
             event.body,
-            Body::CommandIssued(_)
-                | Body::CommandClaimed(_)
-                | Body::IterationScheduled(_)
-                | Body::CtxPatched(_)
-                | Body::TimerSet(_)
-                | Body::TimerFired(_)
+            EventBody::CommandIssued(_)
+                | EventBody::CommandClaimed(_)
+                | EventBody::IterationScheduled(_)
+                | EventBody::CtxPatched(_)
+                | EventBody::TimerSet(_)
+                | EventBody::TimerFired(_)
         )
 }
 
 fn add_to_block(blocks: &mut BTreeMap<(StepRunId, u64), IterationBlock>, event: &Event) {
     let Some(iteration) = event
-        .at
+        .location
         .iteration
         .filter(|_| is_indexed(EventHead::of(event)))
     else {
         return;
     };
-    let Some(run) = event.at.step_run_id() else {
+    let Some(run) = event.location.step_run_id() else {
         return;
     };
     let block = block_of(iteration);
@@ -297,7 +298,7 @@ fn add_to_block(blocks: &mut BTreeMap<(StepRunId, u64), IterationBlock>, event: 
         failed: 0,
     });
     found.iterations |= bit;
-    if let Body::IterationFailed(_) = event.body {
+    if let EventBody::IterationFailed(_) = event.body {
         found.failed |= bit;
     }
 }

@@ -20,27 +20,31 @@ mod outcomes;
 mod postgres;
 mod projections;
 mod rows;
-mod safe;
+mod sealed;
 mod sqlite;
 mod store;
 mod verify;
 mod watch;
 
-pub use access::{AccessId, AuditEntry, AuditOutcome, AuditRow, Held, OutboxRow, Peer, TokenRow};
+pub use access::{
+    AccessTokenId, AccessTokenRow, AuditEntry, AuditOutcome, AuditRow, OutboxRow, StoreProcess,
+    WorkerClaim,
+};
 pub use commit::{
-    CommandChange, Commit, Committed, Creation, Fence, Foreign, Issue, Key, Message, MessageKey,
-    Priority,
+    CommandChange, Commit, CommitStatus, ExecutionCreation, ExternalEventKey, Fence, IssuedCommand,
+    Message, MessageKey, Priority, UniqueKey,
 };
-pub use error::{Cause, Error};
-pub use memory::{Clock, Memory};
-pub use postgres::{Postgres, PostgresConnections, PostgresOptions, PostgresUrl};
+pub use error::{BoxError, Error};
+pub use memory::{ClockFn, MemoryStore};
+pub use postgres::{PostgresConnections, PostgresOptions, PostgresStore, PostgresUrl};
 pub use rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, IterationOutcomes, LoopProgress,
-    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, Rebuilt, Recorded,
-    RemovedRows, ResultRow, SessionHolder, Snapshot, StepState, WorkerSession,
+    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow,
+    IterationOutcomes, LoopProgress, LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange,
+    OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder, Snapshot, StepState,
+    StoredExecution, WorkerSession,
 };
-pub use safe::{CredentialRow, KeychainRow, Safe, Sealed, SealedPlace};
-pub use sqlite::Sqlite;
-pub use store::{BATCH, BATCH_END, DEDUP, Store};
-pub use verify::{Damage, Verified};
+pub use sealed::{CredentialRow, KeychainRow, SealedLocation, SealedStore, SealedValue};
+pub use sqlite::SqliteStore;
+pub use store::{BATCH_END_PREFIX, BATCH_PREFIX, DEDUP_PREFIX, Store};
+pub use verify::{Damage, VerifyReport};
 pub use watch::ChangeWatch;

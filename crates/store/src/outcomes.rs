@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use model::event::{Body, Event, EventHead, Kind};
+use model::event::{Event, EventBody, EventHead, EventKind};
 use model::id::StepRunId;
 use model::manifest::is_pipeline_outcome;
 
@@ -45,7 +45,7 @@ impl<'a> OutcomeCollector<'a> {
         let range = &self.range;
         matches!(
             head.kind,
-            Kind::TaskDone | Kind::TaskFailed | Kind::ManifestUpdated
+            EventKind::TaskDone | EventKind::TaskFailed | EventKind::ManifestUpdated
         ) && head
             .iteration
             .is_some_and(|index| range.iterations.contains(&index))
@@ -57,7 +57,7 @@ impl<'a> OutcomeCollector<'a> {
     /// Adds events that are wanted, in order.
     pub(crate) fn add(&mut self, events: Vec<Event>) {
         for event in events.into_iter().filter(is_pipeline_outcome) {
-            let Some(index) = event.at.iteration else {
+            let Some(index) = event.location.iteration else {
                 continue;
             };
             if !self.range.iterations.contains(&index) {
@@ -93,7 +93,7 @@ impl<'a> OutcomeCollector<'a> {
 /// About how much memory an event takes.
 fn size(event: &Event) -> usize {
     let result = match &event.body {
-        Body::TaskDone(ended) | Body::TaskFailed(ended) => ended.outcome.text().len(),
+        EventBody::TaskDone(ended) | EventBody::TaskFailed(ended) => ended.outcome.text().len(),
         _ => 0,
     };
     EVENT_BYTES + result

@@ -2,20 +2,20 @@
 //!
 //! Pure logic. The transaction that appends and the rebuild call the same function, so both produce the same rows.
 
-use model::event::{Body, Event, Finished, Requested, Status};
+use model::event::{Event, EventBody, EventStatus, ExecutionFinished, ExecutionRequested};
 use model::id::{Name, PlaybookHash, Seq};
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::status::RunStatus;
 use model::time::Time;
 
-use crate::commit::Creation;
+use crate::commit::ExecutionCreation;
 use crate::rows::{ExecutionRow, ResultRow, StepState};
 
 /// The changes that events make to the rows of one execution.
 #[derive(Debug, Default)]
-pub(crate) struct Delta {
+pub(crate) struct ProjectionDelta {
     /// Changes to the execution's row.
-    pub(crate) patch: Patch,
+    pub(crate) patch: ExecutionPatch,
     /// New rows of `result_index`.
     pub(crate) results: Vec<ResultRow>,
     /// Changes to `step_state`, one per step.
@@ -25,7 +25,7 @@ pub(crate) struct Delta {
 /// Changes to an execution's row besides its version; `None` keeps a value. Each value is absolute, so a store applies
 /// it without reading the row.
 #[derive(Debug, Default)]
-pub(crate) struct Patch {
+pub(crate) struct ExecutionPatch {
     /// The status.
     pub(crate) status: Option<RunStatus>,
     /// Whether a stop was requested.
@@ -35,37 +35,37 @@ pub(crate) struct Patch {
     /// Another version of the playbook.
     pub(crate) playbook: Option<(u32, PlaybookHash)>,
     /// When and why it ended, or that it is active again.
-    pub(crate) end: Option<End>,
+    pub(crate) end: Option<GenerationEnd>,
     /// The step scheduled last.
-    pub(crate) current: Option<Place>,
+    pub(crate) current: Option<CurrentStep>,
 }
 
 /// The current step of an execution.
 #[derive(Debug, Clone)]
-pub(crate) enum Place {
+pub(crate) enum CurrentStep {
     /// This step.
     At(Name),
     /// None: the execution has ended.
-    Nowhere,
+    NoStep,
 }
 
-impl Place {
+impl CurrentStep {
     pub(crate) fn name(&self) -> Option<&Name> {
         match self {
             Self::At(step) => Some(step),
-            Self::Nowhere => None,
+            Self::NoStep => None,
         }
     }
 }
 
 /// When a generation ended, and why it failed; empty while it is active.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct End {
-    pub(crate) at: Option<Time>,
+pub(crate) struct GenerationEnd {
+    pub(crate) ended_at: Option<Time>,
     pub(crate) error: Option<String>,
 }
 
-impl Patch {
+impl ExecutionPatch {
     /// Whether only the current step changes.
     pub(crate) fn is_plain(&self) -> bool {
         self.status.is_none()
@@ -79,17 +79,17 @@ impl Patch {
         self.generation = Some(generation);
         self.status = Some(RunStatus::Running);
         self.cancelling = Some(false);
-        self.end = Some(End::default());
+        self.end = Some(GenerationEnd::default());
     }
 
-    fn finish(&mut self, finished: &Finished, at: Time) {
+    fn finish(&mut self, finished: &ExecutionFinished, at: Time) {
         let error = finished.error.as_ref();
         self.generation = Some(finished.generation);
         self.status = Some(finished.ended.into());
         self.cancelling = Some(false);
-        self.current = Some(Place::Nowhere);
-        self.end = Some(End {
-            at: Some(at),
+        self.current = Some(CurrentStep::NoStep);
+        self.end = Some(GenerationEnd {
+            ended_at: Some(at),
             error: error.map(|error| format!("{}: {}", error.code, error.message)),
         });
     }
@@ -100,15 +100,15 @@ impl Patch {
 pub(crate) struct StepChange {
     pub(crate) step: Name,
     pub(crate) run: Option<u32>,
-    pub(crate) status: Option<Status>,
-    pub(crate) last_result_ref: Option<Raw>,
-    pub(crate) aggregate_result_ref: Option<Raw>,
+    pub(crate) status: Option<EventStatus>,
+    pub(crate) last_result_ref: Option<RawJson>,
+    pub(crate) aggregate_result_ref: Option<RawJson>,
     pub(crate) seq: Seq,
 }
 
-impl Delta {
+impl ProjectionDelta {
     /// Computes the changes that these events make.
-    pub(crate) fn of(events: &[Event]) -> Self {
+    pub(crate) fn from_events(events: &[Event]) -> Self {
         let mut delta = Self::default();
         for event in events {
             delta.add(event);
@@ -118,37 +118,40 @@ impl Delta {
 
     fn add(&mut self, event: &Event) {
         match &event.body {
-            Body::PlaybookPaused(_) => self.patch.status = Some(RunStatus::Paused),
-            Body::PlaybookResumed(_) => self.patch.status = Some(RunStatus::Running),
-            Body::CancelRequested(_) => self.patch.cancelling = Some(true),
-            Body::ExecutionRetried(retried) => self.patch.retry(retried.generation),
-            Body::PlaybookSwitched(switched) => {
+            EventBody::PlaybookPaused(_) => self.patch.status = Some(RunStatus::Paused),
+            EventBody::PlaybookResumed(_) => self.patch.status = Some(RunStatus::Running),
+            EventBody::CancelRequested(_) => self.patch.cancelling = Some(true),
+            EventBody::ExecutionRetried(retried) => self.patch.retry(retried.generation),
+            EventBody::PlaybookSwitched(switched) => {
                 self.patch.playbook = Some((switched.version, switched.hash.clone()));
             }
-            Body::PlaybookFinished(finished) => self.patch.finish(finished, event.recorded_at),
-            Body::StepScheduled(_) => {
-                if let Some(step) = &event.at.step {
-                    self.patch.current = Some(Place::At(step.clone()));
+            EventBody::PlaybookFinished(finished) => self.patch.finish(finished, event.recorded_at),
+            EventBody::StepScheduled(_) => {
+                if let Some(step) = &event.location.step {
+                    self.patch.current = Some(CurrentStep::At(step.clone()));
                 }
-                self.step(event, |change| {
-                    change.run = Some(event.at.run);
-                    change.status = Some(Status::InProgress);
+                self.change_step(event, |change| {
+                    change.run = Some(event.location.run);
+                    change.status = Some(EventStatus::InProgress);
                 });
             }
-            Body::StepDone(_) | Body::StepFailed(_) | Body::LoopDone(_) | Body::StepReused(_) => {
-                self.step(event, |change| change.status = Some(event.status()));
+            EventBody::StepDone(_)
+            | EventBody::StepFailed(_)
+            | EventBody::LoopDone(_)
+            | EventBody::StepReused(_) => {
+                self.change_step(event, |change| change.status = Some(event.status()));
             }
-            Body::TaskDone(ended) | Body::TaskFailed(ended) => {
+            EventBody::TaskDone(ended) | EventBody::TaskFailed(ended) => {
                 if let Some(result_ref) = &ended.result_ref {
-                    let result_ref = Raw::of(result_ref);
-                    self.result(event, &result_ref);
-                    self.step(event, |change| change.last_result_ref = Some(result_ref));
+                    let result_ref = RawJson::from_serializable(result_ref);
+                    self.add_result(event, &result_ref);
+                    self.change_step(event, |change| change.last_result_ref = Some(result_ref));
                 }
             }
-            Body::ManifestUpdated(stored) => {
-                let result_ref = Raw::of(&stored.result_ref);
-                self.result(event, &result_ref);
-                self.step(event, |change| {
+            EventBody::ManifestUpdated(stored) => {
+                let result_ref = RawJson::from_serializable(&stored.result_ref);
+                self.add_result(event, &result_ref);
+                self.change_step(event, |change| {
                     change.aggregate_result_ref = Some(result_ref);
                 });
             }
@@ -156,8 +159,10 @@ impl Delta {
         }
     }
 
-    fn step(&mut self, event: &Event, change: impl FnOnce(&mut StepChange)) {
-        let Some(step) = &event.at.step else { return };
+    fn change_step(&mut self, event: &Event, change: impl FnOnce(&mut StepChange)) {
+        let Some(step) = &event.location.step else {
+            return;
+        };
         let place = self.steps.iter().position(|change| change.step == *step);
         let index = place.unwrap_or_else(|| {
             self.steps.push(StepChange {
@@ -174,18 +179,18 @@ impl Delta {
         change(&mut self.steps[index]);
     }
 
-    fn result(&mut self, event: &Event, result_ref: &Raw) {
-        let Some(run) = event.at.step_run_id() else {
+    fn add_result(&mut self, event: &Event, result_ref: &RawJson) {
+        let Some(run) = event.location.step_run_id() else {
             return;
         };
         self.results.push(ResultRow {
             seq: event.seq,
             run,
-            task: event.at.task.clone(),
-            visit: event.at.visit,
-            iteration: event.at.iteration,
-            page: event.at.page,
-            attempt: event.at.attempt,
+            task: event.location.task.clone(),
+            visit: event.location.visit,
+            iteration: event.location.iteration,
+            page: event.location.page,
+            attempt: event.location.attempt,
             status: event.status(),
             result_ref: result_ref.clone(),
             created_at: event.recorded_at,
@@ -195,7 +200,11 @@ impl Delta {
 
 impl ExecutionRow {
     /// The row of a new execution, before its other events are applied.
-    pub(crate) fn new(first: &Event, request: &Requested, creation: &Creation) -> Self {
+    pub(crate) fn new(
+        first: &Event,
+        request: &ExecutionRequested,
+        creation: &ExecutionCreation,
+    ) -> Self {
         let name = creation.name.clone();
         Self {
             id: first.execution_id,
@@ -217,7 +226,7 @@ impl ExecutionRow {
     }
 
     /// Applies the changes of events.
-    pub(crate) fn apply(&mut self, delta: &Delta, version: Seq) {
+    pub(crate) fn apply(&mut self, delta: &ProjectionDelta, version: Seq) {
         let patch = &delta.patch;
         self.version = version;
         self.status = patch.status.unwrap_or(self.status);
@@ -228,7 +237,7 @@ impl ExecutionRow {
             self.hash = hash.clone();
         }
         if let Some(end) = &patch.end {
-            self.finished_at = end.at;
+            self.finished_at = end.ended_at;
             self.error.clone_from(&end.error);
         }
         if let Some(current) = &patch.current {
@@ -239,8 +248,8 @@ impl ExecutionRow {
 
 impl StepState {
     /// The row after this change, given the row before it, if any.
-    pub(crate) fn after(before: Option<&Self>, change: &StepChange) -> Self {
-        let was = |field: fn(&Self) -> Option<Raw>| before.and_then(field);
+    pub(crate) fn from_change(before: Option<&Self>, change: &StepChange) -> Self {
+        let was = |field: fn(&Self) -> Option<RawJson>| before.and_then(field);
         Self {
             step: change.step.clone(),
             run: change
@@ -250,7 +259,7 @@ impl StepState {
             status: change
                 .status
                 .or(before.map(|before| before.status))
-                .unwrap_or(Status::InProgress),
+                .unwrap_or(EventStatus::InProgress),
             last_result_ref: change
                 .last_result_ref
                 .clone()

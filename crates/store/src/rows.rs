@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use model::command::Command;
-use model::event::{Event, Status};
+use model::event::{Event, EventStatus};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::status::RunStatus;
 use model::time::Time;
 
@@ -90,7 +90,7 @@ impl ExecutionRow {
 
 /// Filters of a list of executions.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Filter {
+pub struct ExecutionFilter {
     /// Only executions with this status.
     pub status: Option<RunStatus>,
     /// Only executions of this playbook.
@@ -107,7 +107,7 @@ pub struct Filter {
     pub limit: usize,
 }
 
-impl Default for Filter {
+impl Default for ExecutionFilter {
     fn default() -> Self {
         Self {
             status: None,
@@ -134,7 +134,7 @@ pub struct Snapshot {
 
 /// The data needed to continue an execution.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Recorded {
+pub struct StoredExecution {
     /// Its row.
     pub row: ExecutionRow,
     /// The newest usable snapshot.
@@ -145,7 +145,7 @@ pub struct Recorded {
 
 /// A worker's request for commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ask {
+pub struct ClaimQuery {
     /// The worker's session.
     pub worker: WorkerId,
     /// The pool it serves.
@@ -158,7 +158,7 @@ pub struct Ask {
     pub kinds: Option<Vec<Name>>,
 }
 
-impl Ask {
+impl ClaimQuery {
     /// Whether this worker serves every kind that a command needs.
     pub(crate) fn serves(&self, needed: &[Name]) -> bool {
         let served = self.kinds.as_deref();
@@ -181,7 +181,7 @@ pub struct WorkerSession {
 
 /// A claimed command.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Claim {
+pub struct CommandClaim {
     /// The command.
     pub command: Command,
     /// The epoch that its reports must carry.
@@ -229,8 +229,8 @@ pub struct CatalogEntry {
 
 impl CatalogEntry {
     /// Whether the text matches its hash.
-    pub(crate) fn is_whole(&self) -> bool {
-        PlaybookHash::of(&self.text) == self.hash
+    pub(crate) fn matches_hash(&self) -> bool {
+        PlaybookHash::from_text(&self.text) == self.hash
     }
 }
 
@@ -238,11 +238,11 @@ impl CatalogEntry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Adoption {
     /// The caller owns it.
-    Mine,
+    Owned,
     /// Another, live process owns it.
-    HeldBy(OwnerId),
+    OwnedBy(OwnerId),
     /// The execution does not exist.
-    Unknown,
+    NotFound,
 }
 
 /// A body outside the log that a task or manifest refers to: projection `result_index`.
@@ -263,9 +263,9 @@ pub struct ResultRow {
     /// The attempt.
     pub attempt: u32,
     /// The outcome of the task.
-    pub status: Status,
+    pub status: EventStatus,
     /// The reference.
-    pub result_ref: Raw,
+    pub result_ref: RawJson,
     /// When it was recorded.
     pub created_at: Time,
 }
@@ -324,18 +324,18 @@ pub struct StepState {
     /// Its latest run.
     pub run: u32,
     /// The status of that run.
-    pub status: Status,
+    pub status: EventStatus,
     /// The latest body of its tasks.
-    pub last_result_ref: Option<Raw>,
+    pub last_result_ref: Option<RawJson>,
     /// The manifest of its parts.
-    pub aggregate_result_ref: Option<Raw>,
+    pub aggregate_result_ref: Option<RawJson>,
     /// The event that changed the row last.
     pub seq: Seq,
 }
 
 /// The numbers of rows that a rebuild read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Rebuilt {
+pub struct RebuildStats {
     /// Executions.
     pub executions: u64,
     /// Events.

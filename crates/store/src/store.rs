@@ -10,38 +10,41 @@ use model::id::{
 };
 use model::time::Time;
 
-use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, TokenRow};
-use crate::commit::{Commit, Committed, Foreign, Message, MessageKey, Priority};
+use crate::access::{
+    AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim,
+};
+use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey, Priority};
 use crate::error::Error;
 use crate::rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, IterationOutcomes, LoopProgress,
-    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, Rebuilt, Recorded,
-    RemovedRows, ResultRow, SessionHolder, StepState, WorkerSession,
+    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow,
+    IterationOutcomes, LoopProgress, LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange,
+    OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder, StepState, StoredExecution,
+    WorkerSession,
 };
-use crate::safe::Safe;
-use crate::verify::{self, Damage, Verified};
+use crate::sealed::SealedStore;
+use crate::verify::{self, Damage, VerifyReport};
 
 /// The setting that contains the refusal of a message.
 pub(crate) fn refusal_key(key: MessageKey) -> String {
-    format!("{REFUSED}{}", key.from)
+    format!("{REFUSAL_PREFIX}{}", key.from)
 }
 
 /// Key prefix of those settings; the ID of the message follows.
-pub(crate) const REFUSED: &str = "refused:";
+pub(crate) const REFUSAL_PREFIX: &str = "refused:";
 
 /// Key prefix of settings that contain the execution of a `dedup` key.
-pub const DEDUP: &str = "dedup:";
+pub const DEDUP_PREFIX: &str = "dedup:";
 
 /// Key prefix of settings that describe an asynchronous batch of events; its request ID follows. Such a setting is
 /// removed together with the one that records the end of the same batch.
-pub const BATCH: &str = "batch:";
+pub const BATCH_PREFIX: &str = "batch:";
 
 /// Key prefix of settings that record the end of an asynchronous batch; its request ID follows.
-pub const BATCH_END: &str = "batch-end:";
+pub const BATCH_END_PREFIX: &str = "batch-end:";
 
 /// Whether a setting is removed when its retention has passed; every other setting is permanent.
 pub(crate) fn has_retention(key: &str) -> bool {
-    [DEDUP, REFUSED, BATCH_END]
+    [DEDUP_PREFIX, REFUSAL_PREFIX, BATCH_END_PREFIX]
         .iter()
         .any(|prefix| key.starts_with(prefix))
 }
@@ -60,17 +63,20 @@ pub trait Store: Send + Sync {
 
     /// Writes commits durably, in one transaction; those that cannot be written are left out. At most one commit per
     /// execution. Returns the results in the order of the commits.
-    async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Committed, Error>>;
+    async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<CommitStatus, Error>>;
 
     /// Writes one commit durably.
-    async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
+    async fn commit(&self, commit: Commit) -> Result<CommitStatus, Error> {
         let mut answers = self.commit_all(vec![commit]).await;
         answers.pop().expect("each commit has a result")
     }
 
     /// The data needed to continue an execution; snapshots of another version are ignored.
-    async fn load(&self, id: ExecutionId, snapshot_version: u32)
-    -> Result<Option<Recorded>, Error>;
+    async fn load(
+        &self,
+        id: ExecutionId,
+        snapshot_version: u32,
+    ) -> Result<Option<StoredExecution>, Error>;
 
     /// At most `limit` events after a sequence number, in order; fewer only if there are no more.
     async fn events(&self, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, Error>;
@@ -79,13 +85,17 @@ pub trait Store: Send + Sync {
     async fn events_at(&self, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error>;
 
     /// Which of these client event IDs are in the log, with their sequence numbers and hashes.
-    async fn foreign(&self, id: ExecutionId, event_ids: &[EventId]) -> Result<Vec<Foreign>, Error>;
+    async fn external_events(
+        &self,
+        id: ExecutionId,
+        event_ids: &[EventId],
+    ) -> Result<Vec<ExternalEventKey>, Error>;
 
     /// One execution.
     async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, Error>;
 
     /// Executions, newest first.
-    async fn executions(&self, filter: &Filter) -> Result<Vec<ExecutionRow>, Error>;
+    async fn executions(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, Error>;
 
     /// The steps of an execution, by name.
     async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error>;
@@ -141,17 +151,18 @@ pub trait Store: Send + Sync {
     -> Result<Vec<Event>, Error>;
 
     /// Executions with a permanent body.
-    async fn lasting_runs(&self) -> Result<Vec<ExecutionId>, Error>;
+    async fn executions_with_permanent_bodies(&self) -> Result<Vec<ExecutionId>, Error>;
 
     /// Claims pending commands for a worker, oldest first; none of paused or cancelling executions.
-    async fn claim(&self, ask: &Ask) -> Result<Vec<Claim>, Error>;
+    async fn claim_commands(&self, ask: &ClaimQuery) -> Result<Vec<CommandClaim>, Error>;
 
     /// Releases a claimed command, so that it is offered again. A claim that is not current changes nothing.
-    async fn release(&self, command: CommandId, lease_epoch: LeaseEpoch) -> Result<(), Error>;
+    async fn release_claim(&self, command: CommandId, lease_epoch: LeaseEpoch)
+    -> Result<(), Error>;
 
     /// Extends a worker's session, and with it its claims, to `ttl` from now. Starts a session if there is none for
     /// this worker. Returns false and changes nothing if the session has another holder, expired or not.
-    async fn renew(
+    async fn renew_session(
         &self,
         worker: &WorkerId,
         holder: &SessionHolder,
@@ -192,7 +203,7 @@ pub trait Store: Send + Sync {
     -> Result<Option<Time>, Error>;
 
     /// Sends a message from outside an execution. Sending the same key again changes nothing, even after consumption.
-    async fn send(&self, message: Message, priority: Priority) -> Result<(), Error>;
+    async fn send_message(&self, message: Message, priority: Priority) -> Result<(), Error>;
 
     /// Messages that are not consumed yet, oldest first: to executions that the owner owns, that have no owner, or
     /// whose owner is dead. For messages that start an execution, the sender's owner counts.
@@ -211,10 +222,10 @@ pub trait Store: Send + Sync {
     }
 
     /// Withdraws a message that is not consumed yet. Returns false if it was already consumed.
-    async fn take_back(&self, key: MessageKey) -> Result<bool, Error>;
+    async fn withdraw_message(&self, key: MessageKey) -> Result<bool, Error>;
 
     /// Removes rows whose retention has passed, a bounded number of each kind.
-    async fn remove_old(&self, old: OldRows) -> Result<RemovedRows, Error>;
+    async fn remove_old_rows(&self, old: OldRows) -> Result<RemovedRows, Error>;
 
     /// Registers a text; creates a new version only if it differs from the path's latest.
     async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error>;
@@ -223,8 +234,11 @@ pub trait Store: Send + Sync {
     async fn playbook(&self, hash: &PlaybookHash) -> Result<Option<CatalogEntry>, Error>;
 
     /// The given version of a path, or its latest.
-    async fn latest(&self, path: &str, version: Option<u32>)
-    -> Result<Option<CatalogEntry>, Error>;
+    async fn catalog_entry(
+        &self,
+        path: &str,
+        version: Option<u32>,
+    ) -> Result<Option<CatalogEntry>, Error>;
 
     /// The latest version of every path, by path.
     async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error>;
@@ -238,50 +252,50 @@ pub trait Store: Send + Sync {
     ) -> Result<Adoption, Error>;
 
     /// Active executions whose owner is dead or missing, oldest first.
-    async fn abandoned(&self) -> Result<Vec<ExecutionId>, Error>;
+    async fn abandoned_executions(&self) -> Result<Vec<ExecutionId>, Error>;
 
     /// Returns when another process has committed, or after a short time; callers check in both cases.
-    async fn changed(&self);
+    async fn wait_for_change(&self);
 
     /// Drops all projections and rebuilds them from the log.
-    async fn rebuild_projections(&self) -> Result<Rebuilt, Error>;
+    async fn rebuild_projections(&self) -> Result<RebuildStats, Error>;
 
     /// The commands that this worker has claimed, oldest claim first.
-    async fn held(&self, worker: &WorkerId) -> Result<Vec<Held>, Error>;
+    async fn worker_claims(&self, worker: &WorkerId) -> Result<Vec<WorkerClaim>, Error>;
 
     /// The processes that use the store, including dead ones that are still recorded.
-    async fn peers(&self) -> Result<Vec<Peer>, Error>;
+    async fn processes(&self) -> Result<Vec<StoreProcess>, Error>;
 
     /// The owner of an execution; `None` if it has no owner or does not exist.
-    async fn owner_of(&self, id: ExecutionId) -> Result<Option<Peer>, Error>;
+    async fn owner_of(&self, id: ExecutionId) -> Result<Option<StoreProcess>, Error>;
 
     /// Appends after a position that wait to be published, in order. Appends that an open transaction may still
     /// precede are returned later. At most `limit`, but never only a part of a transaction.
     async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxRow>, Error>;
 
     /// Records that everything up to a position has been published.
-    async fn outbox_done(&self, upto: u64) -> Result<(), Error>;
+    async fn mark_published(&self, upto: u64) -> Result<(), Error>;
 
     /// The store for encrypted values.
-    fn safe(&self) -> &dyn Safe;
+    fn sealed_store(&self) -> &dyn SealedStore;
 
     /// Stores a new or changed access token.
-    async fn put_token(&self, token: TokenRow) -> Result<(), Error>;
+    async fn put_token(&self, token: AccessTokenRow) -> Result<(), Error>;
 
     /// The token with this hash, even if it is expired or revoked.
-    async fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>, Error>;
+    async fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<AccessTokenRow>, Error>;
 
     /// Every token, oldest first.
-    async fn tokens(&self) -> Result<Vec<TokenRow>, Error>;
+    async fn tokens(&self) -> Result<Vec<AccessTokenRow>, Error>;
 
     /// Revokes a token from now on; the time of the first revocation stays.
-    async fn revoke_token(&self, id: AccessId) -> Result<(), Error>;
+    async fn revoke_token(&self, id: AccessTokenId) -> Result<(), Error>;
 
     /// Records that a token was used now.
-    async fn touch_token(&self, id: AccessId) -> Result<(), Error>;
+    async fn touch_token(&self, id: AccessTokenId) -> Result<(), Error>;
 
     /// Adds an entry to the audit log.
-    async fn audit(&self, entry: AuditEntry) -> Result<(), Error>;
+    async fn add_audit_entry(&self, entry: AuditEntry) -> Result<(), Error>;
 
     /// At most `limit` entries of the audit log after a position, in order.
     async fn audit_entries(&self, after: u64, limit: usize) -> Result<Vec<AuditRow>, Error>;
@@ -293,7 +307,7 @@ pub trait Store: Send + Sync {
     async fn set_setting_once(&self, key: &str, value: &str) -> Result<String, Error>;
 
     /// Reads all data and reports damage.
-    async fn verify(&self) -> Result<Verified, Error> {
+    async fn verify(&self) -> Result<VerifyReport, Error> {
         verify::verify(self).await
     }
 
@@ -303,5 +317,5 @@ pub trait Store: Send + Sync {
     }
 
     /// Checks that the store can be written, and that its background tasks are running.
-    fn health(&self) -> Result<(), Error>;
+    fn check_health(&self) -> Result<(), Error>;
 }

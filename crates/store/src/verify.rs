@@ -1,13 +1,13 @@
 //! Verification: reads every playbook and every log, and compares every execution's row with its log.
 
-use model::event::Body;
+use model::event::EventBody;
 use model::id::{ExecutionId, Seq};
 
 use crate::Store;
-use crate::commit::Creation;
-use crate::error::{Error, chain};
-use crate::projections::Delta;
-use crate::rows::{ExecutionRow, Filter};
+use crate::commit::ExecutionCreation;
+use crate::error::{Error, error_chain};
+use crate::projections::ProjectionDelta;
+use crate::rows::{ExecutionFilter, ExecutionRow};
 
 /// Number of rows and events read at a time.
 const PAGE: usize = 1_000;
@@ -18,12 +18,12 @@ pub struct Damage {
     /// The execution it belongs to, if any.
     pub execution: Option<ExecutionId>,
     /// The finding.
-    pub what: String,
+    pub description: String,
 }
 
 /// The result of verifying a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifyReport {
     /// Number of executions read.
     pub executions: u64,
     /// Number of events read.
@@ -32,9 +32,9 @@ pub struct Verified {
     pub damages: Vec<Damage>,
 }
 
-impl Verified {
+impl VerifyReport {
     /// Records damage that a read reports; other errors end the verification.
-    fn note<T>(
+    fn record_damage<T>(
         &mut self,
         execution: Option<ExecutionId>,
         read: Result<T, Error>,
@@ -42,8 +42,11 @@ impl Verified {
         match read {
             Ok(found) => Ok(Some(found)),
             Err(Error::Corrupt { source, .. }) => {
-                let what = chain(&*source);
-                self.damages.push(Damage { execution, what });
+                let what = error_chain(&*source);
+                self.damages.push(Damage {
+                    execution,
+                    description: what,
+                });
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -51,19 +54,19 @@ impl Verified {
     }
 }
 
-pub(crate) async fn verify<S: Store + ?Sized>(store: &S) -> Result<Verified, Error> {
-    let mut verified = Verified::default();
+pub(crate) async fn verify<S: Store + ?Sized>(store: &S) -> Result<VerifyReport, Error> {
+    let mut verified = VerifyReport::default();
     let files = store.damaged_files().await;
-    let files = verified.note(None, files)?;
+    let files = verified.record_damage(None, files)?;
     verified.damages.extend(files.unwrap_or_default());
-    verified.note(None, store.catalog().await)?;
-    let mut filter = Filter {
+    verified.record_damage(None, store.catalog().await)?;
+    let mut filter = ExecutionFilter {
         limit: PAGE,
-        ..Filter::default()
+        ..ExecutionFilter::default()
     };
     loop {
         let rows = store.executions(&filter).await;
-        let rows = verified.note(None, rows)?.unwrap_or_default();
+        let rows = verified.record_damage(None, rows)?.unwrap_or_default();
         let Some(last) = rows.last() else { break };
         filter.before = Some(last.id);
         for row in rows {
@@ -76,14 +79,14 @@ pub(crate) async fn verify<S: Store + ?Sized>(store: &S) -> Result<Verified, Err
 
 async fn verify_run<S: Store + ?Sized>(
     store: &S,
-    verified: &mut Verified,
+    verified: &mut VerifyReport,
     row: &ExecutionRow,
 ) -> Result<(), Error> {
     let mut folded: Option<ExecutionRow> = None;
     let mut last = Seq(0);
     while last < row.version {
         let read = store.events(row.id, last, PAGE).await;
-        let Some(mut events) = verified.note(Some(row.id), read)? else {
+        let Some(mut events) = verified.record_damage(Some(row.id), read)? else {
             return Ok(());
         };
         // Events appended since the row was read are ignored.
@@ -91,21 +94,21 @@ async fn verify_run<S: Store + ?Sized>(
         let Some(end) = events.last() else { break };
         last = end.seq;
         verified.events += events.len() as u64;
-        if let (None, Body::ExecutionRequested(request)) = (&folded, &events[0].body) {
-            let creation = Creation {
+        if let (None, EventBody::ExecutionRequested(request)) = (&folded, &events[0].body) {
+            let creation = ExecutionCreation {
                 name: Some(row.name.clone()),
                 owner: row.owner.clone(),
             };
             folded = Some(ExecutionRow::new(&events[0], request, &creation));
         }
         if let Some(folded) = &mut folded {
-            folded.apply(&Delta::of(&events), last);
+            folded.apply(&ProjectionDelta::from_events(&events), last);
         }
     }
     if folded.as_ref() != Some(row) {
         verified.damages.push(Damage {
             execution: Some(row.id),
-            what: "the row in `execution` does not match the log".to_owned(),
+            description: "the row in `execution` does not match the log".to_owned(),
         });
     }
     Ok(())

@@ -7,31 +7,31 @@ use tokio::time::{Instant, sleep_until};
 use crate::Store;
 
 /// Interval at which callers check the store even without a notification.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Waits for changes. The time of the next check is stored here and not in the future, so that a wait that is
 /// cancelled and repeated does not postpone the check.
 #[derive(Debug)]
 pub struct ChangeWatch {
-    next_look: Instant,
+    next_poll: Instant,
 }
 
 impl Default for ChangeWatch {
     fn default() -> Self {
         Self {
-            next_look: Instant::now() + LOOK_EVERY,
+            next_poll: Instant::now() + POLL_INTERVAL,
         }
     }
 }
 
 impl ChangeWatch {
     /// Returns when another process has changed the store, or when it is time to check. Cancel-safe.
-    pub async fn changed(&mut self, store: &dyn Store) {
+    pub async fn wait_for_change(&mut self, store: &dyn Store) {
         tokio::select! {
-            () = store.changed() => {}
-            () = sleep_until(self.next_look) => {}
+            () = store.wait_for_change() => {}
+            () = sleep_until(self.next_poll) => {}
         }
-        self.next_look = Instant::now() + LOOK_EVERY;
+        self.next_poll = Instant::now() + POLL_INTERVAL;
     }
 }
 
@@ -43,16 +43,19 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::Memory;
+    use crate::MemoryStore;
 
     /// A store in memory only notifies of changes by other processes, and here there are none.
     #[tokio::test(start_paused = true)]
     async fn a_wait_that_is_given_up_again_and_again_comes_to_its_end() {
-        let store = Memory::new(Arc::new(|| Time(1_800_000_000_000_000)));
+        let store = MemoryStore::new(Arc::new(|| Time(1_800_000_000_000_000)));
         let mut watch = ChangeWatch::default();
         let began = Instant::now();
         let redraw = Duration::from_millis(100);
-        while timeout(redraw, watch.changed(&store)).await.is_err() {
+        while timeout(redraw, watch.wait_for_change(&store))
+            .await
+            .is_err()
+        {
             assert!(
                 began.elapsed() < Duration::from_secs(2),
                 "the watch never returns"

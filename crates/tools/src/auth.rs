@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::call::Call;
 
 /// Credential of a call, if it has one.
-pub(crate) fn auth(call: &Call) -> Result<Option<&Map<String, Value>>, TaskError> {
+pub(crate) fn call_auth(call: &Call) -> Result<Option<&Map<String, Value>>, TaskError> {
     match call.field("auth") {
         None => Ok(None),
         Some(Value::Object(auth)) => Ok(Some(auth)),
@@ -16,12 +16,12 @@ pub(crate) fn auth(call: &Call) -> Result<Option<&Map<String, Value>>, TaskError
             );
             Err(TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message))
         }
-        Some(other) => Err(call.wrong_type("auth", "a map {type, …}", other)),
+        Some(other) => Err(call.wrong_type_error("auth", "a map {type, …}", other)),
     }
 }
 
 /// First of these fields that is set, as text.
-pub(crate) fn text(auth: &Map<String, Value>, keys: &[&str]) -> Option<String> {
+pub(crate) fn auth_text(auth: &Map<String, Value>, keys: &[&str]) -> Option<String> {
     keys.iter().find_map(|key| match auth.get(*key)? {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
@@ -30,11 +30,15 @@ pub(crate) fn text(auth: &Map<String, Value>, keys: &[&str]) -> Option<String> {
 }
 
 /// Like [`text`], but an error if none of the fields is set.
-pub(crate) fn need(auth: &Map<String, Value>, keys: &[&str]) -> Result<String, TaskError> {
-    text(auth, keys).ok_or_else(|| invalid(format!("`auth.{}` is required", keys[0])))
+pub(crate) fn require_auth_text(
+    auth: &Map<String, Value>,
+    keys: &[&str],
+) -> Result<String, TaskError> {
+    auth_text(auth, keys)
+        .ok_or_else(|| invalid_auth_error(format!("`auth.{}` is required", keys[0])))
 }
 
 /// Error for an invalid credential.
-pub(crate) fn invalid(message: impl Into<String>) -> TaskError {
+pub(crate) fn invalid_auth_error(message: impl Into<String>) -> TaskError {
     TaskError::new(ErrorKind::Auth, "AUTH_INVALID", message)
 }

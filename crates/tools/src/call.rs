@@ -12,13 +12,13 @@ use futures_util::future::BoxFuture;
 use model::id::{ExecutionId, Name};
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::playbook::Effect;
-use model::result_ref::{Resolved, ResultRef};
-use model::template::{Bound, Piece, PieceOrigin};
+use model::result_ref::{ResolvedRef, ResultRef};
+use model::template::{BodyPath, Piece, PieceOrigin};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 /// Key of the paths in a field that holds a bound reference; no playbook can contain it.
-const BOUND: &str = "$within";
+const BODY_PATH_KEY: &str = "$within";
 
 /// One call of a tool, with all templates rendered.
 #[derive(Clone)]
@@ -36,7 +36,7 @@ pub struct Call {
     /// Value of `context` for Python code; built only if the code uses it.
     pub context: Arc<dyn Fn() -> Value + Send + Sync>,
     /// `spec`: `retry`, `isolate`, `sandbox`, `resources` and the like.
-    pub knobs: Map<String, Value>,
+    pub spec: Map<String, Value>,
     /// Delivery guarantee of the call.
     pub effect: Effect,
     /// Time limits.
@@ -46,24 +46,24 @@ pub struct Call {
     /// Attempt number, from 1.
     pub attempt: u32,
     /// Location of the task in its playbook.
-    pub place: Place,
+    pub site: CallSite,
     /// Larger results are not stored inline.
     pub inline_bytes_max: usize,
     /// Stores results that do not fit into memory; if `None`, results must fit.
-    pub keeper: Option<results::Keeper>,
+    pub result_writer: Option<results::ResultWriter>,
     /// Access to results by reference; `None` if there are none.
-    pub access: Option<Access>,
+    pub access: Option<ResultAccess>,
     /// Action to run after the outcome is recorded.
-    pub afterwards: Afterwards,
+    pub deferred: DeferredAction,
 }
 
 /// Action that a call defers until its outcome is recorded, such as acknowledging a message.
 #[derive(Clone, Default)]
-pub struct Afterwards(Arc<Mutex<Option<BoxFuture<'static, ()>>>>);
+pub struct DeferredAction(Arc<Mutex<Option<BoxFuture<'static, ()>>>>);
 
-impl Afterwards {
+impl DeferredAction {
     /// Sets the deferred action.
-    pub fn leave(&self, rest: impl Future<Output = ()> + Send + 'static) {
+    pub fn defer(&self, rest: impl Future<Output = ()> + Send + 'static) {
         *self.lock() = Some(Box::pin(rest));
     }
 
@@ -81,20 +81,20 @@ impl Afterwards {
 
 /// Access to results by reference.
 #[derive(Clone)]
-pub struct Access {
+pub struct ResultAccess {
     /// Store of the bodies.
-    pub bodies: Arc<dyn results::Bodies>,
+    pub body_store: Arc<dyn results::BodyStore>,
     /// Resolves addresses.
-    pub references: Arc<dyn References>,
+    pub resolver: Arc<dyn ReferenceResolver>,
     /// The calling run.
     pub execution: ExecutionId,
 }
 
 /// Resolves addresses of the form `noetl://execution/…`.
 #[async_trait]
-pub trait References: Send + Sync {
+pub trait ReferenceResolver: Send + Sync {
     /// Resolves an address of this run or another one.
-    async fn look_up(&self, uri: &str) -> Result<Resolved, TaskError>;
+    async fn resolve(&self, uri: &str) -> Result<ResolvedRef, TaskError>;
 }
 
 /// Time limits of a call and its parts.
@@ -110,7 +110,7 @@ pub struct Timeout {
 
 /// Location of a task, for tracebacks and relative paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct CallSite {
     /// File or catalog path of the playbook.
     pub file: Arc<str>,
     /// Line of the first line of `code`.
@@ -148,7 +148,7 @@ pub enum Stream {
 /// Receives the lines that user code prints.
 pub trait LogSink: Send + Sync {
     /// Receives one line, without its line ending.
-    fn line(&self, stream: Stream, text: &str);
+    fn write_line(&self, stream: Stream, text: &str);
 
     /// Masks secrets in the output; `None` if there are none.
     fn output_mask(&self) -> Option<&dyn OutputMask> {
@@ -165,10 +165,10 @@ pub trait OutputMask: Send + Sync {
 
 /// A sink that discards every line.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct NoLog;
+pub struct DiscardingLogSink;
 
-impl LogSink for NoLog {
-    fn line(&self, _stream: Stream, _text: &str) {}
+impl LogSink for DiscardingLogSink {
+    fn write_line(&self, _stream: Stream, _text: &str) {}
 }
 
 impl Call {
@@ -181,33 +181,33 @@ impl Call {
             origins: BTreeMap::new(),
             input: Map::new(),
             context: Arc::new(|| Value::Object(Map::new())),
-            knobs: Map::new(),
+            spec: Map::new(),
             effect: Effect::default(),
             timeout: Timeout::default(),
             idempotency_key: "".into(),
             attempt: 1,
-            place: Place {
+            site: CallSite {
                 file: "<playbook>".into(),
                 code_line: None,
                 command_lines: Vec::new(),
                 base_dir: PathBuf::from("."),
             },
             inline_bytes_max: 64 * 1024,
-            keeper: None,
+            result_writer: None,
             access: None,
-            afterwards: Afterwards::default(),
+            deferred: DeferredAction::default(),
         }
     }
 
     /// Field value for a reference to a value inside a body.
-    pub fn bound_field(bound: &Bound) -> Value {
-        json!({BOUND: bound.paths, "reference": bound.reference})
+    pub fn body_path_field(bound: &BodyPath) -> Value {
+        json!({BODY_PATH_KEY: bound.paths, "reference": bound.reference})
     }
 
-    /// Parses a field that [`bound_field`](Self::bound_field) created.
-    pub(crate) fn bound(map: &Map<String, Value>) -> Option<Bound> {
-        Some(Bound {
-            paths: serde_json::from_value(map.get(BOUND)?.clone()).ok()?,
+    /// Parses a field that [`body_path_field`](Self::bound_field) created.
+    pub(crate) fn body_path(map: &Map<String, Value>) -> Option<BodyPath> {
+        Some(BodyPath {
+            paths: serde_json::from_value(map.get(BODY_PATH_KEY)?.clone()).ok()?,
             reference: serde_json::from_value(map.get("reference")?.clone()).ok()?,
         })
     }
@@ -218,36 +218,36 @@ impl Call {
     }
 
     /// A field that must be text if present.
-    pub(crate) fn text(&self, key: &str) -> Result<Option<&str>, TaskError> {
+    pub(crate) fn text_field(&self, key: &str) -> Result<Option<&str>, TaskError> {
         match self.field(key) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(other) => Err(self.wrong_type(key, "text", other)),
+            Some(other) => Err(self.wrong_type_error(key, "text", other)),
         }
     }
 
     /// A field that must be a boolean if present.
-    pub(crate) fn flag(&self, key: &str) -> Result<Option<bool>, TaskError> {
+    pub(crate) fn flag_field(&self, key: &str) -> Result<Option<bool>, TaskError> {
         match self.field(key) {
             None => Ok(None),
             Some(Value::Bool(flag)) => Ok(Some(*flag)),
             Some(Value::String(text)) if text.eq_ignore_ascii_case("true") => Ok(Some(true)),
             Some(Value::String(text)) if text.eq_ignore_ascii_case("false") => Ok(Some(false)),
-            Some(other) => Err(self.wrong_type(key, "true or false", other)),
+            Some(other) => Err(self.wrong_type_error(key, "true or false", other)),
         }
     }
 
     /// A field that must be a map if present.
-    pub(crate) fn map(&self, key: &str) -> Result<Option<&Map<String, Value>>, TaskError> {
+    pub(crate) fn map_field(&self, key: &str) -> Result<Option<&Map<String, Value>>, TaskError> {
         match self.field(key) {
             None => Ok(None),
             Some(Value::Object(map)) => Ok(Some(map)),
-            Some(other) => Err(self.wrong_type(key, "a map", other)),
+            Some(other) => Err(self.wrong_type_error(key, "a map", other)),
         }
     }
 
     /// Error for a key with a value of the wrong type.
-    pub(crate) fn wrong_type(&self, key: &str, wanted: &str, value: &Value) -> TaskError {
+    pub(crate) fn wrong_type_error(&self, key: &str, wanted: &str, value: &Value) -> TaskError {
         let kind = &self.kind;
         let found = type_name(value);
         TaskError::new(
@@ -255,23 +255,23 @@ impl Call {
             "TOOL_INPUT",
             format!("`{key}` of a `{kind}` task must be {wanted}, not {found}"),
         )
-        .with("key", key)
+        .with_detail("key", key)
     }
 
     /// Error for a missing key.
-    pub(crate) fn missing(&self, key: &str, remedy: &str) -> TaskError {
+    pub(crate) fn missing_key_error(&self, key: &str, remedy: &str) -> TaskError {
         let kind = &self.kind;
         TaskError::new(
             ErrorKind::Schema,
             "TOOL_INPUT",
             format!("`{key}` is required in a `{kind}` task: {remedy}"),
         )
-        .with("key", key)
+        .with_detail("key", key)
     }
 
     /// Path relative to the playbook's directory.
-    pub(crate) fn resolve(&self, path: &str) -> PathBuf {
-        self.place.base_dir.join(Path::new(path))
+    pub(crate) fn resolve_path(&self, path: &str) -> PathBuf {
+        self.site.base_dir.join(Path::new(path))
     }
 }
 
@@ -283,30 +283,30 @@ impl fmt::Debug for Call {
             .field("fields", &self.fields.keys().collect::<Vec<_>>())
             .field("timeout", &self.timeout)
             .field("attempt", &self.attempt)
-            .field("place", &self.place)
+            .field("place", &self.site)
             .finish_non_exhaustive()
     }
 }
 
-pub(crate) use model::raw::kind_of as type_name;
+pub(crate) use model::raw::json_type_name as type_name;
 
 /// Error of a cancelled call.
-pub(crate) fn cancelled() -> TaskError {
+pub(crate) fn cancelled_error() -> TaskError {
     TaskError::new(ErrorKind::Cancelled, "CANCELLED", "cancelled")
 }
 
 /// Error of a call that exceeded its timeout.
-pub(crate) fn timed_out(limit: Duration) -> TaskError {
+pub(crate) fn timeout_error(limit: Duration) -> TaskError {
     TaskError::new(
         ErrorKind::Timeout,
         "TIMEOUT",
         format!("timed out after {limit:?}; raise `timeout`, or retry it in the task policy"),
     )
-    .with("timeout_seconds", limit.as_secs_f64())
+    .with_detail("timeout_seconds", limit.as_secs_f64())
 }
 
 /// Waits for the timeout of a call; forever if it has none.
-pub(crate) async fn elapsed(limit: Option<Duration>) -> Duration {
+pub(crate) async fn wait_for_timeout(limit: Option<Duration>) -> Duration {
     match limit {
         Some(limit) => {
             tokio::time::sleep(limit).await;
@@ -317,7 +317,7 @@ pub(crate) async fn elapsed(limit: Option<Duration>) -> Duration {
 }
 
 /// Error of a temporary file.
-pub(crate) fn storage(error: &std::io::Error) -> TaskError {
+pub(crate) fn scratch_error(error: &std::io::Error) -> TaskError {
     let code = match error.kind() {
         IoErrorKind::StorageFull | IoErrorKind::QuotaExceeded => "STORAGE_FULL",
         _ => "STORAGE_UNAVAILABLE",
@@ -330,7 +330,7 @@ pub(crate) fn storage(error: &std::io::Error) -> TaskError {
 }
 
 /// Error of a result that could not be stored.
-pub(crate) fn not_kept(error: &results::Error) -> TaskError {
+pub(crate) fn store_error(error: &results::Error) -> TaskError {
     TaskError {
         retryable: error.is_retryable(),
         ..TaskError::new(ErrorKind::Storage, error.code(), error.to_string())
@@ -338,10 +338,14 @@ pub(crate) fn not_kept(error: &results::Error) -> TaskError {
 }
 
 /// Error of a result that could not be read.
-pub(crate) fn not_read(error: &results::Error, reference: &ResultRef) -> TaskError {
+pub(crate) fn read_error(error: &results::Error, reference: &ResultRef) -> TaskError {
     let told = TaskError {
         retryable: error.is_retryable(),
-        ..TaskError::new(ErrorKind::Storage, error.code(), error.told_of(reference))
+        ..TaskError::new(
+            ErrorKind::Storage,
+            error.code(),
+            error.message_for(reference),
+        )
     };
-    told.with("ref", reference.uri.as_str())
+    told.with_detail("ref", reference.uri.as_str())
 }

@@ -14,29 +14,29 @@ const HALF_BYTES_MAX: usize = 512 * 1024;
 const LINE_BYTES_MAX: usize = 16 * 1024;
 
 /// End of the line that replaces omitted output.
-pub const LEFT_OUT: &str = "left out …";
+pub const OMITTED_SUFFIX: &str = "left out …";
 
 /// One output stream of a call.
-pub(crate) struct Capture {
+pub(crate) struct OutputCapture {
     stream: Stream,
     /// Bytes that are not masked yet, because a secret may continue in the next read.
     unmasked: Vec<u8>,
     head: Vec<u8>,
     tail: VecDeque<u8>,
-    left_out: u64,
+    omitted_bytes: u64,
     /// Start in `head` of the line that is not logged yet.
-    logged: usize,
+    logged_bytes: usize,
 }
 
-impl Capture {
+impl OutputCapture {
     pub(crate) fn new(stream: Stream) -> Self {
         Self {
             stream,
             unmasked: Vec::new(),
             head: Vec::new(),
             tail: VecDeque::new(),
-            left_out: 0,
-            logged: 0,
+            omitted_bytes: 0,
+            logged_bytes: 0,
         }
     }
 
@@ -45,19 +45,19 @@ impl Capture {
         match log.output_mask() {
             Some(mask) => {
                 self.unmasked.extend_from_slice(chunk);
-                self.pass_masked(mask, false, log);
+                self.append_masked(mask, false, log);
             }
-            None => self.keep(chunk, log),
+            None => self.append(chunk, log),
         }
     }
 
-    fn pass_masked(&mut self, mask: &dyn OutputMask, is_end: bool, log: &dyn LogSink) {
+    fn append_masked(&mut self, mask: &dyn OutputMask, is_end: bool, log: &dyn LogSink) {
         let (clean, taken) = mask.mask(&self.unmasked, is_end);
         self.unmasked.drain(..taken);
-        self.keep(&clean, log);
+        self.append(&clean, log);
     }
 
-    fn keep(&mut self, chunk: &[u8], log: &dyn LogSink) {
+    fn append(&mut self, chunk: &[u8], log: &dyn LogSink) {
         let room = HALF_BYTES_MAX - self.head.len();
         let (head, rest) = chunk.split_at(room.min(chunk.len()));
         self.head.extend_from_slice(head);
@@ -68,27 +68,27 @@ impl Capture {
         let kept = &rest[rest.len().saturating_sub(HALF_BYTES_MAX)..];
         let over = (self.tail.len() + kept.len()).saturating_sub(HALF_BYTES_MAX);
         self.tail.drain(..over);
-        self.left_out += (over + rest.len() - kept.len()) as u64;
+        self.omitted_bytes += (over + rest.len() - kept.len()) as u64;
         self.tail.extend(kept);
     }
 
     /// Logs the remaining output: the last line of the head, the note about omitted bytes, and the tail.
     pub(crate) fn finish(mut self, log: &dyn LogSink) -> String {
         if let Some(mask) = log.output_mask() {
-            self.pass_masked(mask, true, log);
+            self.append_masked(mask, true, log);
         }
-        if self.left_out == 0 {
+        if self.omitted_bytes == 0 {
             self.head.extend(self.tail.drain(..));
         }
         self.log_complete_lines(log);
-        if self.logged < self.head.len() {
-            self.log_line(&self.head[self.logged..], log);
+        if self.logged_bytes < self.head.len() {
+            self.log_line(&self.head[self.logged_bytes..], log);
         }
         let mut text = String::from_utf8_lossy(&self.head).into_owned();
-        if self.left_out > 0 {
-            let note = format!("… {} bytes {LEFT_OUT}", self.left_out);
+        if self.omitted_bytes > 0 {
+            let note = format!("… {} bytes {OMITTED_SUFFIX}", self.omitted_bytes);
             let tail = self.tail.make_contiguous().to_vec();
-            log.line(self.stream, &note);
+            log.write_line(self.stream, &note);
             for line in tail.split(|byte| *byte == b'\n').filter(|l| !l.is_empty()) {
                 self.log_line(line, log);
             }
@@ -99,26 +99,29 @@ impl Capture {
     }
 
     fn log_complete_lines(&mut self, log: &dyn LogSink) {
-        while let Some(length) = self.head[self.logged..].iter().position(|b| *b == b'\n') {
-            let end = self.logged + length;
-            self.log_line(&self.head[self.logged..end], log);
-            self.logged = end + 1;
+        while let Some(length) = self.head[self.logged_bytes..]
+            .iter()
+            .position(|b| *b == b'\n')
+        {
+            let end = self.logged_bytes + length;
+            self.log_line(&self.head[self.logged_bytes..end], log);
+            self.logged_bytes = end + 1;
         }
     }
 
     fn log_line(&self, line: &[u8], log: &dyn LogSink) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
-            log.line(self.stream, "");
+            log.write_line(self.stream, "");
         }
         for part in line.chunks(LINE_BYTES_MAX) {
-            log.line(self.stream, &String::from_utf8_lossy(part));
+            log.write_line(self.stream, &String::from_utf8_lossy(part));
         }
     }
 }
 
 /// Last `bytes_max` bytes of a text, cut at a character boundary.
-pub(crate) fn tail_of(text: &str, bytes_max: usize) -> &str {
+pub(crate) fn text_tail(text: &str, bytes_max: usize) -> &str {
     let mut start = text.len().saturating_sub(bytes_max);
     while !text.is_char_boundary(start) {
         start += 1;
@@ -135,15 +138,15 @@ mod tests {
     struct Lines(Mutex<Vec<String>>);
 
     impl LogSink for Lines {
-        fn line(&self, _stream: Stream, text: &str) {
+        fn write_line(&self, _stream: Stream, text: &str) {
             self.0.lock().unwrap().push(text.to_owned());
         }
     }
 
     /// Masks `canary` in each read.
-    struct Masking;
+    struct CanaryMask;
 
-    impl OutputMask for Masking {
+    impl OutputMask for CanaryMask {
         fn mask(&self, bytes: &[u8], is_end: bool) -> (Vec<u8>, usize) {
             let text = std::str::from_utf8(bytes).unwrap();
             let open = (1..6).rev().find(|n| text.ends_with(&"canary"[..*n]));
@@ -152,8 +155,8 @@ mod tests {
         }
     }
 
-    impl LogSink for Masking {
-        fn line(&self, _stream: Stream, _text: &str) {}
+    impl LogSink for CanaryMask {
+        fn write_line(&self, _stream: Stream, _text: &str) {}
 
         fn output_mask(&self) -> Option<&dyn OutputMask> {
             Some(self)
@@ -163,14 +166,14 @@ mod tests {
     #[test]
     fn a_secret_is_masked_before_the_output_is_cut() {
         for before in HALF_BYTES_MAX - 8..HALF_BYTES_MAX + 2 {
-            let mut capture = Capture::new(Stream::Stdout);
+            let mut capture = OutputCapture::new(Stream::Stdout);
             let filling = "x".repeat(before);
             for part in [
                 &filling, "can", "ary", &filling, &filling, "cana", "ry", &filling, "ca",
             ] {
-                capture.feed(part.as_bytes(), &Masking);
+                capture.feed(part.as_bytes(), &CanaryMask);
             }
-            let text = capture.finish(&Masking);
+            let text = capture.finish(&CanaryMask);
             assert!(!text.contains("can") && !text.contains("ary"), "{before}");
             assert!(text.ends_with("ca"), "{before}");
             // With this much output before it, the first secret begins in the omitted part.
@@ -181,7 +184,7 @@ mod tests {
     #[test]
     fn lines_are_logged_as_they_are_completed() {
         let lines = Lines::default();
-        let mut capture = Capture::new(Stream::Stdout);
+        let mut capture = OutputCapture::new(Stream::Stdout);
         capture.feed(b"one\ntw", &lines);
         assert_eq!(*lines.0.lock().unwrap(), ["one"]);
         capture.feed(b"o\nrest", &lines);
@@ -192,7 +195,7 @@ mod tests {
     #[test]
     fn a_flood_keeps_its_head_and_its_tail() {
         let lines = Lines::default();
-        let mut capture = Capture::new(Stream::Stdout);
+        let mut capture = OutputCapture::new(Stream::Stdout);
         capture.feed(b"first\n", &lines);
         for _ in 0..100 {
             capture.feed(&[b'x'; 100_000], &lines);
@@ -208,7 +211,7 @@ mod tests {
     #[test]
     fn just_over_half_loses_nothing() {
         let lines = Lines::default();
-        let mut capture = Capture::new(Stream::Stdout);
+        let mut capture = OutputCapture::new(Stream::Stdout);
         let text = "y".repeat(HALF_BYTES_MAX + 10);
         capture.feed(text.as_bytes(), &lines);
         assert_eq!(capture.finish(&lines), text);

@@ -15,16 +15,16 @@ pub const HOST_EXHAUSTED: &str = "HOST_EXHAUSTED";
 
 /// Whether a file or a connection could not be opened for want of descriptors or memory.
 pub(crate) fn is_exhausted(error: &io::Error) -> bool {
-    is_one_of(error, &[Errno::MFILE, Errno::NFILE, Errno::NOMEM])
+    has_errno(error, &[Errno::MFILE, Errno::NFILE, Errno::NOMEM])
 }
 
 /// Whether a program could not be started for want of descriptors, processes or memory.
-pub(crate) fn cannot_start(error: &io::Error) -> bool {
-    is_exhausted(error) || is_one_of(error, &[Errno::AGAIN])
+pub(crate) fn is_start_exhausted(error: &io::Error) -> bool {
+    is_exhausted(error) || has_errno(error, &[Errno::AGAIN])
 }
 
 /// An error that names a path beside the system's own keeps its number only in its text.
-fn is_one_of(error: &io::Error, wanted: &[Errno]) -> bool {
+fn has_errno(error: &io::Error, wanted: &[Errno]) -> bool {
     wanted.iter().any(|errno| match error.raw_os_error() {
         Some(number) => number == errno.raw_os_error(),
         None => error
@@ -87,13 +87,13 @@ fn find_reported(message: &str, wanted: &[Errno]) -> Option<io::Error> {
 /// report its cause.
 pub(crate) fn find_connect_shortage(error: &(dyn StdError + 'static)) -> Option<TaskError> {
     match find_exhausted(error) {
-        Some(cause) => Some(exhausted(cause)),
-        None => find_shortage().as_ref().map(exhausted),
+        Some(cause) => Some(exhausted_error(cause)),
+        None => find_shortage().as_ref().map(exhausted_error),
     }
 }
 
 /// The error of a call that could not be begun.
-pub(crate) fn exhausted(error: &io::Error) -> TaskError {
+pub(crate) fn exhausted_error(error: &io::Error) -> TaskError {
     let message = format!(
         "this machine cannot begin the call now: {error}; allow more open files or processes (`ulimit -n`, `ulimit -u`), \
          or fewer slots"
@@ -105,7 +105,7 @@ pub(crate) fn exhausted(error: &io::Error) -> TaskError {
 }
 
 /// The error of a call without an effect whose response could not be held for want of disk space.
-pub(crate) fn out_of_space(dir: &Path) -> TaskError {
+pub(crate) fn out_of_space_error(dir: &Path) -> TaskError {
     let message = format!(
         "the response broke off while it waited for disk space in `{}`; free some space",
         dir.display()
@@ -136,7 +136,7 @@ mod tests {
         let named = io::Error::other(format!("{descriptors} at path \"/tmp/x\""));
         assert!(is_exhausted(&descriptors) && is_exhausted(&named));
         let processes = io::Error::from_raw_os_error(Errno::AGAIN.raw_os_error());
-        assert!(cannot_start(&processes) && !is_exhausted(&processes));
-        assert!(!cannot_start(&io::ErrorKind::NotFound.into()));
+        assert!(is_start_exhausted(&processes) && !is_exhausted(&processes));
+        assert!(!is_start_exhausted(&io::ErrorKind::NotFound.into()));
     }
 }

@@ -22,7 +22,6 @@
 )]
 
 mod artifact;
-mod attend;
 mod auth;
 mod call;
 mod capture;
@@ -36,20 +35,20 @@ mod exhaustion;
 mod external;
 mod http;
 mod isolation;
-mod mark;
 mod mcp;
 mod nats;
 mod network;
 mod noop;
 mod objects;
-mod placing;
 mod postgres;
 mod process;
+mod process_marker;
 mod python;
 mod registry;
-mod regular;
+mod regular_file;
 mod rhai;
-mod scratch;
+mod run_program;
+mod scratch_files;
 mod script;
 mod shell;
 mod sql;
@@ -58,18 +57,22 @@ mod sqlite;
 mod testing;
 mod transfer;
 mod transform;
+mod value_placement;
 
 pub use call::{
-    Access, Afterwards, Call, LogSink, NoLog, OutputMask, Place, References, Stream, Timeout, Tool,
+    Call, CallSite, DeferredAction, DiscardingLogSink, LogSink, OutputMask, ReferenceResolver,
+    ResultAccess, Stream, Timeout, Tool,
 };
-pub use capture::LEFT_OUT;
+pub use capture::OMITTED_SUFFIX;
 pub use evaluation::{EVALUATION_PROCESS_ARGUMENT, serve_evaluations};
 pub use exhaustion::HOST_EXHAUSTED;
-pub use external::{KeyType, Manifest, ManifestError, ManifestKey, manifests};
-pub use isolation::{Abilities, SandboxLevel};
-pub use mark::end_orphans;
-pub use network::{Authorities, Hole, Network, NotAHole, NotCertificates};
+pub use external::{KeyType, KindManifest, ManifestError, ManifestKey, load_manifests};
+pub use isolation::{SandboxLevel, SandboxSupport};
+pub use network::{
+    AllowedTarget, CertificateAuthorities, InvalidAllowedTarget, InvalidCertificates, NetworkConfig,
+};
 pub use postgres::PostgresConfig;
+pub use process_marker::end_orphans;
 pub use python::python_code;
 pub use registry::{Config, DuckdbConfig, HttpLimits, PythonConfig, Registry};
 pub use rhai::rhai_script;

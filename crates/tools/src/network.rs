@@ -7,28 +7,28 @@ use reqwest::Certificate;
 
 /// Network access of tasks.
 #[derive(Debug, Clone)]
-pub struct Network {
+pub struct NetworkConfig {
     /// Whether private and loopback addresses are allowed; metadata addresses never are.
     pub allow_private: bool,
     /// Targets that are allowed although they are private, or belong to NoETL itself.
-    pub holes: Vec<Hole>,
+    pub allowed_targets: Vec<AllowedTarget>,
     /// Addresses of NoETL's own server and store, which tasks cannot access.
-    pub own: Vec<SocketAddr>,
+    pub protected_addresses: Vec<SocketAddr>,
     /// Trusted certificate authorities in addition to the system's.
-    pub authorities: Authorities,
+    pub authorities: CertificateAuthorities,
 }
 
 /// Allowlist entry: a host, all hosts below a domain, or an address block, on any port or on one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hole {
-    what: What,
+pub struct AllowedTarget {
+    pattern: TargetPattern,
     pub(crate) port: Option<u16>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum What {
+enum TargetPattern {
     Host(String),
-    Below(String),
+    Subdomains(String),
     Block { address: IpAddr, prefix: u8 },
 }
 
@@ -37,64 +37,67 @@ enum What {
 #[error(
     "`{0}` is not a host, `*.domain`, an address or a block such as 10.0.0.0/8, each with or without `:port`"
 )]
-pub struct NotAHole(String);
+pub struct InvalidAllowedTarget(String);
 
 /// CA certificates.
 #[derive(Debug, Clone, Default)]
-pub struct Authorities(pub(crate) Vec<Certificate>);
+pub struct CertificateAuthorities(pub(crate) Vec<Certificate>);
 
 /// Text without certificates.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no PEM certificates found")]
-pub struct NotCertificates;
+pub struct InvalidCertificates;
 
-impl Default for Network {
+impl Default for NetworkConfig {
     fn default() -> Self {
         Self {
             allow_private: true,
-            holes: Vec::new(),
-            own: Vec::new(),
-            authorities: Authorities::default(),
+            allowed_targets: Vec::new(),
+            protected_addresses: Vec::new(),
+            authorities: CertificateAuthorities::default(),
         }
     }
 }
 
-impl Authorities {
+impl CertificateAuthorities {
     /// Reads PEM certificates.
-    pub fn read(pem: &[u8]) -> Result<Self, NotCertificates> {
+    pub fn parse_pem(pem: &[u8]) -> Result<Self, InvalidCertificates> {
         match Certificate::from_pem_bundle(pem) {
             Ok(certificates) if !certificates.is_empty() => Ok(Self(certificates)),
-            _ => Err(NotCertificates),
+            _ => Err(InvalidCertificates),
         }
     }
 }
 
-impl Hole {
+impl AllowedTarget {
     /// Whether the entry allows a host with this address and port.
-    pub(crate) fn fits(&self, host: &str, address: IpAddr, port: Option<u16>) -> bool {
+    pub(crate) fn matches(&self, host: &str, address: IpAddr, port: Option<u16>) -> bool {
         let host = || host.trim_end_matches('.').to_ascii_lowercase();
-        let fits = match &self.what {
-            What::Host(name) => *name == host(),
-            What::Below(domain) => host()
+        let fits = match &self.pattern {
+            TargetPattern::Host(name) => *name == host(),
+            TargetPattern::Subdomains(domain) => host()
                 .strip_suffix(domain.as_str())
                 .is_some_and(|rest| rest.ends_with('.')),
-            What::Block {
+            TargetPattern::Block {
                 address: block,
                 prefix,
-            } => is_within(address, *block, *prefix),
+            } => is_in_block(address, *block, *prefix),
         };
         fits && (self.port.is_none() || self.port == port)
     }
 }
 
-impl FromStr for Hole {
-    type Err = NotAHole;
+impl FromStr for AllowedTarget {
+    type Err = InvalidAllowedTarget;
 
-    fn from_str(text: &str) -> Result<Self, NotAHole> {
-        let not = || NotAHole(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, InvalidAllowedTarget> {
+        let not = || InvalidAllowedTarget(text.to_owned());
         let (what, port) = split_port(text.trim()).ok_or_else(not)?;
-        let what = what_of(what).ok_or_else(not)?;
-        Ok(Self { what, port })
+        let what = parse_pattern(what).ok_or_else(not)?;
+        Ok(Self {
+            pattern: what,
+            port,
+        })
     }
 }
 
@@ -113,16 +116,16 @@ fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
-fn what_of(text: &str) -> Option<What> {
+fn parse_pattern(text: &str) -> Option<TargetPattern> {
     if let Some((address, prefix)) = text.split_once('/') {
         let address: IpAddr = address.parse().ok()?;
         let prefix: u8 = prefix.parse().ok()?;
         let bits = if address.is_ipv4() { 32 } else { 128 };
-        return (prefix <= bits).then_some(What::Block { address, prefix });
+        return (prefix <= bits).then_some(TargetPattern::Block { address, prefix });
     }
     if let Ok(address) = text.parse::<IpAddr>() {
         let prefix = if address.is_ipv4() { 32 } else { 128 };
-        return Some(What::Block { address, prefix });
+        return Some(TargetPattern::Block { address, prefix });
     }
     let name = text.trim_end_matches('.').to_ascii_lowercase();
     let is_name = |name: &str| {
@@ -130,12 +133,12 @@ fn what_of(text: &str) -> Option<What> {
         !name.is_empty() && name.chars().all(is_fine)
     };
     match name.strip_prefix("*.") {
-        Some(domain) => is_name(domain).then(|| What::Below(domain.to_owned())),
-        None => is_name(&name).then_some(What::Host(name)),
+        Some(domain) => is_name(domain).then(|| TargetPattern::Subdomains(domain.to_owned())),
+        None => is_name(&name).then_some(TargetPattern::Host(name)),
     }
 }
 
-fn is_within(address: IpAddr, block: IpAddr, prefix: u8) -> bool {
+fn is_in_block(address: IpAddr, block: IpAddr, prefix: u8) -> bool {
     match (address, block) {
         (IpAddr::V4(address), IpAddr::V4(block)) => {
             let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
@@ -153,27 +156,27 @@ fn is_within(address: IpAddr, block: IpAddr, prefix: u8) -> bool {
 mod tests {
     use super::*;
 
-    fn fits(hole: &str, host: &str, address: &str, port: u16) -> bool {
-        let hole: Hole = hole.parse().unwrap();
-        hole.fits(host, address.parse().unwrap(), Some(port))
+    fn matches_target(hole: &str, host: &str, address: &str, port: u16) -> bool {
+        let hole: AllowedTarget = hole.parse().unwrap();
+        hole.matches(host, address.parse().unwrap(), Some(port))
     }
 
     #[test]
     fn a_hole_is_as_wide_as_it_says() {
-        assert!(fits("10.0.0.0/8", "x", "10.1.2.3", 80));
-        assert!(!fits("10.0.0.0/8", "x", "11.1.2.3", 80));
-        assert!(fits("0.0.0.0/0", "x", "11.1.2.3", 80));
-        assert!(fits("10.0.0.5", "x", "10.0.0.5", 80));
-        assert!(!fits("10.0.0.5:81", "x", "10.0.0.5", 80));
-        assert!(fits("fd00::/8", "x", "fd12::1", 80));
-        assert!(fits("[::1]:80", "x", "::1", 80));
-        assert!(!fits("[::1]:80", "x", "::1", 81));
-        assert!(!fits("::/0", "x", "10.0.0.1", 80));
-        assert!(fits("db.corp", "DB.corp.", "10.0.0.1", 80));
-        assert!(fits("*.corp", "db.corp", "10.0.0.1", 80));
-        assert!(!fits("*.corp", "corp", "10.0.0.1", 80));
-        assert!(!fits("*.corp", "evilcorp", "10.0.0.1", 80));
-        assert!(fits("db.corp:5432", "db.corp", "10.0.0.1", 5432));
+        assert!(matches_target("10.0.0.0/8", "x", "10.1.2.3", 80));
+        assert!(!matches_target("10.0.0.0/8", "x", "11.1.2.3", 80));
+        assert!(matches_target("0.0.0.0/0", "x", "11.1.2.3", 80));
+        assert!(matches_target("10.0.0.5", "x", "10.0.0.5", 80));
+        assert!(!matches_target("10.0.0.5:81", "x", "10.0.0.5", 80));
+        assert!(matches_target("fd00::/8", "x", "fd12::1", 80));
+        assert!(matches_target("[::1]:80", "x", "::1", 80));
+        assert!(!matches_target("[::1]:80", "x", "::1", 81));
+        assert!(!matches_target("::/0", "x", "10.0.0.1", 80));
+        assert!(matches_target("db.corp", "DB.corp.", "10.0.0.1", 80));
+        assert!(matches_target("*.corp", "db.corp", "10.0.0.1", 80));
+        assert!(!matches_target("*.corp", "corp", "10.0.0.1", 80));
+        assert!(!matches_target("*.corp", "evilcorp", "10.0.0.1", 80));
+        assert!(matches_target("db.corp:5432", "db.corp", "10.0.0.1", 5432));
     }
 
     #[test]
@@ -188,7 +191,7 @@ mod tests {
             "http://x",
             "::/129",
         ] {
-            assert!(text.parse::<Hole>().is_err(), "{text}");
+            assert!(text.parse::<AllowedTarget>().is_err(), "{text}");
         }
     }
 }

@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 use crate::call::{Call, LogSink, Tool};
 
 /// The `noop` tool.
-pub(crate) struct Noop;
+pub(crate) struct NoopTool;
 
 #[async_trait]
-impl Tool for Noop {
+impl Tool for NoopTool {
     fn is_pure(&self) -> bool {
         true
     }
@@ -42,20 +42,22 @@ impl Tool for Noop {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::NoLog;
+    use crate::call::DiscardingLogSink;
     use serde_json::json;
 
-    async fn run(fields: Value, input: Value) -> Outcome {
+    async fn run_noop(fields: Value, input: Value) -> Outcome {
         let mut call = Call::new("noop");
         call.fields = fields.as_object().unwrap().clone();
         call.input = input.as_object().unwrap().clone();
-        Noop.call(call, CancellationToken::new(), &NoLog).await
+        NoopTool
+            .call(call, CancellationToken::new(), &DiscardingLogSink)
+            .await
     }
 
     #[tokio::test]
     async fn a_given_result_is_the_result() {
         assert_eq!(
-            run(json!({"result": [1]}), json!({"a": 1})).await,
+            run_noop(json!({"result": [1]}), json!({"a": 1})).await,
             Outcome::ok(json!([1]))
         );
     }
@@ -63,13 +65,16 @@ mod tests {
     #[tokio::test]
     async fn a_message_is_echoed() {
         assert_eq!(
-            run(json!({"message": "hi"}), json!({})).await,
+            run_noop(json!({"message": "hi"}), json!({})).await,
             Outcome::ok(json!({"message": "hi"}))
         );
     }
 
     #[tokio::test]
     async fn nothing_in_gives_null() {
-        assert_eq!(run(json!({}), json!({})).await, Outcome::ok(Value::Null));
+        assert_eq!(
+            run_noop(json!({}), json!({})).await,
+            Outcome::ok(Value::Null)
+        );
     }
 }

@@ -14,49 +14,51 @@ use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
 use crate::call::{LogSink, Stream};
-use crate::capture::Capture;
-use crate::exhaustion::{cannot_start, exhausted};
-use crate::isolation::{Confines, GATE, Limits, not_limited, unavailable};
-use crate::mark::{MARK, Mark};
+use crate::capture::OutputCapture;
+use crate::exhaustion::{exhausted_error, is_start_exhausted};
+use crate::isolation::{
+    GATE_SCRIPT, ResourceLimits, SandboxRules, isolation_unavailable_error, limits_error,
+};
+use crate::process_marker::{MARKER_VARIABLE, ProcessMarker};
 
 /// Time between SIGTERM and SIGKILL.
-pub(crate) const GRACE: Duration = Duration::from_secs(5);
+pub(crate) const KILL_GRACE: Duration = Duration::from_secs(5);
 
 /// Program to start.
-pub(crate) struct Program<'a> {
+pub(crate) struct ProgramSpec<'a> {
     pub(crate) path: &'a Path,
     pub(crate) args: &'a [&'a str],
     pub(crate) env: &'a BTreeMap<String, String>,
     pub(crate) cwd: &'a Path,
-    /// With limits, the caller sends [`GO`](crate::isolation::GO) before any other input.
-    pub(crate) limits: &'a Limits,
-    pub(crate) confines: &'a Confines,
+    /// With limits, the caller sends [`GATE_OPEN_LINE`](crate::isolation::GO) before any other input.
+    pub(crate) limits: &'a ResourceLimits,
+    pub(crate) sandbox_rules: &'a SandboxRules,
 }
 
 /// Reason why a program did not start.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotStarted {
+pub(crate) enum StartError {
     #[error("cannot start the program")]
     Program(#[from] io::Error),
     #[error("cannot set its resource limits")]
     Limits(#[source] io::Error),
     #[error("cannot set up the sandbox")]
-    Confines(#[source] io::Error),
+    Sandbox(#[source] io::Error),
 }
 
-impl NotStarted {
+impl StartError {
     /// Task error if the machine cannot start the program, or not with its isolation; `None` if the program itself is
     /// the cause.
     pub(crate) fn host_error(&self) -> Option<TaskError> {
-        if cannot_start(self.cause()) {
-            return Some(exhausted(self.cause()));
+        if is_start_exhausted(self.cause()) {
+            return Some(exhausted_error(self.cause()));
         }
         match self {
             Self::Program(_) => None,
-            Self::Limits(error) => Some(not_limited(error)),
-            Self::Confines(error) => {
+            Self::Limits(error) => Some(limits_error(error)),
+            Self::Sandbox(error) => {
                 let message = format!("cannot set up the sandbox (`spec.sandbox`): {error}");
-                Some(unavailable(message).with("key", "sandbox"))
+                Some(isolation_unavailable_error(message).with_detail("key", "sandbox"))
             }
         }
     }
@@ -64,85 +66,85 @@ impl NotStarted {
     /// Error of the system.
     pub(crate) fn cause(&self) -> &io::Error {
         match self {
-            Self::Program(error) | Self::Limits(error) | Self::Confines(error) => error,
+            Self::Program(error) | Self::Limits(error) | Self::Sandbox(error) => error,
         }
     }
 }
 
 /// A running program with its descendants. Descendants that leave the process group are found by their marker.
-pub(crate) struct Group {
+pub(crate) struct ProcessGroup {
     pub(crate) child: Child,
-    pub(crate) stdout: Output,
-    pub(crate) stderr: Output,
+    pub(crate) stdout: OutputPipe,
+    pub(crate) stderr: OutputPipe,
     id: Option<Pid>,
-    mark: Mark,
+    marker: ProcessMarker,
     is_swept: bool,
 }
 
 /// Output pipe of a program.
-pub(crate) struct Output {
+pub(crate) struct OutputPipe {
     pipe: pipe::Receiver,
     is_open: bool,
 }
 
-impl Program<'_> {
+impl ProgramSpec<'_> {
     /// Starts the program in a new process group with only the given environment.
-    pub(crate) fn start(&self, stdin: Stdio) -> Result<Group, NotStarted> {
-        let mut mark = Mark::new();
-        let mut command = self.command();
+    pub(crate) fn start(&self, stdin: Stdio) -> Result<ProcessGroup, StartError> {
+        let mut mark = ProcessMarker::new();
+        let mut command = self.build_command();
         command
             .env_clear()
             .envs(self.env)
-            .env(MARK, mark.as_str())
+            .env(MARKER_VARIABLE, mark.as_str())
             .current_dir(self.cwd)
             .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
-        let mut child = if self.confines.is_none() {
+        let mut child = if self.sandbox_rules.is_unrestricted() {
             command.spawn()?
         } else {
-            spawn_confined(&mut command, self.confines)?
+            spawn_confined(&mut command, self.sandbox_rules)?
         };
-        mark.leads(child.id());
+        mark.set_leader(child.id());
         let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         if let Some(id) = id.filter(|_| !self.limits.is_empty()) {
-            self.limits.set(id).map_err(NotStarted::Limits)?;
+            self.limits.apply(id).map_err(StartError::Limits)?;
         }
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let stdout = stdout.expect("standard output is piped").into_owned_fd()?;
         let stderr = stderr.expect("standard error is piped").into_owned_fd()?;
-        Ok(Group {
+        Ok(ProcessGroup {
             child,
-            stdout: Output::new(pipe::Receiver::from_owned_fd(stdout)?),
-            stderr: Output::new(pipe::Receiver::from_owned_fd(stderr)?),
+            stdout: OutputPipe::new(pipe::Receiver::from_owned_fd(stdout)?),
+            stderr: OutputPipe::new(pipe::Receiver::from_owned_fd(stderr)?),
             id,
-            mark,
+            marker: mark,
             is_swept: false,
         })
     }
 
     /// The program itself, or a shell that waits until the limits are set and then executes the program.
-    fn command(&self) -> Command {
+    fn build_command(&self) -> Command {
         if self.limits.is_empty() {
             let mut command = Command::new(self.path);
             command.args(self.args);
             return command;
         }
         let mut command = Command::new("/bin/sh");
-        let gate = ["-c", GATE, "sh"];
+        let gate = ["-c", GATE_SCRIPT, "sh"];
         command.args(gate).arg(self.path).args(self.args);
         command
     }
 }
 
 /// Starts a program from a thread that applies the sandbox to itself and then ends.
-fn spawn_confined(command: &mut Command, confines: &Confines) -> Result<Child, NotStarted> {
+fn spawn_confined(command: &mut Command, confines: &SandboxRules) -> Result<Child, StartError> {
     let runtime = tokio::runtime::Handle::current();
     let spawn = || {
         let _entered = runtime.enter();
-        confines.enforce().map_err(NotStarted::Confines)?;
+        confines.enforce().map_err(StartError::Sandbox)?;
         Ok(command.spawn()?)
     };
     std::thread::scope(|scope| {
@@ -151,9 +153,9 @@ fn spawn_confined(command: &mut Command, confines: &Confines) -> Result<Child, N
     })
 }
 
-impl Group {
+impl ProcessGroup {
     /// Sends SIGTERM to the group, waits for `grace`, then sends SIGKILL.
-    pub(crate) async fn end(&mut self, grace: Duration) -> io::Result<ExitStatus> {
+    pub(crate) async fn terminate(&mut self, grace: Duration) -> io::Result<ExitStatus> {
         self.signal(Signal::TERM);
         if let Ok(status) = tokio::time::timeout(grace, self.child.wait()).await {
             self.signal(Signal::KILL);
@@ -168,7 +170,7 @@ impl Group {
         self.signal(Signal::KILL);
         // Killed processes start no others, so one sweep is enough.
         if !std::mem::replace(&mut self.is_swept, true) {
-            self.mark.sweep();
+            self.marker.kill_marked();
         }
     }
 
@@ -180,14 +182,14 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     /// No process that a call has started outlives it.
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-impl Output {
+impl OutputPipe {
     fn new(pipe: pipe::Receiver) -> Self {
         Self {
             pipe,
@@ -201,14 +203,14 @@ impl Output {
     }
 
     /// Waits until there is data to read; never returns once the pipe is closed.
-    pub(crate) async fn readable(&self) {
+    pub(crate) async fn wait_readable(&self) {
         if !self.is_open || self.pipe.readable().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
     /// Reads the available data into the capture, using the runtime's readiness.
-    pub(crate) fn take_ready(&mut self, capture: &mut Capture, log: &dyn LogSink) {
+    pub(crate) fn capture_ready(&mut self, capture: &mut OutputCapture, log: &dyn LogSink) {
         let mut chunk = [0; 16 * 1024];
         match self.pipe.try_read(&mut chunk) {
             Ok(0) => self.is_open = false,
@@ -234,7 +236,7 @@ impl Output {
     }
 
     /// Reads the remaining output of a program that has exited, up to a limit, with direct system calls.
-    pub(crate) fn read_rest(&mut self, buffer: &mut Vec<u8>) {
+    pub(crate) fn read_remaining(&mut self, buffer: &mut Vec<u8>) {
         let mut chunk = [0; 16 * 1024];
         let mut bytes_left = DRAIN_BYTES_MAX;
         while self.is_open && bytes_left > 0 {
@@ -254,7 +256,7 @@ impl Output {
     /// behind.
     pub(crate) fn drain(
         &mut self,
-        capture: &mut Option<Capture>,
+        capture: &mut Option<OutputCapture>,
         stream: Stream,
         log: &dyn LogSink,
     ) {
@@ -264,7 +266,7 @@ impl Output {
             match rustix::io::read(self.pipe.as_fd(), &mut chunk) {
                 Ok(0) => self.is_open = false,
                 Ok(length) => {
-                    let capture = capture.get_or_insert_with(|| Capture::new(stream));
+                    let capture = capture.get_or_insert_with(|| OutputCapture::new(stream));
                     capture.feed(&chunk[..length], log);
                     bytes_left = bytes_left.saturating_sub(length);
                 }

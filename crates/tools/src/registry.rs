@@ -7,27 +7,27 @@ use std::time::Duration;
 
 use model::id::Name;
 
-use crate::artifact::Artifact;
+use crate::artifact::ArtifactTool;
 use crate::call::Tool;
-use crate::container::Container;
-use crate::duckdb::{Databases, Duckdb, Guard, Libraries};
+use crate::container::ContainerTool;
+use crate::duckdb::{DatabasePool, DuckdbTool, LibraryLoader, StoreGuard};
 use crate::evaluation::EvaluationProcesses;
-use crate::external::{External, Manifest};
-use crate::http::{Clients, Http};
+use crate::external::{ExternalTool, KindManifest};
+use crate::http::{HttpClients, HttpTool};
 use crate::isolation::SandboxLevel;
-use crate::mcp::Mcp;
-use crate::nats::{Connections, Nats};
-use crate::network::Network;
-use crate::noop::Noop;
-use crate::objects::{Objects, Reach};
-use crate::postgres::{Pools, Postgres, PostgresConfig};
-use crate::python::Python;
-use crate::rhai::Rhai;
-use crate::script::{Scripted, Scripts};
-use crate::shell::Shell;
-use crate::sqlite::Sqlite;
-use crate::transfer::Transfer;
-use crate::transform::Transform;
+use crate::mcp::McpTool;
+use crate::nats::{NatsConnections, NatsTool};
+use crate::network::NetworkConfig;
+use crate::noop::NoopTool;
+use crate::objects::{ObjectAccess, ObjectsTool};
+use crate::postgres::{PostgresConfig, PostgresPools, PostgresTool};
+use crate::python::PythonTool;
+use crate::rhai::RhaiTool;
+use crate::script::{ScriptLoader, ScriptLoadingTool};
+use crate::shell::ShellTool;
+use crate::sqlite::SqliteTool;
+use crate::transfer::TransferTool;
+use crate::transform::TransformTool;
 
 /// Configuration of the built-in tools.
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ pub struct Config {
     /// Limits of the `http` tool.
     pub http: HttpLimits,
     /// Network access of tasks.
-    pub network: Network,
+    pub network: NetworkConfig,
     /// Connections of the `postgres` tool.
     pub postgres: PostgresConfig,
     /// Environment variables that programs inherit: `PATH`, `HOME`, `LANG`, `VIRTUAL_ENV`, if set.
@@ -47,7 +47,7 @@ pub struct Config {
     /// Minimum sandbox level of programs.
     pub sandbox: SandboxLevel,
     /// External tools of this deployment.
-    pub external: Vec<Manifest>,
+    pub external: Vec<KindManifest>,
     /// Directory for temporary files; best on the same disk as the result store.
     pub scratch_dir: PathBuf,
     /// Files that tools refuse to open: NoETL's own store.
@@ -91,7 +91,7 @@ pub struct PythonConfig {
 #[derive(Debug, Clone, Copy)]
 pub struct HttpLimits {
     /// Maximum size of a decompressed response in memory.
-    pub held_bytes_max: usize,
+    pub memory_bytes_max: usize,
     /// Maximum size of a decompressed response that is streamed to the result store.
     pub streamed_bytes_max: u64,
     /// Maximum number of redirects.
@@ -117,7 +117,7 @@ impl Default for Config {
         Self {
             python: PythonConfig::default(),
             http: HttpLimits::default(),
-            network: Network::default(),
+            network: NetworkConfig::default(),
             postgres: PostgresConfig::default(),
             environment: BTreeMap::from([(
                 "PATH".to_owned(),
@@ -160,7 +160,7 @@ impl Default for PythonConfig {
 impl Default for HttpLimits {
     fn default() -> Self {
         Self {
-            held_bytes_max: 64 * 1024 * 1024,
+            memory_bytes_max: 64 * 1024 * 1024,
             streamed_bytes_max: 5 * 1024 * 1024 * 1024,
             redirects_max: 10,
             header_bytes_max: 64 * 1024,
@@ -181,62 +181,63 @@ impl Registry {
 
     /// A registry with all built-in tools and the external tools.
     pub fn builtin(config: Config) -> Self {
-        let clients = Arc::new(Clients::new(config.http, &config.network));
+        let clients = Arc::new(HttpClients::new(config.http, &config.network));
         let level = config.sandbox;
         let environment = config.environment;
-        let shell = Shell::new(environment.clone(), level);
-        let scripts = Arc::new(Scripts::new(clients.clone()));
-        let python = Python::new(&config.python, environment.clone(), clients.clone(), level);
-        let mcp = Mcp::new(clients.clone(), environment.clone(), level);
+        let shell = ShellTool::new(environment.clone(), level);
+        let scripts = Arc::new(ScriptLoader::new(clients.clone()));
+        let python = PythonTool::new(&config.python, environment.clone(), clients.clone(), level);
+        let mcp = McpTool::new(clients.clone(), environment.clone(), level);
         let mut clients_env = environment.clone();
         clients_env.extend(config.container_environment);
-        let container = Container::new(clients_env);
-        let reach = Reach {
+        let container = ContainerTool::new(clients_env);
+        let reach = ObjectAccess {
             forbidden: config.forbidden_files.clone(),
             guard: clients.guard.clone(),
             scratch_dir: config.scratch_dir.clone(),
         };
         let mut registry = Self::empty();
         for kind in ["s3", "gcs"] {
-            registry.insert(kind, Arc::new(Objects::new(reach.clone())));
+            registry.insert(kind, Arc::new(ObjectsTool::new(reach.clone())));
         }
-        registry.insert("noop", Arc::new(Noop));
+        registry.insert("noop", Arc::new(NoopTool));
         registry.insert("container", Arc::new(container));
         registry.insert("mcp", Arc::new(mcp));
-        let connections = Arc::new(Connections::default());
-        let nats = Nats::new(reach.clone(), connections.clone());
+        let connections = Arc::new(NatsConnections::default());
+        let nats = NatsTool::new(reach.clone(), connections.clone());
         registry.insert("nats", Arc::new(nats));
-        let postgres = Postgres::new(config.postgres.clone(), config.scratch_dir.clone());
+        let postgres = PostgresTool::new(config.postgres.clone(), config.scratch_dir.clone());
         let scripted = |tool: Arc<dyn Tool>, key: &'static str| -> Arc<dyn Tool> {
-            Arc::new(Scripted::new(tool, scripts.clone(), key))
+            Arc::new(ScriptLoadingTool::new(tool, scripts.clone(), key))
         };
         registry.insert("postgres", scripted(Arc::new(postgres), "command"));
-        let http = Http::new(clients, config.scratch_dir).keeping(config.forbidden_files.clone());
+        let http = HttpTool::new(clients, config.scratch_dir)
+            .with_forbidden_files(config.forbidden_files.clone());
         let http = Arc::new(http);
         registry.insert("http", scripted(http.clone(), "body"));
         registry.insert("python", Arc::new(python));
         registry.insert("shell", scripted(Arc::new(shell), "command"));
         let evaluations = Arc::new(EvaluationProcesses::new(config.evaluation_program));
-        registry.insert("rhai", Arc::new(Rhai::new(evaluations.clone())));
-        registry.insert("transform", Arc::new(Transform::new(evaluations)));
-        let artifact = Artifact::new(reach.clone(), connections);
+        registry.insert("rhai", Arc::new(RhaiTool::new(evaluations.clone())));
+        registry.insert("transform", Arc::new(TransformTool::new(evaluations)));
+        let artifact = ArtifactTool::new(reach.clone(), connections);
         registry.insert("artifact", Arc::new(artifact));
-        let guard = Guard::new(&config.forbidden_files, &config.postgres.allow);
-        let databases = Databases::new(Libraries::new(config.duckdb), guard);
-        let transfer = Transfer {
-            reach,
+        let guard = StoreGuard::new(&config.forbidden_files, &config.postgres.allow);
+        let databases = DatabasePool::new(LibraryLoader::new(config.duckdb), guard);
+        let transfer = TransferTool {
+            object_access: reach,
             databases: databases.clone(),
-            pools: Arc::new(Pools::new(config.postgres)),
+            pools: Arc::new(PostgresPools::new(config.postgres)),
             http,
         };
         registry.insert("transfer", Arc::new(transfer));
-        let duckdb = Arc::new(Duckdb::new(databases));
+        let duckdb = Arc::new(DuckdbTool::new(databases));
         registry.insert("duckdb", scripted(duckdb, "command"));
-        let sqlite = Arc::new(Sqlite::new(config.forbidden_files));
+        let sqlite = Arc::new(SqliteTool::new(config.forbidden_files));
         registry.insert("sqlite", scripted(sqlite, "command"));
         for manifest in config.external {
             let name = manifest.name.clone();
-            let external = External::new(manifest, environment.clone());
+            let external = ExternalTool::new(manifest, environment.clone());
             registry.insert(&name, Arc::new(external));
         }
         registry

@@ -14,23 +14,23 @@ use model::template::Piece;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool, cancelled, timed_out, type_name};
-use crate::http::Clients;
-use crate::objects::{Address, Reach, open};
+use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error, type_name};
+use crate::http::HttpClients;
+use crate::objects::{ObjectAccess, ObjectAddress, open_object};
 
 /// Maximum size of a script.
 const SCRIPT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Default timeout for loading a script.
-const LOAD_MAX: Duration = Duration::from_secs(60);
+const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Loads scripts.
-pub(crate) struct Scripts {
-    clients: Arc<Clients>,
-    reach: Reach,
+pub(crate) struct ScriptLoader {
+    clients: Arc<HttpClients>,
+    object_access: ObjectAccess,
 }
 
 /// A loaded script.
-pub(crate) struct Script {
+pub(crate) struct LoadedScript {
     pub(crate) text: String,
     /// File or URL.
     pub(crate) name: String,
@@ -38,20 +38,23 @@ pub(crate) struct Script {
 
 /// Location of a script.
 #[derive(Debug, PartialEq, Eq)]
-enum Origin {
+enum ScriptOrigin {
     File(PathBuf),
     Url(String),
-    Object(Address),
+    Object(ObjectAddress),
 }
 
-impl Scripts {
-    pub(crate) fn new(clients: Arc<Clients>) -> Self {
-        let reach = Reach {
+impl ScriptLoader {
+    pub(crate) fn new(clients: Arc<HttpClients>) -> Self {
+        let object_access = ObjectAccess {
             forbidden: Vec::new(),
             guard: clients.guard.clone(),
             scratch_dir: PathBuf::new(),
         };
-        Self { clients, reach }
+        Self {
+            clients,
+            object_access,
+        }
     }
 
     /// Loads the script of a call.
@@ -59,82 +62,88 @@ impl Scripts {
         &self,
         call: &Call,
         stop: &CancellationToken,
-    ) -> Result<Script, TaskError> {
-        let limit = call.timeout.total.unwrap_or(LOAD_MAX);
-        match origin(call)? {
-            Origin::File(path) => file(&path).await,
-            Origin::Url(url) => Ok(Script {
+    ) -> Result<LoadedScript, TaskError> {
+        let limit = call.timeout.total.unwrap_or(LOAD_TIMEOUT);
+        match parse_origin(call)? {
+            ScriptOrigin::File(path) => load_file(&path).await,
+            ScriptOrigin::Url(url) => Ok(LoadedScript {
                 text: self.clients.fetch_text(&url, limit, stop).await?,
                 name: url,
             }),
-            Origin::Object(address) => tokio::select! {
-                script = self.object(call, address) => script,
-                () = stop.cancelled() => Err(cancelled()),
-                () = tokio::time::sleep(limit) => Err(timed_out(limit)),
+            ScriptOrigin::Object(address) => tokio::select! {
+                script = self.load_object(call, address) => script,
+                () = stop.cancelled() => Err(cancelled_error()),
+                () = tokio::time::sleep(limit) => Err(timeout_error(limit)),
             },
         }
     }
 
-    async fn object(&self, call: &Call, address: Address) -> Result<Script, TaskError> {
-        let place = address.open(credential(call), &self.reach).await?;
+    async fn load_object(
+        &self,
+        call: &Call,
+        address: ObjectAddress,
+    ) -> Result<LoadedScript, TaskError> {
+        let place = address
+            .open(script_credential(call), &self.object_access)
+            .await?;
         let name = place.uri();
-        let mut opened = open(&place, None).await?;
+        let mut opened = open_object(&place, None).await?;
         let mut bytes = Vec::new();
-        while let Some(piece) = opened.pieces.next().await {
-            let piece = piece.map_err(|error| unreadable(&name, &error.to_string()))?;
+        while let Some(piece) = opened.chunks.next().await {
+            let piece = piece.map_err(|error| unreadable_error(&name, &error.to_string()))?;
             bytes.extend_from_slice(&piece);
             if bytes.len() as u64 > SCRIPT_BYTES_MAX {
                 let why = format!("larger than {SCRIPT_BYTES_MAX} bytes");
-                return Err(unreadable(&name, &why));
+                return Err(unreadable_error(&name, &why));
             }
         }
-        text(bytes, name)
+        decode_script(bytes, name)
     }
 }
 
-async fn file(path: &Path) -> Result<Script, TaskError> {
+async fn load_file(path: &Path) -> Result<LoadedScript, TaskError> {
     let name = path.display().to_string();
-    let bytes = crate::regular::read(path, SCRIPT_BYTES_MAX).await;
-    let bytes = bytes.map_err(|error| unreadable(&name, &error.to_string()))?;
-    text(bytes, name)
+    let bytes = crate::regular_file::read_regular(path, SCRIPT_BYTES_MAX).await;
+    let bytes = bytes.map_err(|error| unreadable_error(&name, &error.to_string()))?;
+    decode_script(bytes, name)
 }
 
-fn text(bytes: Vec<u8>, name: String) -> Result<Script, TaskError> {
+fn decode_script(bytes: Vec<u8>, name: String) -> Result<LoadedScript, TaskError> {
     match String::from_utf8(bytes) {
-        Ok(text) => Ok(Script { text, name }),
-        Err(_) => Err(unreadable(&name, "not valid UTF-8")),
+        Ok(text) => Ok(LoadedScript { text, name }),
+        Err(_) => Err(unreadable_error(&name, "not valid UTF-8")),
     }
 }
 
-fn unreadable(name: &str, why: &str) -> TaskError {
+fn unreadable_error(name: &str, why: &str) -> TaskError {
     let message = format!("cannot read script `{name}`: {why}");
-    TaskError::new(ErrorKind::NotFound, "SCRIPT_NOT_READABLE", message).with("key", "script")
+    TaskError::new(ErrorKind::NotFound, "SCRIPT_NOT_READABLE", message).with_detail("key", "script")
 }
 
 /// Credential for the script's location: its own `auth`, else the task's.
-fn credential(call: &Call) -> Option<&Value> {
+fn script_credential(call: &Call) -> Option<&Value> {
     let script = call.field("script")?;
-    let source = script.get("source").and_then(auth_in);
+    let source = script.get("source").and_then(auth_field);
     source
-        .or_else(|| auth_in(script))
+        .or_else(|| auth_field(script))
         .or_else(|| call.field("auth"))
 }
 
-fn auth_in(map: &Value) -> Option<&Value> {
+fn auth_field(map: &Value) -> Option<&Value> {
     map.get("auth").or_else(|| map.get("credential"))
 }
 
 /// Location of a call's script.
-fn origin(call: &Call) -> Result<Origin, TaskError> {
+fn parse_origin(call: &Call) -> Result<ScriptOrigin, TaskError> {
     match call.field("script") {
-        None => Err(call.missing("script", "set it to the path or URL of the script")),
-        Some(Value::String(uri)) => by_uri(call, uri),
-        Some(Value::Object(script)) => by_map(call, script),
-        Some(other) => Err(call.wrong_type("script", "a map {uri} or {source}", other)),
+        None => Err(call.missing_key_error("script", "set it to the path or URL of the script")),
+        Some(Value::String(uri)) => origin_from_uri(call, uri),
+        Some(Value::Object(script)) => origin_from_map(call, script),
+        Some(other) => Err(call.wrong_type_error("script", "a map {uri} or {source}", other)),
     }
 }
 
-fn by_map(call: &Call, script: &Map<String, Value>) -> Result<Origin, TaskError> {
+fn origin_from_map(call: &Call, script: &Map<String, Value>) -> Result<ScriptOrigin, TaskError> {
     let text = |map: &Map<String, Value>, key: &str| {
         map.get(key).and_then(Value::as_str).map(str::to_owned)
     };
@@ -152,82 +161,84 @@ fn by_map(call: &Call, script: &Map<String, Value>) -> Result<Origin, TaskError>
     let bucket = text(source, "bucket");
     let key = ["key", "object"].iter().find_map(|key| text(source, key));
     let Some(uri) = uri.or_else(|| key.clone()) else {
-        return Err(call.missing("script.uri", "set it to the path or URL of the script"));
+        return Err(call.missing_key_error("script.uri", "set it to the path or URL of the script"));
     };
     match kind {
-        None => by_uri(call, &uri),
+        None => origin_from_uri(call, &uri),
         Some(Value::String(kind)) => match kind.as_str() {
             "file" => {
                 let path = uri.strip_prefix("file://").unwrap_or(&uri);
-                Ok(Origin::File(call.resolve(path)))
+                Ok(ScriptOrigin::File(call.resolve_path(path)))
             }
-            "http" | "https" => by_uri(call, &uri),
+            "http" | "https" => origin_from_uri(call, &uri),
             "s3" | "gcs" => {
                 let key = key.unwrap_or(uri);
-                Ok(Origin::Object(in_bucket(call, &kind, bucket, key)?))
+                Ok(ScriptOrigin::Object(bucket_address(
+                    call, &kind, bucket, key,
+                )?))
             }
-            other => Err(unsupported(other)),
+            other => Err(unsupported_error(other)),
         },
-        Some(other) => Err(unsupported(type_name(&other))),
+        Some(other) => Err(unsupported_error(type_name(&other))),
     }
 }
 
 /// Object address from a URI, or from a bucket and a key.
-fn in_bucket(
+fn bucket_address(
     call: &Call,
     kind: &str,
     bucket: Option<String>,
     key: String,
-) -> Result<Address, TaskError> {
-    match (Address::read(call, &key), bucket) {
-        (Some(address @ (Address::S3 { .. } | Address::Gcs { .. })), _) => Ok(address),
-        (None, Some(bucket)) if kind == "s3" => Ok(Address::S3 { bucket, key }),
-        (None, Some(bucket)) => Ok(Address::Gcs { bucket, key }),
-        _ => Err(call.missing(
+) -> Result<ObjectAddress, TaskError> {
+    match (ObjectAddress::parse(call, &key), bucket) {
+        (Some(address @ (ObjectAddress::S3 { .. } | ObjectAddress::Gcs { .. })), _) => Ok(address),
+        (None, Some(bucket)) if kind == "s3" => Ok(ObjectAddress::S3 { bucket, key }),
+        (None, Some(bucket)) => Ok(ObjectAddress::Gcs { bucket, key }),
+        _ => Err(call.missing_key_error(
             "script.source.bucket",
             "set the bucket, or use `uri: s3://bucket/key`",
         )),
     }
 }
 
-fn by_uri(call: &Call, uri: &str) -> Result<Origin, TaskError> {
+fn origin_from_uri(call: &Call, uri: &str) -> Result<ScriptOrigin, TaskError> {
     match uri.split_once("://") {
-        None => Ok(Origin::File(call.resolve(uri))),
-        Some(("http" | "https", _)) => Ok(Origin::Url(uri.to_owned())),
-        Some((scheme, _)) => match Address::read(call, uri) {
-            Some(Address::File(path)) => Ok(Origin::File(path)),
-            Some(object) => Ok(Origin::Object(object)),
-            None => Err(unsupported(scheme)),
+        None => Ok(ScriptOrigin::File(call.resolve_path(uri))),
+        Some(("http" | "https", _)) => Ok(ScriptOrigin::Url(uri.to_owned())),
+        Some((scheme, _)) => match ObjectAddress::parse(call, uri) {
+            Some(ObjectAddress::File(path)) => Ok(ScriptOrigin::File(path)),
+            Some(object) => Ok(ScriptOrigin::Object(object)),
+            None => Err(unsupported_error(scheme)),
         },
     }
 }
 
-fn unsupported(kind: &str) -> TaskError {
+fn unsupported_error(kind: &str) -> TaskError {
     TaskError::new(
         ErrorKind::ClientError,
         "SCRIPT_SOURCE",
         format!("unsupported script source `{kind}`; use inline, file, http, gcs or s3"),
     )
-    .with("key", "script")
+    .with_detail("key", "script")
 }
 
 /// A tool whose program can be a script.
-pub(crate) struct Scripted {
+pub(crate) struct ScriptLoadingTool {
     tool: Arc<dyn Tool>,
-    scripts: Arc<Scripts>,
+    scripts: Arc<ScriptLoader>,
     /// Key that receives the script's text.
     key: &'static str,
 }
 
-impl Scripted {
+impl ScriptLoadingTool {
     /// Wraps a tool; the text of a script is passed under `key`.
-    pub(crate) fn new(tool: Arc<dyn Tool>, scripts: Arc<Scripts>, key: &'static str) -> Self {
+    pub(crate) fn new(tool: Arc<dyn Tool>, scripts: Arc<ScriptLoader>, key: &'static str) -> Self {
         Self { tool, scripts, key }
     }
 }
 
 #[async_trait]
-impl Tool for Scripted {
+impl Tool for ScriptLoadingTool {
     fn is_pure(&self) -> bool {
         self.tool.is_pure()
     }

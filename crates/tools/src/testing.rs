@@ -9,20 +9,20 @@ use model::template::Piece;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, NoLog, Stream, Tool};
+use crate::call::{Call, DiscardingLogSink, LogSink, Stream, Tool};
 
 /// A sink that records every line.
 #[derive(Default)]
-pub(crate) struct Lines(Mutex<Vec<(Stream, String)>>);
+pub(crate) struct RecordedLogLines(Mutex<Vec<(Stream, String)>>);
 
-impl LogSink for Lines {
-    fn line(&self, stream: Stream, text: &str) {
+impl LogSink for RecordedLogLines {
+    fn write_line(&self, stream: Stream, text: &str) {
         self.0.lock().unwrap().push((stream, text.to_owned()));
     }
 }
 
-impl Lines {
-    pub(crate) fn of(&self, stream: Stream) -> Vec<String> {
+impl RecordedLogLines {
+    pub(crate) fn lines_of(&self, stream: Stream) -> Vec<String> {
         let lines = self.0.lock().unwrap();
         lines
             .iter()
@@ -33,30 +33,31 @@ impl Lines {
 }
 
 /// A call of a kind with fields and input as JSON maps.
-pub(crate) fn call(kind: &str, fields: Value, input: Value) -> Call {
+pub(crate) fn build_call(kind: &str, fields: Value, input: Value) -> Call {
     let mut call = Call::new(kind);
     call.fields = fields.as_object().unwrap().clone();
     call.input = input.as_object().unwrap().clone();
-    call.place.base_dir = "/tmp".into();
+    call.site.base_dir = "/tmp".into();
     call
 }
 
 /// A call whose `command` is only text.
-pub(crate) fn command(kind: &str, text: &str, base: &Path) -> Call {
+pub(crate) fn command_call(kind: &str, text: &str, base: &Path) -> Call {
     let mut call = Call::new(kind);
-    call.place.base_dir = base.to_owned();
+    call.site.base_dir = base.to_owned();
     let pieces = vec![vec![Piece::Text(text.to_owned())]];
     call.pieces.insert("command".to_owned(), pieces);
     call
 }
 
 /// Runs a call without cancellation and without a log.
-pub(crate) async fn run(tool: &dyn Tool, call: Call) -> Outcome {
-    tool.call(call, CancellationToken::new(), &NoLog).await
+pub(crate) async fn run_tool(tool: &dyn Tool, call: Call) -> Outcome {
+    tool.call(call, CancellationToken::new(), &DiscardingLogSink)
+        .await
 }
 
 /// Value of a successful outcome.
-pub(crate) fn result(outcome: Outcome) -> Value {
+pub(crate) fn expect_result(outcome: Outcome) -> Value {
     match outcome {
         Outcome::Ok(success) => success.result,
         Outcome::Error(failure) => panic!("{:?}", failure.error),
@@ -64,12 +65,12 @@ pub(crate) fn result(outcome: Outcome) -> Value {
 }
 
 /// Error of a failed outcome.
-pub(crate) fn error(outcome: &Outcome) -> &TaskError {
+pub(crate) fn expect_error(outcome: &Outcome) -> &TaskError {
     outcome.failure().unwrap_or_else(|| panic!("{outcome:?}"))
 }
 
 /// Waits until a killed process has disappeared.
-pub(crate) async fn gone(pid: &str) {
+pub(crate) async fn wait_until_gone(pid: &str) {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

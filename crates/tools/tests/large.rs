@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use model::outcome::Outcome;
 use model::playbook::ResultControl;
-use results::{Keeper, Local};
+use results::{DirBodyStore, ResultWriter};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
-use tools::{Call, NoLog, Registry};
+use tools::{Call, DiscardingLogSink, Registry};
 
 const ROW: &str =
     r#"{"id":12345678,"name":"somebody","note":"a \"line\"","list":[1,2.5,null,true]}"#;
@@ -44,14 +44,14 @@ fn serve() -> String {
             let head =
                 "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n";
             stream.write_all(head.as_bytes()).unwrap();
-            each_piece(rows, |piece| stream.write_all(piece).unwrap());
+            for_each_chunk(rows, |piece| stream.write_all(piece).unwrap());
         }
     });
     url
 }
 
 /// Passes the body to `take` in chunks.
-fn each_piece(rows: usize, mut take: impl FnMut(&[u8])) {
+fn for_each_chunk(rows: usize, mut take: impl FnMut(&[u8])) {
     let block = format!("{ROW},").repeat(1_000);
     take(b"[");
     for _ in 0..rows / 1_000 {
@@ -68,28 +68,31 @@ fn peak_kib() -> u64 {
 }
 
 /// Runs the calls and prints the memory growth and reference of the large one.
-async fn receive(url: &str) {
+async fn receive_large(url: &str) {
     let dir = std::env::var("LARGE_DIR").unwrap();
     let config = tools::Config {
         scratch_dir: dir.clone().into(),
         ..tools::Config::default()
     };
     let tool = Registry::builtin(config).get("http").unwrap();
-    let bodies = Arc::new(Local::open(Path::new(&dir)).unwrap());
+    let bodies = Arc::new(DirBodyStore::open(Path::new(&dir)).unwrap());
     let mut answers = Vec::new();
     let mut peaks = Vec::new();
     for path in ["small", "large"] {
         let mut call = Call::new("http");
         call.fields
             .insert("url".to_owned(), format!("{url}{path}").into());
-        call.keeper = Some(Keeper {
-            bodies: bodies.clone(),
+        call.result_writer = Some(ResultWriter {
+            store: bodies.clone(),
             control: ResultControl::default(),
             uri: "noetl://execution/1".to_owned(),
             bytes_max: u64::MAX,
-            missing: results::MissingPaths::default(),
+            missing_paths: results::MissingPaths::default(),
         });
-        answers.push(tool.call(call, CancellationToken::new(), &NoLog).await);
+        answers.push(
+            tool.call(call, CancellationToken::new(), &DiscardingLogSink)
+                .await,
+        );
         peaks.push(peak_kib());
     }
     let Some(Outcome::Ok(large)) = answers.pop() else {
@@ -106,7 +109,7 @@ async fn receive(url: &str) {
 #[tokio::test]
 async fn memory_does_not_grow_with_a_response() {
     if let Ok(url) = std::env::var("LARGE_URL") {
-        return receive(&url).await;
+        return receive_large(&url).await;
     }
     let dir = tempfile::tempdir().unwrap();
     let child = Command::new(std::env::current_exe().unwrap())
@@ -134,11 +137,11 @@ async fn memory_does_not_grow_with_a_response() {
         .join(&sha256[2..]);
     let bytes = meta["bytes"].as_u64().unwrap();
     assert!(bytes > 190_000_000, "{bytes}");
-    check(&file, sha256, bytes);
+    check_file(&file, sha256, bytes);
 }
 
 /// Checks that the file has this hash and contains exactly the served bytes.
-fn check(file: &Path, sha256: &str, bytes: u64) {
+fn check_file(file: &Path, sha256: &str, bytes: u64) {
     let mut file = BufReader::new(File::open(file).unwrap());
     let mut all = Sha256::new();
     let mut head = Vec::new();
@@ -149,7 +152,7 @@ fn check(file: &Path, sha256: &str, bytes: u64) {
     }
     all.update(&head);
     let mut seen = head.len() as u64;
-    each_piece(ROWS, |piece| {
+    for_each_chunk(ROWS, |piece| {
         let mut found = vec![0; piece.len()];
         file.read_exact(&mut found).unwrap();
         assert!(found == piece, "the body differs at {seen}");

@@ -15,7 +15,7 @@ use model::outcome::{ErrorKind, Outcome};
 use model::template::Piece;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use tools::{Call, LogSink, NoLog, Registry, Stream, Tool};
+use tools::{Call, DiscardingLogSink, LogSink, Registry, Stream, Tool};
 
 /// A shell with a child in its group, one that left it, and one that left it twice.
 const SHELL: &str =
@@ -38,7 +38,7 @@ time.sleep(600)
 
 /// How a call ends.
 #[derive(Clone, Copy)]
-enum Way {
+enum EndMode {
     Stop,
     Timeout,
 }
@@ -47,14 +47,14 @@ enum Way {
 struct AtFirstLine(CancellationToken);
 
 impl LogSink for AtFirstLine {
-    fn line(&self, _stream: Stream, _text: &str) {
+    fn write_line(&self, _stream: Stream, _text: &str) {
         self.0.cancel();
     }
 }
 
-fn call(kind: &str) -> Call {
+fn tool_call(kind: &str) -> Call {
     let mut call = Call::new(kind);
-    call.place.base_dir = "/tmp".into();
+    call.site.base_dir = "/tmp".into();
     match kind {
         "shell" => {
             let pieces = vec![vec![Piece::Text(SHELL.to_owned())]];
@@ -67,20 +67,20 @@ fn call(kind: &str) -> Call {
     call
 }
 
-async fn end(tool: Arc<dyn Tool>, kind: &str, way: Way) -> Outcome {
-    let mut call = call(kind);
+async fn run_and_end(tool: Arc<dyn Tool>, kind: &str, way: EndMode) -> Outcome {
+    let mut call = tool_call(kind);
     let stop = CancellationToken::new();
     match way {
-        Way::Stop => tool.call(call, stop.clone(), &AtFirstLine(stop)).await,
-        Way::Timeout => {
+        EndMode::Stop => tool.call(call, stop.clone(), &AtFirstLine(stop)).await,
+        EndMode::Timeout => {
             call.timeout.total = Some(Duration::from_millis(120));
-            tool.call(call, stop, &NoLog).await
+            tool.call(call, stop, &DiscardingLogSink).await
         }
     }
 }
 
 /// Running processes with the marker of a program that this process started.
-fn left() -> Vec<String> {
+fn remaining_processes() -> Vec<String> {
     let mark = format!("NOETL_PROCESS={}-", std::process::id());
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let marked = all.filter(|entry| {
@@ -102,11 +102,15 @@ async fn a_thousand_calls_that_are_ended_leave_no_process() {
     let registry = Registry::builtin(tools::Config::default());
     let kinds = (0..1_000).map(|n| {
         let kind = if n % 5 == 0 { "python" } else { "shell" };
-        let way = if n % 2 == 0 { Way::Stop } else { Way::Timeout };
+        let way = if n % 2 == 0 {
+            EndMode::Stop
+        } else {
+            EndMode::Timeout
+        };
         (kind, registry.get(kind).unwrap(), way)
     });
     let calls = kinds.map(|(kind, tool, way)| async move {
-        let outcome = end(tool, kind, way).await;
+        let outcome = run_and_end(tool, kind, way).await;
         let kind = outcome.failure().map(|error| error.kind);
         assert!(
             matches!(kind, Some(ErrorKind::Cancelled | ErrorKind::Timeout)),
@@ -121,32 +125,32 @@ async fn a_thousand_calls_that_are_ended_leave_no_process() {
     drop(registry);
     // Killed processes may take a moment to disappear.
     let deadline = Instant::now() + Duration::from_secs(10);
-    while !left().is_empty() && Instant::now() < deadline {
+    while !remaining_processes().is_empty() && Instant::now() < deadline {
         tokio::task::yield_now().await;
     }
-    assert_eq!(left(), Vec::<String>::new());
+    assert_eq!(remaining_processes(), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn a_process_that_runs_is_counted() {
     let registry = Registry::builtin(tools::Config::default());
     let shell = registry.get("shell").unwrap();
-    struct Count(std::sync::Mutex<usize>, CancellationToken);
-    impl LogSink for Count {
-        fn line(&self, _stream: Stream, _text: &str) {
+    struct ProcessCounter(std::sync::Mutex<usize>, CancellationToken);
+    impl LogSink for ProcessCounter {
+        fn write_line(&self, _stream: Stream, _text: &str) {
             // The children print nothing; they have started when they are in the list.
             let deadline = Instant::now() + Duration::from_secs(10);
-            let mut seen = left().len();
+            let mut seen = remaining_processes().len();
             while seen < RUNNING && Instant::now() < deadline {
-                seen = left().len();
+                seen = remaining_processes().len();
             }
             *self.0.lock().unwrap() = seen;
             self.1.cancel();
         }
     }
     let stop = CancellationToken::new();
-    let seen = Count(std::sync::Mutex::default(), stop.clone());
-    shell.call(call("shell"), stop, &seen).await;
+    let seen = ProcessCounter(std::sync::Mutex::default(), stop.clone());
+    shell.call(tool_call("shell"), stop, &seen).await;
     assert!(
         *seen.0.lock().unwrap() >= RUNNING,
         "the shell and its children: {:?}",

@@ -14,27 +14,27 @@ use serde::de::DeserializeOwned;
 
 use crate::api::Problem;
 use crate::download::Download;
-use crate::transport::Pieces;
+use crate::transport::ByteStream;
 
 /// Timeout for connecting.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of an ordinary call.
-const CALL: Duration = Duration::from_secs(30);
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Timeout for a stored result, which can have gigabytes.
-const BODY: Duration = Duration::from_secs(3600);
+const BODY_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Request body: bytes or a stream.
 pub use reqwest::Body as Upload;
 
 /// Response whose body is read in chunks.
-pub use reqwest::Response as Answer;
+pub use reqwest::Response as HttpResponse;
 
 /// Header of calls that one server forwards to another; a forwarded call is not forwarded again.
-pub const FORWARDED: &str = "x-noetl-forwarded";
+pub const FORWARDED_HEADER: &str = "x-noetl-forwarded";
 
 /// Header with the secret of a worker's session.
-pub const SESSION: &str = "x-noetl-session";
+pub const SESSION_HEADER: &str = "x-noetl-session";
 
 /// Client of one or several servers.
 #[derive(Clone)]
@@ -43,23 +43,23 @@ pub struct Client {
     servers: std::sync::Arc<[String]>,
     /// Index of the server that responded last.
     current: std::sync::Arc<AtomicUsize>,
-    token: Option<Token>,
-    session: Option<Token>,
+    token: Option<AccessToken>,
+    session: Option<AccessToken>,
     forwarded: bool,
 }
 
 /// Bearer token; never printed.
 #[derive(Clone)]
-pub struct Token(std::sync::Arc<str>);
+pub struct AccessToken(std::sync::Arc<str>);
 
-impl Token {
+impl AccessToken {
     /// Wraps a token; trims whitespace.
     pub fn new(text: &str) -> Self {
         Self(text.trim().into())
     }
 }
 
-impl std::fmt::Debug for Token {
+impl std::fmt::Debug for AccessToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("***")
     }
@@ -82,19 +82,19 @@ pub enum CallError {
     Problem(Box<Problem>),
     /// The response has an unexpected form.
     #[error("cannot read the response of the server")]
-    Answer(#[source] Box<dyn std::error::Error + Send + Sync>),
+    InvalidResponse(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// An address is invalid.
     #[error("invalid server address `{0}`: expected http://HOST:PORT")]
-    Address(String),
+    InvalidAddress(String),
 }
 
 impl CallError {
     /// Whether the error is transient.
     pub fn is_passing(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::Answer(_) => true,
+            Self::Unreachable { .. } | Self::InvalidResponse(_) => true,
             Self::Problem(problem) => problem.status >= 500 || problem.status == 429,
-            Self::Address(_) => false,
+            Self::InvalidAddress(_) => false,
         }
     }
 
@@ -109,7 +109,7 @@ impl CallError {
 
 impl Client {
     /// Creates a client of these servers, each as `http://host:port`.
-    pub fn new(servers: &[String], token: Option<Token>) -> Result<Self, CallError> {
+    pub fn new(servers: &[String], token: Option<AccessToken>) -> Result<Self, CallError> {
         install_crypto();
         let mut addresses = Vec::with_capacity(servers.len());
         for server in servers {
@@ -117,21 +117,21 @@ impl Client {
             let url = reqwest::Url::parse(address).ok();
             let fits = url.is_some_and(|url| matches!(url.scheme(), "http" | "https"));
             if !fits {
-                return Err(CallError::Address(server.clone()));
+                return Err(CallError::InvalidAddress(server.clone()));
             }
             addresses.push(address.to_owned());
         }
         if addresses.is_empty() {
-            return Err(CallError::Address(String::new()));
+            return Err(CallError::InvalidAddress(String::new()));
         }
         let http = reqwest::Client::builder()
-            .connect_timeout(CONNECT)
+            .connect_timeout(CONNECT_TIMEOUT)
             .tcp_keepalive(Duration::from_secs(15))
             .tcp_nodelay(true)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .build()
-            .map_err(|error| CallError::Answer(Box::new(error)))?;
+            .map_err(|error| CallError::InvalidResponse(Box::new(error)))?;
         Ok(Self {
             http,
             servers: addresses.into(),
@@ -149,22 +149,24 @@ impl Client {
 
     /// Returns a client for calls that one server forwards to another.
     #[must_use]
-    pub fn forwarding(mut self) -> Self {
+    pub fn with_forwarding(mut self) -> Self {
         self.forwarded = true;
         self
     }
 
     /// Returns a client that sends the secret of a worker's session.
     #[must_use]
-    pub fn with_session(mut self, secret: Token) -> Self {
+    pub fn with_session(mut self, secret: AccessToken) -> Self {
         self.session = Some(secret);
         self
     }
 
     /// Sends a GET request.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
-        let answer = self.send(Method::GET, path, None::<&()>, CALL).await?;
-        read(answer).await
+        let answer = self
+            .send_json(Method::GET, path, None::<&()>, CALL_TIMEOUT)
+            .await?;
+        read_json(answer).await
     }
 
     /// Sends a POST request.
@@ -173,18 +175,20 @@ impl Client {
         path: &str,
         body: &B,
     ) -> Result<T, CallError> {
-        self.post_within(path, body, CALL).await
+        self.post_with_timeout(path, body, CALL_TIMEOUT).await
     }
 
     /// Sends a POST request with its own timeout.
-    pub async fn post_within<B: Serialize + Sync, T: DeserializeOwned>(
+    pub async fn post_with_timeout<B: Serialize + Sync, T: DeserializeOwned>(
         &self,
         path: &str,
         body: &B,
         patience: Duration,
     ) -> Result<T, CallError> {
-        let answer = self.send(Method::POST, path, Some(body), patience).await?;
-        read(answer).await
+        let answer = self
+            .send_json(Method::POST, path, Some(body), patience)
+            .await?;
+        read_json(answer).await
     }
 
     /// Sends a stream with PUT. A stream can be read only once, so a single server is tried; after a failure the next
@@ -193,13 +197,13 @@ impl Client {
         let begin = self.current.load(Ordering::Relaxed);
         let server = &self.servers[begin % self.servers.len()];
         let request = self.http.put(format!("{server}{path}"));
-        let mut request = request.timeout(BODY).body(body);
-        if let Some(Token(token)) = &self.token {
+        let mut request = request.timeout(BODY_TIMEOUT).body(body);
+        if let Some(AccessToken(token)) = &self.token {
             request = request.bearer_auth(token);
         }
         match request.send().await {
-            Ok(answer) if answer.status().is_success() => read(answer).await,
-            Ok(answer) => Err(CallError::Problem(Box::new(problem(answer).await))),
+            Ok(answer) if answer.status().is_success() => read_json(answer).await,
+            Ok(answer) => Err(CallError::Problem(Box::new(read_problem(answer).await))),
             Err(error) => {
                 let next = (begin + 1) % self.servers.len();
                 self.current.store(next, Ordering::Relaxed);
@@ -219,9 +223,9 @@ impl Client {
     ) -> Result<T, CallError> {
         let make = |server: &str| {
             let request = self.http.put(format!("{server}{path}"));
-            request.timeout(BODY).body(body.clone())
+            request.timeout(BODY_TIMEOUT).body(body.clone())
         };
-        read(self.each(make).await?).await
+        read_json(self.try_servers(make).await?).await
     }
 
     /// Sends a POST request and downloads the response, or a range of it, in chunks.
@@ -231,10 +235,14 @@ impl Client {
         body: &B,
         range: Option<Range<u64>>,
     ) -> Result<Download, CallError> {
-        let text = serde_json::to_vec(body).map_err(|error| CallError::Answer(Box::new(error)))?;
+        let text = serde_json::to_vec(body)
+            .map_err(|error| CallError::InvalidResponse(Box::new(error)))?;
         let range = range.map(|range| format!("bytes={}-{}", range.start, range.end.max(1) - 1));
         let make = |server: &str| {
-            let request = self.http.post(format!("{server}{path}")).timeout(BODY);
+            let request = self
+                .http
+                .post(format!("{server}{path}"))
+                .timeout(BODY_TIMEOUT);
             let request = request.header("content-type", "application/json");
             let request = request.body(text.clone());
             match &range {
@@ -242,38 +250,43 @@ impl Client {
                 None => request,
             }
         };
-        Download::new(self.each(make).await?)
+        Download::new(self.try_servers(make).await?)
     }
 
     /// Sends a POST request and returns a response of unknown length in chunks.
-    pub async fn post_for_pieces<B: Serialize + Sync>(
+    pub async fn post_for_stream<B: Serialize + Sync>(
         &self,
         path: &str,
         body: &B,
-    ) -> Result<Pieces, CallError> {
-        let answer = self.send(Method::POST, path, Some(body), BODY).await?;
+    ) -> Result<ByteStream, CallError> {
+        let answer = self
+            .send_json(Method::POST, path, Some(body), BODY_TIMEOUT)
+            .await?;
         Ok(Box::pin(answer.bytes_stream().map_err(io::Error::other)))
     }
 
     /// Sends a GET request and returns the response for reading in chunks.
-    pub async fn read(&self, path: &str) -> Result<Answer, CallError> {
-        self.send(Method::GET, path, None::<&()>, BODY).await
+    pub async fn get_stream(&self, path: &str) -> Result<HttpResponse, CallError> {
+        self.send_json(Method::GET, path, None::<&()>, BODY_TIMEOUT)
+            .await
     }
 
     /// Sends a DELETE request.
     pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
-        let answer = self.send(Method::DELETE, path, None::<&()>, CALL).await?;
-        read(answer).await
+        let answer = self
+            .send_json(Method::DELETE, path, None::<&()>, CALL_TIMEOUT)
+            .await?;
+        read_json(answer).await
     }
 
     /// Opens an event stream without a timeout.
-    pub async fn stream(
+    pub async fn open_event_stream(
         &self,
         path: &str,
         last_event_id: Option<u64>,
     ) -> Result<Response, CallError> {
         let last = last_event_id.map(|id| id.to_string());
-        self.each(|server| {
+        self.try_servers(|server| {
             let request = self.http.get(format!("{server}{path}"));
             let request = request.header("accept", "text/event-stream");
             match &last {
@@ -284,7 +297,7 @@ impl Client {
         .await
     }
 
-    async fn send<B: Serialize + Sync>(
+    async fn send_json<B: Serialize + Sync>(
         &self,
         method: Method,
         path: &str,
@@ -292,8 +305,8 @@ impl Client {
         patience: Duration,
     ) -> Result<Response, CallError> {
         let text = body.map(serde_json::to_vec).transpose();
-        let text = text.map_err(|error| CallError::Answer(Box::new(error)))?;
-        self.each(|server| {
+        let text = text.map_err(|error| CallError::InvalidResponse(Box::new(error)))?;
+        self.try_servers(|server| {
             let request = self
                 .http
                 .request(method.clone(), format!("{server}{path}"))
@@ -309,21 +322,24 @@ impl Client {
     }
 
     /// Tries the servers in turn, starting with the one that responded last.
-    async fn each(&self, make: impl Fn(&str) -> RequestBuilder) -> Result<Response, CallError> {
+    async fn try_servers(
+        &self,
+        make: impl Fn(&str) -> RequestBuilder,
+    ) -> Result<Response, CallError> {
         let begin = self.current.load(Ordering::Relaxed);
         let count = self.servers.len();
         let mut last: Option<CallError> = None;
         for turn in 0..count {
             let index = (begin + turn) % count;
             let mut request = make(&self.servers[index]);
-            if let Some(Token(token)) = &self.token {
+            if let Some(AccessToken(token)) = &self.token {
                 request = request.bearer_auth(token);
             }
-            if let Some(Token(secret)) = &self.session {
-                request = request.header(SESSION, &**secret);
+            if let Some(AccessToken(secret)) = &self.session {
+                request = request.header(SESSION_HEADER, &**secret);
             }
             if self.forwarded {
-                request = request.header(FORWARDED, "1");
+                request = request.header(FORWARDED_HEADER, "1");
             }
             match request.send().await {
                 Ok(answer) if answer.status().is_success() => {
@@ -331,7 +347,7 @@ impl Client {
                     return Ok(answer);
                 }
                 Ok(answer) => {
-                    let problem = problem(answer).await;
+                    let problem = read_problem(answer).await;
                     let passing = matches!(problem.status, 502..=504);
                     last = Some(CallError::Problem(Box::new(problem)));
                     if !passing {
@@ -353,19 +369,20 @@ impl Client {
     }
 }
 
-async fn read<T: DeserializeOwned>(answer: Response) -> Result<T, CallError> {
+async fn read_json<T: DeserializeOwned>(answer: Response) -> Result<T, CallError> {
     if answer.status() == StatusCode::NO_CONTENT {
-        return serde_json::from_str("null").map_err(|error| CallError::Answer(Box::new(error)));
+        return serde_json::from_str("null")
+            .map_err(|error| CallError::InvalidResponse(Box::new(error)));
     }
     let bytes = answer
         .bytes()
         .await
-        .map_err(|error| CallError::Answer(Box::new(error)))?;
-    serde_json::from_slice(&bytes).map_err(|error| CallError::Answer(Box::new(error)))
+        .map_err(|error| CallError::InvalidResponse(Box::new(error)))?;
+    serde_json::from_slice(&bytes).map_err(|error| CallError::InvalidResponse(Box::new(error)))
 }
 
 /// Parses the error of a response; if it has an unknown form, builds one from the status.
-async fn problem(answer: Response) -> Problem {
+async fn read_problem(answer: Response) -> Problem {
     let status = answer.status();
     let bytes = answer.bytes().await.unwrap_or_default();
     serde_json::from_slice(&bytes).unwrap_or_else(|_| Problem {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use model::id::{ExecutionId, Name, Seq};
-use model::raw::Raw;
-use model::template::{Data, Latest, RunView, Scope};
+use model::raw::RawJson;
+use model::template::{ExecutionView, LazyValue, Scope, StepPointer};
 use serde::{Deserialize, Serialize};
 
 /// Data of an execution as of one sequence number.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Context {
+pub struct ExecutionContext {
     /// Execution ID.
     pub execution_id: ExecutionId,
     /// Sequence number of the last `ctx` change that is included.
@@ -24,20 +24,20 @@ pub struct Context {
     pub parent_execution_id: Option<ExecutionId>,
     /// Iteration of the parent, for `iter.parent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent_iter: Option<Raw>,
+    pub parent_iter: Option<RawJson>,
     /// Merged inputs.
-    pub workload: Raw,
+    pub workload: RawJson,
     /// Value of `ctx`.
-    pub ctx: Raw,
+    pub ctx: RawJson,
     /// Location of the latest result of each step.
-    pub steps: BTreeMap<Name, Latest>,
+    pub steps: BTreeMap<Name, StepPointer>,
     #[serde(skip)]
     scope: OnceLock<Scope>,
 }
 
-impl Context {
+impl ExecutionContext {
     /// Creates a context with an empty `ctx` and no step results.
-    pub fn new(execution_id: ExecutionId, path: Name, workload: Raw) -> Self {
+    pub fn new(execution_id: ExecutionId, path: Name, workload: RawJson) -> Self {
         Self {
             execution_id,
             ctx_seq: Seq(0),
@@ -46,7 +46,7 @@ impl Context {
             parent_execution_id: None,
             parent_iter: None,
             workload,
-            ctx: Raw::of(&serde_json::Map::new()),
+            ctx: RawJson::from_serializable(&serde_json::Map::new()),
             steps: BTreeMap::new(),
             scope: OnceLock::new(),
         }
@@ -63,10 +63,10 @@ impl Context {
             .iter()
             .map(|(name, latest)| (name.clone(), latest.envelope()));
         Scope {
-            workload: Data::lazy(self.workload.clone()),
-            ctx: Data::lazy(self.ctx.clone()),
+            workload: LazyValue::from_raw(self.workload.clone()),
+            ctx: LazyValue::from_raw(self.ctx.clone()),
             steps: Arc::new(steps.collect()),
-            run: Arc::new(RunView {
+            execution: Arc::new(ExecutionView {
                 execution_id: Some(self.execution_id),
                 path: Some(self.path.clone()),
                 version: Some(self.version),

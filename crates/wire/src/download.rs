@@ -10,7 +10,7 @@ use crate::client::CallError;
 /// Download of a body or of a range of it.
 #[derive(Debug)]
 pub struct Download {
-    answer: Response,
+    response: Response,
     /// Size of the whole body.
     pub bytes: u64,
     /// Range that the server sends.
@@ -24,31 +24,31 @@ impl Download {
             value.to_str().ok().map(str::to_owned)
         };
         let found = match header(CONTENT_RANGE) {
-            Some(text) => parse(&text),
+            Some(text) => parse_content_range(&text),
             None => header(CONTENT_LENGTH)
                 .and_then(|text| text.parse().ok())
                 .map(|bytes| (0..bytes, bytes)),
         };
         let Some((range, bytes)) = found else {
             let source = "the response has no content length";
-            return Err(CallError::Answer(source.into()));
+            return Err(CallError::InvalidResponse(source.into()));
         };
         Ok(Self {
-            answer,
+            response: answer,
             bytes,
             range,
         })
     }
 
     /// Returns the next chunk; `None` at the end.
-    pub async fn piece(&mut self) -> Result<Option<bytes::Bytes>, CallError> {
-        let piece = self.answer.chunk().await;
-        piece.map_err(|error| CallError::Answer(Box::new(error)))
+    pub async fn next_chunk(&mut self) -> Result<Option<bytes::Bytes>, CallError> {
+        let piece = self.response.chunk().await;
+        piece.map_err(|error| CallError::InvalidResponse(Box::new(error)))
     }
 }
 
 /// Parses a `Content-Range` such as `bytes 5-9/20`.
-fn parse(text: &str) -> Option<(Range<u64>, u64)> {
+fn parse_content_range(text: &str) -> Option<(Range<u64>, u64)> {
     let (range, bytes) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;
     let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
@@ -61,9 +61,9 @@ mod tests {
 
     #[test]
     fn a_content_range_is_read_or_refused() {
-        assert_eq!(parse("bytes 5-9/20"), Some((5..10, 20)));
+        assert_eq!(parse_content_range("bytes 5-9/20"), Some((5..10, 20)));
         for text in ["bytes */20", "bytes 5-9", "5-9/20", "bytes 5-9/x"] {
-            assert_eq!(parse(text), None, "{text}");
+            assert_eq!(parse_content_range(text), None, "{text}");
         }
     }
 }

@@ -3,9 +3,11 @@
 //! Enters: JSON from any client, IDs as integers or decimal strings. Leaves: the log's own [`Event`]. Workers use the
 //! opposite conversion; a round trip changes nothing.
 
-use model::event::{At, Body, Emitter, Event, Kind, Source, Status};
-use model::id::{EventId, ExecutionId, InvalidId, Name, Seq, StepRunId, WorkerId};
-use model::raw::Raw;
+use model::event::{
+    AllowedSource, Event, EventBody, EventKind, EventLocation, EventSource, EventStatus,
+};
+use model::id::{EventId, ExecutionId, InvalidIdError, Name, Seq, StepRunId, WorkerId};
+use model::raw::RawJson;
 use model::time::Time;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,11 +30,11 @@ pub struct WireEvent {
     /// Payload; alias `context`.
     #[serde(default, alias = "context", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    pub payload: Option<Raw>,
+    pub payload: Option<RawJson>,
     /// Free-form; `command_id` and `lease_epoch` identify the lease of a worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    pub meta: Option<Raw>,
+    pub meta: Option<RawJson>,
     /// Worker that sends the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -101,10 +103,10 @@ pub struct WireEvent {
 }
 
 /// Placeholder for an event without an execution ID; no execution has this ID.
-const UNNAMED: ExecutionId = ExecutionId(0);
+const UNNAMED_EXECUTION: ExecutionId = ExecutionId(0);
 
 fn unnamed_execution() -> ExecutionId {
-    UNNAMED
+    UNNAMED_EXECUTION
 }
 
 /// Where the result of an event is.
@@ -154,7 +156,7 @@ pub enum WireStatus {
     Cancelled,
 }
 
-impl From<WireStatus> for Status {
+impl From<WireStatus> for EventStatus {
     fn from(status: WireStatus) -> Self {
         match status {
             WireStatus::InProgress => Self::InProgress,
@@ -169,16 +171,16 @@ impl From<WireStatus> for Status {
 
 /// Why an event is invalid.
 #[derive(Debug, thiserror::Error)]
-pub enum InvalidEvent {
+pub enum WireEventError {
     /// The event type is unknown.
     #[error("unknown event type `{0}`")]
     UnknownType(String),
     /// An ID in the event is malformed.
     #[error(transparent)]
-    Id(#[from] InvalidId),
+    InvalidId(#[from] InvalidIdError),
     /// `result_kind` requires another field.
     #[error("`result_kind: {kind}` requires `{needs}`")]
-    ResultKind {
+    IncompleteResultKind {
         /// Value of `result_kind`.
         kind: &'static str,
         /// Missing field.
@@ -186,9 +188,9 @@ pub enum InvalidEvent {
     },
     /// The payload does not match the event type.
     #[error("cannot parse the payload of `{kind}`: {source}")]
-    Payload {
+    InvalidPayload {
         /// Event type.
-        kind: Kind,
+        kind: EventKind,
         /// Parse error.
         #[source]
         source: serde_json::Error,
@@ -200,12 +202,12 @@ const SEQUENCE_SUFFIX: &str = ":task_sequence";
 
 impl WireEvent {
     /// Converts an event of a worker for sending.
-    pub fn of(event: &Event) -> Self {
+    pub fn from_event(event: &Event) -> Self {
         let payload = event.body.payload();
         let is_empty = payload.text() == "{}";
         Self {
             execution_id: event.execution_id,
-            step: event.at.step.clone(),
+            step: event.location.step.clone(),
             event_type: event.kind().name().to_owned(),
             payload: (!is_empty).then_some(payload),
             meta: event.meta.clone(),
@@ -218,12 +220,12 @@ impl WireEvent {
             event_id: (event.event_id != EventId(0)).then_some(event.event_id),
             status: None,
             created_at: Some(event.timestamp),
-            step_run_id: event.at.step_run_id().map(|run| run.to_string()),
-            task_label: event.at.task.clone(),
-            task_run_id: event.at.task_run_id(),
-            iteration: event.at.iteration,
-            attempt: (event.at.attempt > 0).then_some(event.at.attempt),
-            page: event.at.page,
+            step_run_id: event.location.step_run_id().map(|run| run.to_string()),
+            task_label: event.location.task.clone(),
+            task_run_id: event.location.task_run_id(),
+            iteration: event.location.iteration,
+            attempt: (event.location.attempt > 0).then_some(event.location.attempt),
+            page: event.location.page,
             duration_ms: event.duration_ms,
             entity_id: None,
             parent_id: None,
@@ -231,24 +233,26 @@ impl WireEvent {
     }
 
     /// Returns the event type; checks that the fields required by `result_kind` are set.
-    pub fn kind(&self) -> Result<Kind, InvalidEvent> {
+    pub fn kind(&self) -> Result<EventKind, WireEventError> {
         match self.result_kind {
-            Some(ResultKind::Ref) if self.result_uri.is_none() => Err(InvalidEvent::ResultKind {
-                kind: "ref",
-                needs: "result_uri",
-            }),
+            Some(ResultKind::Ref) if self.result_uri.is_none() => {
+                Err(WireEventError::IncompleteResultKind {
+                    kind: "ref",
+                    needs: "result_uri",
+                })
+            }
             Some(ResultKind::Refs) if self.event_ids.as_ref().is_none_or(Vec::is_empty) => {
-                Err(InvalidEvent::ResultKind {
+                Err(WireEventError::IncompleteResultKind {
                     kind: "refs",
                     needs: "event_ids",
                 })
             }
             _ => {
-                let kind = self.named_kind();
+                let kind = self.kind_by_name();
                 let kind =
-                    kind.ok_or_else(|| InvalidEvent::UnknownType(self.event_type.clone()))?;
+                    kind.ok_or_else(|| WireEventError::UnknownType(self.event_type.clone()))?;
                 Ok(match self.status {
-                    Some(WireStatus::Error) => kind.failed(),
+                    Some(WireStatus::Error) => kind.to_failed(),
                     _ => kind,
                 })
             }
@@ -257,53 +261,53 @@ impl WireEvent {
 
     /// Looks up the type by name. Only the server routes; a `case.*` event with an `action` reports the policy of a
     /// task.
-    fn named_kind(&self) -> Option<Kind> {
+    fn kind_by_name(&self) -> Option<EventKind> {
         let name = self.event_type.as_str();
         let is_case = name.starts_with("case.");
-        if is_case && self.payload_has("action") {
-            return Some(Kind::PolicyEvaluated);
+        if is_case && self.has_payload_key("action") {
+            return Some(EventKind::PolicyEvaluated);
         }
-        let exact = Kind::named(name).filter(|_| !is_case);
-        exact.or_else(|| Kind::of_family(name))
+        let exact = EventKind::from_name(name).filter(|_| !is_case);
+        exact.or_else(|| EventKind::from_legacy_name(name))
     }
 
-    fn payload_has(&self, key: &str) -> bool {
-        let payload = self.payload.as_ref().map(Raw::value);
+    fn has_payload_key(&self, key: &str) -> bool {
+        let payload = self.payload.as_ref().map(RawJson::to_value);
         payload.is_some_and(|payload| payload.get(key).is_some())
     }
 
     /// Whether only the server may emit this event.
-    pub fn is_the_servers(&self) -> bool {
+    pub fn is_server_only(&self) -> bool {
         self.kind()
-            .is_ok_and(|kind| kind.emitter() == Emitter::Server)
+            .is_ok_and(|kind| kind.allowed_source() == AllowedSource::Server)
     }
 
     /// Returns the status of the event; if it is not set, derives it from the type.
     pub fn status(&self) -> Option<WireStatus> {
         let usual = || match self.kind().ok()? {
-            Kind::StepStarted
-            | Kind::TaskStarted
-            | Kind::AttemptStarted
-            | Kind::IterationStarted => Some(WireStatus::InProgress),
-            Kind::StepFailed
-            | Kind::TaskFailed
-            | Kind::AttemptFailed
-            | Kind::IterationFailed
-            | Kind::CommandFailed => Some(WireStatus::Error),
+            EventKind::StepStarted
+            | EventKind::TaskStarted
+            | EventKind::AttemptStarted
+            | EventKind::IterationStarted => Some(WireStatus::InProgress),
+            EventKind::StepFailed
+            | EventKind::TaskFailed
+            | EventKind::AttemptFailed
+            | EventKind::IterationFailed
+            | EventKind::CommandFailed => Some(WireStatus::Error),
             _ => Some(WireStatus::Success),
         };
         self.status.or_else(usual)
     }
 
     /// Whether the event identifies the pass of its task.
-    pub fn names_task_run(&self) -> bool {
-        let parent = self.parent_id.as_deref().and_then(TaskRun::parse);
+    pub fn has_task_run(&self) -> bool {
+        let parent = self.parent_id.as_deref().and_then(ParsedTaskRunId::parse);
         self.task_run_id.is_some() || parent.is_some()
     }
 
     /// Whether the event contains an execution ID.
-    pub fn names_execution(&self) -> bool {
-        self.execution_id != UNNAMED
+    pub fn has_execution(&self) -> bool {
+        self.execution_id != UNNAMED_EXECUTION
     }
 
     /// Returns the step without the suffix of older engines.
@@ -314,22 +318,25 @@ impl WireEvent {
     }
 
     /// Returns the location of the event in the execution.
-    pub fn at(&self) -> Result<At, InvalidEvent> {
+    pub fn location(&self) -> Result<EventLocation, WireEventError> {
         let run: Option<StepRunId> = self.step_run_id.as_deref().map(str::parse).transpose()?;
         let step = run.as_ref().map(|run| run.step.clone()).or(self.step());
         let named = self.task_run_id.as_deref();
-        let named = named.map(|text| TaskRun::parse(text).ok_or_else(|| not_a_task_run(text)));
+        let named =
+            named.map(|text| ParsedTaskRunId::parse(text).ok_or_else(|| invalid_task_run_id(text)));
         let named = named.transpose()?;
-        let parent = || TaskRun::parse(self.parent_id.as_deref()?);
+        let parent = || ParsedTaskRunId::parse(self.parent_id.as_deref()?);
         let task_run = named.or_else(parent);
-        let entity = self.entity();
-        let label = task_run.as_ref().map(|task| task.label_in(step.as_ref()));
+        let entity = self.task_entity();
+        let label = task_run
+            .as_ref()
+            .map(|task| task.label_without_step(step.as_ref()));
         let task = self.task_label.clone();
         let task = task.or_else(|| entity.as_ref().map(|entity| entity.label.clone()));
         let task = task.or(label);
         let in_task = u32::from(task.is_some());
         let attempt = entity.and_then(|entity| entity.attempt);
-        Ok(At {
+        Ok(EventLocation {
             step,
             run: run.map_or(0, |run| run.run),
             iteration: self.iteration,
@@ -341,7 +348,7 @@ impl WireEvent {
     }
 
     /// Returns the task that `entity_id` identifies.
-    fn entity(&self) -> Option<TaskEntity> {
+    fn task_entity(&self) -> Option<TaskEntity> {
         use model::event::EntityType;
         let text = self.entity_id.as_deref()?;
         let entity = self.kind().ok()?.entity();
@@ -364,11 +371,11 @@ impl WireEvent {
     }
 
     /// Converts to the log's own form. The server assigns sequence number and recording time.
-    pub fn event(&self, now: Time) -> Result<Event, InvalidEvent> {
+    pub fn to_event(&self, now: Time) -> Result<Event, WireEventError> {
         let kind = self.kind()?;
-        let payload = self.payload.as_ref().map_or("{}", Raw::text);
-        let body =
-            Body::read(kind, payload).map_err(|source| InvalidEvent::Payload { kind, source })?;
+        let payload = self.payload.as_ref().map_or("{}", RawJson::text);
+        let body = EventBody::read(kind, payload)
+            .map_err(|source| WireEventError::InvalidPayload { kind, source })?;
         Ok(Event {
             event_id: self.event_id.unwrap_or(EventId(0)),
             execution_id: self.execution_id,
@@ -376,18 +383,18 @@ impl WireEvent {
             cause_seq: None,
             timestamp: self.created_at.unwrap_or(now),
             recorded_at: now,
-            source: Source::Worker,
-            at: self.at()?,
+            source: EventSource::Worker,
+            location: self.location()?,
             duration_ms: self.duration_ms,
             worker_id: self.worker_id.clone(),
             trace_id: None,
-            meta: self.kept_meta(),
+            meta: self.stored_meta(),
             body,
         })
     }
 
     /// Returns the meta to store: the original with `actionable` and `informative` added.
-    pub fn kept_meta(&self) -> Option<Raw> {
+    pub fn stored_meta(&self) -> Option<RawJson> {
         let flags = [
             ("actionable", self.actionable),
             ("informative", self.informative),
@@ -395,7 +402,7 @@ impl WireEvent {
         if flags.iter().all(|(_, flag)| flag.is_none()) {
             return self.meta.clone();
         }
-        let mut meta = match self.meta.as_ref().map(Raw::value) {
+        let mut meta = match self.meta.as_ref().map(RawJson::to_value) {
             Some(Value::Object(meta)) => meta,
             Some(other) => serde_json::Map::from_iter([("meta".to_owned(), other)]),
             None => serde_json::Map::new(),
@@ -405,7 +412,7 @@ impl WireEvent {
                 meta.insert(name.to_owned(), Value::Bool(flag));
             }
         }
-        Some(Raw::of(&meta))
+        Some(RawJson::from_serializable(&meta))
     }
 }
 
@@ -416,12 +423,12 @@ struct TaskEntity {
 }
 
 /// A parsed task run ID: `task:<step>.<label>:run:<run>[.<iteration>].<pass>`, or `task:<label>:run:<pass>`.
-struct TaskRun<'a> {
+struct ParsedTaskRunId<'a> {
     task: &'a str,
     visit: u32,
 }
 
-impl<'a> TaskRun<'a> {
+impl<'a> ParsedTaskRunId<'a> {
     fn parse(text: &'a str) -> Option<Self> {
         let (task, run) = text.strip_prefix("task:")?.rsplit_once(":run:")?;
         let visit = run.rsplit('.').next()?.parse().ok()?;
@@ -429,7 +436,7 @@ impl<'a> TaskRun<'a> {
     }
 
     /// Returns the label without the step prefix of a full ID.
-    fn label_in(&self, step: Option<&Name>) -> Name {
+    fn label_without_step(&self, step: Option<&Name>) -> Name {
         let step = step.map_or("", Name::as_str);
         let label = self.task.strip_prefix(step);
         let label = label.and_then(|rest| rest.strip_prefix('.'));
@@ -437,8 +444,8 @@ impl<'a> TaskRun<'a> {
     }
 }
 
-fn not_a_task_run(text: &str) -> InvalidId {
-    InvalidId {
+fn invalid_task_run_id(text: &str) -> InvalidIdError {
+    InvalidIdError {
         text: text.to_owned(),
         expected: "a task run id",
     }

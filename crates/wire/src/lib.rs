@@ -11,20 +11,22 @@ mod client;
 mod context;
 mod download;
 mod event;
-mod remote;
+mod http_transport;
 mod secret;
-mod shown;
+mod shown_event;
 mod transport;
 
-pub use bus::{Bus, BusError, Nats, Publication, published};
-pub use client::{Answer, CallError, Client, FORWARDED, SESSION, Token, Upload};
-pub use context::Context;
+pub use bus::{Bus, BusError, NatsBus, Publication, to_publication};
+pub use client::{
+    AccessToken, CallError, Client, FORWARDED_HEADER, HttpResponse, SESSION_HEADER, Upload,
+};
+pub use context::ExecutionContext;
 pub use download::Download;
-pub use event::{InvalidEvent, ResultKind, WireEvent, WireStatus};
-pub use remote::Remote;
-pub use secret::{Secret, SecretValue, SecretsAsk};
-pub use shown::{InvalidShown, read_shown};
+pub use event::{ResultKind, WireEvent, WireEventError, WireStatus};
+pub use http_transport::HttpTransport;
+pub use secret::{ResolvedSecret, SecretValue, SecretsAsk};
+pub use shown_event::{ShownEventError, parse_shown_event};
 pub use transport::{
-    Ask, Claimed, Error, Held, Pieces, PlaybookText, Pulse, Receipt, Report, Resume, Told,
-    Transport, Verdict,
+    Ask, ByteStream, ClaimedCommand, CommandNotice, Error, Held, PlaybookText, Pulse,
+    ReportRequest, ReportResponse, ResumePoint, Transport, Verdict,
 };

@@ -39,7 +39,7 @@ fn wipe(value: &mut Value) {
 
 /// A resolved credential or keychain entry.
 #[derive(Clone)]
-pub struct Secret {
+pub struct ResolvedSecret {
     /// Name of the credential or keychain entry.
     pub name: String,
     /// Secret fields and `type`.

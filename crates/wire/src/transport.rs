@@ -11,14 +11,14 @@ use futures_util::Stream;
 use model::command::{Command, Continuation, ReportEnd};
 use model::event::Event;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, WorkerId};
-use model::raw::Raw;
-use model::result_ref::{Resolved, ResultRef};
+use model::raw::RawJson;
+use model::result_ref::{ResolvedRef, ResultRef};
 use model::template::LoopPointer;
 
 use serde::{Deserialize, Serialize};
 
-use crate::context::Context;
-use crate::secret::{Secret, SecretsAsk};
+use crate::context::ExecutionContext;
+use crate::secret::{ResolvedSecret, SecretsAsk};
 
 /// Request of a worker for commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,24 +37,25 @@ pub struct Ask {
 
 /// A claimed command with everything that is needed to run it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Claimed {
+pub struct ClaimedCommand {
     /// Command to run.
     pub command: Command,
     /// Lease epoch that its reports must contain.
     pub lease_epoch: LeaseEpoch,
     /// Data of the execution.
-    pub context: Arc<Context>,
+    pub context: Arc<ExecutionContext>,
     /// Resume points of pipelines that have started before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub resume: Vec<Resume>,
+    pub resume: Vec<ResumePoint>,
     /// Iterations of the range that are finished or suspended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub over: Vec<u64>,
+    #[serde(rename = "over")]
+    pub finished: Vec<u64>,
 }
 
 /// Resume point of a pipeline that has started before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Resume {
+pub struct ResumePoint {
     /// Iteration; `None` for a step without a loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iteration: Option<u64>,
@@ -66,7 +67,7 @@ pub struct Resume {
 
 /// Report on a claimed command. The server assigns IDs to events with ID 0.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct ReportRequest {
     /// Command.
     pub command: CommandId,
     /// Worker session.
@@ -87,12 +88,12 @@ pub struct Report {
 
 /// Response to a report that is durable.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Receipt {
+pub struct ReportResponse {
     /// How to continue with the command.
     pub verdict: Verdict,
     /// Commands that were assigned to this worker in the same commit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub next: Vec<Claimed>,
+    pub next: Vec<ClaimedCommand>,
 }
 
 /// How a worker continues with a command.
@@ -109,7 +110,7 @@ pub enum Verdict {
 
 /// Notice to a worker about one command, sent between reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct CommandNotice {
     /// Command.
     pub command: CommandId,
     /// How to continue with it.
@@ -161,7 +162,7 @@ pub enum Error {
     NotFound(String),
     /// The server denies the requested secrets; the code states why.
     #[error("{detail}")]
-    Denied {
+    SecretsRefused {
         /// Stable error code.
         code: String,
         /// Cause and remedy.
@@ -175,16 +176,16 @@ pub enum Error {
 }
 
 /// Chunks of a text, in order. After an error the rest is unavailable.
-pub type Pieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+pub type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
 /// Connection of a worker to its server.
 #[async_trait]
 pub trait Transport: Send + Sync {
     /// Claims up to `max` commands; waits up to `wait` for the first one.
-    async fn claim(&self, ask: &Ask) -> Result<Vec<Claimed>, Error>;
+    async fn claim(&self, ask: &Ask) -> Result<Vec<ClaimedCommand>, Error>;
 
     /// Sends a report; returns when the report is durable.
-    async fn report(&self, report: Report) -> Result<Receipt, Error>;
+    async fn report(&self, report: ReportRequest) -> Result<ReportResponse, Error>;
 
     /// Sends a heartbeat, which keeps the worker's session alive.
     async fn heartbeat(&self, pulse: &Pulse) -> Result<(), Error>;
@@ -193,7 +194,7 @@ pub trait Transport: Send + Sync {
     async fn leave(&self, worker: &WorkerId) -> Result<(), Error>;
 
     /// Waits for notices to this worker.
-    async fn listen(&self, worker: &WorkerId) -> Result<Vec<Told>, Error>;
+    async fn listen(&self, worker: &WorkerId) -> Result<Vec<CommandNotice>, Error>;
 
     /// Returns the text of a playbook.
     async fn playbook(&self, hash: &PlaybookHash) -> Result<PlaybookText, Error>;
@@ -206,14 +207,14 @@ pub trait Transport: Send + Sync {
         &self,
         execution: ExecutionId,
         pointer: &LoopPointer,
-    ) -> Result<Raw, Error>;
+    ) -> Result<RawJson, Error>;
 
     /// Returns the combined parts of a result manifest as JSON text, in chunks.
-    async fn manifest(&self, reference: &ResultRef) -> Result<Pieces, Error>;
+    async fn manifest(&self, reference: &ResultRef) -> Result<ByteStream, Error>;
 
     /// Resolves an address, `noetl://execution/…`, of any execution.
-    async fn look_up(&self, uri: &str) -> Result<Resolved, Error>;
+    async fn resolve_ref(&self, uri: &str) -> Result<ResolvedRef, Error>;
 
     /// Resolves credentials for the holder of a command whose step declares them.
-    async fn secrets(&self, ask: &SecretsAsk) -> Result<Vec<Secret>, Error>;
+    async fn secrets(&self, ask: &SecretsAsk) -> Result<Vec<ResolvedSecret>, Error>;
 }

@@ -5,72 +5,75 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use model::event::At;
+use model::event::EventLocation;
 use model::id::Name;
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::playbook::Task;
-use model::template::{Content, Envelope, Loaded, Need, Scope};
+use model::template::{Envelope, EnvelopeContent, LoadedValues, Need, Scope};
 use serde_json::{Map, Value};
-use tools::{Afterwards, Call, LogSink, Place, Stream, Tool};
+use tools::{Call, CallSite, DeferredAction, LogSink, Stream, Tool};
 
-use crate::exhaustion::HostWait;
-use crate::hand::{Hand, Trouble};
-use crate::keep::{inline_bytes_max, keeper, warn_of_missing};
-use crate::logs::{LogLine, LogStream, Printed};
-use crate::render::Ready;
-use crate::secrets::{CUT_BYTES_MIN, Masks};
+use crate::command_context::{CommandContext, WorkError};
+use crate::host_wait::HostWait;
+use crate::logs::{LineLimiter, LogLine, LogStream};
+use crate::render::RenderedCall;
+use crate::secrets::{CUT_BYTES_MIN, SecretMasker};
+use crate::store_results::{inline_bytes_max, result_writer, warn_of_missing};
 use crate::{load, lookup};
 
 /// How long a tool may take to end after it was stopped; longer than the time that tools give to their processes.
 const STOP_GRACE: Duration = Duration::from_secs(7);
 
 /// Makes one call and returns its outcome and deferred action. `at` identifies the attempt.
-pub(crate) async fn make(
-    hand: &Hand,
+pub(crate) async fn call_tool(
+    hand: &CommandContext,
     tool: &Arc<dyn Tool>,
     task: &Task,
-    at: &At,
-    prepared: (Ready, &mut Scope),
-) -> Result<(Outcome, Afterwards), Trouble> {
+    at: &EventLocation,
+    prepared: (RenderedCall, &mut Scope),
+) -> Result<(Outcome, DeferredAction), WorkError> {
     let (ready, scope) = prepared;
     let mut call = Call {
         kind: task.kind.clone(),
         fields: ready.fields,
         pieces: ready.pieces,
         origins: ready.origins,
-        input: input(ready.input.as_ref().map(model::template::Data::json)),
+        input: input_map(ready.input.as_ref().map(model::template::LazyValue::json)),
         context: Arc::new(|| Value::Object(Map::new())),
-        knobs: ready.knobs,
+        spec: ready.knobs,
         effect: task.effect,
         timeout: ready.timeout,
         idempotency_key: scope.idempotency_key.clone().unwrap_or_else(|| "".into()),
         attempt: at.attempt,
-        place: Place {
-            file: hand.prepared.file.clone(),
+        site: CallSite {
+            file: hand.prepared_playbook.file.clone(),
             code_line: task.code_line,
             command_lines: task.command_lines.clone(),
-            base_dir: hand.prepared.base_dir.clone(),
+            base_dir: hand.prepared_playbook.base_dir.clone(),
         },
         inline_bytes_max: inline_bytes_max(task),
-        keeper: Some(keeper(hand, task, at)),
-        access: Some(lookup::access(hand)),
-        afterwards: Afterwards::default(),
+        result_writer: Some(result_writer(hand, task, at)),
+        access: Some(lookup::result_access(hand)),
+        deferred: DeferredAction::default(),
     };
     if task.kind == "python" {
         load_context(hand, &call, scope).await?;
         let scope = scope.clone();
-        call.context = Arc::new(move || context(&scope));
+        call.context = Arc::new(move || python_context(&scope));
     }
     let log = TaskLog {
-        hand,
-        at,
+        context: hand,
+        location: at,
         task,
-        printed: Mutex::default(),
-        masks: ready.masks.or_else(|| hand.masks()),
-        cut: Mutex::default(),
+        limiter: Mutex::default(),
+        masker: ready.masker.or_else(|| hand.masker()),
+        has_open_line: Mutex::default(),
     };
-    let afterwards = call.afterwards.clone();
-    let missing = call.keeper.as_ref().map(|keeper| keeper.missing.clone());
+    let afterwards = call.deferred.clone();
+    let missing = call
+        .result_writer
+        .as_ref()
+        .map(|keeper| keeper.missing_paths.clone());
     let outcome = call_until_host_has_room(hand, tool, call, &log).await?;
     let missing = missing.map(|missing| missing.take()).unwrap_or_default();
     warn_of_missing(hand, task, at, &missing);
@@ -79,17 +82,17 @@ pub(crate) async fn make(
 
 /// Calls the tool; if the host is out of descriptors or processes, waits and calls it again.
 async fn call_until_host_has_room(
-    hand: &Hand,
+    hand: &CommandContext,
     tool: &Arc<dyn Tool>,
     call: Call,
     log: &TaskLog<'_>,
-) -> Result<Outcome, Trouble> {
+) -> Result<Outcome, WorkError> {
     let mut wait = HostWait::new(hand);
     loop {
-        let outcome = guarded(hand, tool, call.clone(), log).await?;
+        let outcome = call_catching_panics(hand, tool, call.clone(), log).await?;
         match outcome.failure() {
             Some(error) if error.code == tools::HOST_EXHAUSTED => {
-                wait.for_a_call(&error.message).await?;
+                wait.wait_for_call(&error.message).await?;
             }
             _ => return Ok(outcome),
         }
@@ -97,13 +100,13 @@ async fn call_until_host_has_room(
 }
 
 /// Calls the tool. A panic is a failure; a tool that does not end after it was stopped is abandoned.
-async fn guarded(
-    hand: &Hand,
+async fn call_catching_panics(
+    hand: &CommandContext,
     tool: &Arc<dyn Tool>,
     call: Call,
     log: &TaskLog<'_>,
-) -> Result<Outcome, Trouble> {
-    let stopped = hand.lease.stopped();
+) -> Result<Outcome, WorkError> {
+    let stopped = hand.lease.stop_token();
     let call = AssertUnwindSafe(tool.call(call, stopped.child_token(), log)).catch_unwind();
     let called = if tool.is_pure() {
         call.await
@@ -115,32 +118,36 @@ async fn guarded(
         tokio::select! {
             biased;
             called = call => called,
-            () = too_late => return Err(Trouble::Interrupted),
+            () = too_late => return Err(WorkError::Interrupted),
         }
     };
-    let outcome = called.unwrap_or_else(|panic| Outcome::error(panicked(panic.as_ref())));
+    let outcome = called.unwrap_or_else(|panic| Outcome::error(panic_error(panic.as_ref())));
     let is_cancelled = |error: &TaskError| error.kind == ErrorKind::Cancelled;
     if stopped.is_cancelled() && outcome.failure().is_some_and(is_cancelled) {
         // Whether the call had its effect is unknown. Without an outcome, the log records exactly that.
-        return Err(Trouble::Interrupted);
+        return Err(WorkError::Interrupted);
     }
     Ok(outcome)
 }
 
-fn panicked(panic: &(dyn std::any::Any + Send)) -> TaskError {
+fn panic_error(panic: &(dyn std::any::Any + Send)) -> TaskError {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     let message = format!("the tool panicked: {}", text.unwrap_or_default());
     TaskError::new(ErrorKind::Unknown, "TOOL_PANIC", message)
 }
 
-fn input(value: Option<&Value>) -> Map<String, Value> {
+fn input_map(value: Option<&Value>) -> Map<String, Value> {
     let map = value.and_then(Value::as_object);
     map.cloned().unwrap_or_default()
 }
 
 /// Loads results of steps whose names the python code contains, if it uses `context`: code cannot load them later.
-async fn load_context(hand: &Hand, call: &Call, scope: &mut Scope) -> Result<(), Trouble> {
+async fn load_context(
+    hand: &CommandContext,
+    call: &Call,
+    scope: &mut Scope,
+) -> Result<(), WorkError> {
     let code = call.fields.get("code").and_then(Value::as_str);
     let Some(code) = code.filter(|code| code.contains("context")) else {
         return Ok(());
@@ -151,26 +158,32 @@ async fn load_context(hand: &Hand, call: &Call, scope: &mut Scope) -> Result<(),
         .filter(|(name, _)| code.contains(name.as_str()))
         .map(|(_, envelope)| envelope)
         .collect();
-    let outcomes: Vec<_> = named.iter().filter_map(|found| need(found)).collect();
-    scope.loaded = load::fetch(hand, &outcomes).await?;
+    let outcomes: Vec<_> = named
+        .iter()
+        .filter_map(|found| outcome_need(found))
+        .collect();
+    scope.loaded = load::load_needs(hand, &outcomes).await?;
     let bodies: Vec<_> = named
         .iter()
         .filter_map(|found| body_need(found, &scope.loaded))
         .collect();
-    scope.loaded = load::fetch(hand, &bodies).await?;
+    scope.loaded = load::load_needs(hand, &bodies).await?;
     Ok(())
 }
 
-fn need(envelope: &Envelope) -> Option<Need> {
+fn outcome_need(envelope: &Envelope) -> Option<Need> {
     match &envelope.content {
-        Content::Event(seq) => Some(Need::Outcome(*seq)),
-        Content::Loop(pointer) => Some(Need::Loop(pointer.clone())),
-        Content::Outcome(_) | Content::Error(_) | Content::Parts(_) | Content::Empty => None,
+        EnvelopeContent::Event(seq) => Some(Need::Outcome(*seq)),
+        EnvelopeContent::Loop(pointer) => Some(Need::Loop(pointer.clone())),
+        EnvelopeContent::Outcome(_)
+        | EnvelopeContent::Error(_)
+        | EnvelopeContent::Parts(_)
+        | EnvelopeContent::Empty => None,
     }
 }
 
-fn body_need(envelope: &Envelope, loaded: &Loaded) -> Option<Need> {
-    let Content::Event(seq) = &envelope.content else {
+fn body_need(envelope: &Envelope, loaded: &LoadedValues) -> Option<Need> {
+    let EnvelopeContent::Event(seq) = &envelope.content else {
         return None;
     };
     match loaded.outcomes.get(seq).map(AsRef::as_ref) {
@@ -180,7 +193,7 @@ fn body_need(envelope: &Envelope, loaded: &Loaded) -> Option<Need> {
 }
 
 /// Builds `context` for python code: workload, loaded step results and the execution ID.
-fn context(scope: &Scope) -> Value {
+fn python_context(scope: &Scope) -> Value {
     let mut all = scope
         .workload
         .json()
@@ -188,24 +201,28 @@ fn context(scope: &Scope) -> Value {
         .cloned()
         .unwrap_or_default();
     for (name, envelope) in scope.steps.iter() {
-        if let Some(result) = result(envelope, &scope.loaded) {
+        if let Some(result) = loaded_result(envelope, &scope.loaded) {
             all.insert(name.to_string(), result);
         }
     }
     let workload = scope.workload.json().clone();
     all.entry("workload").or_insert(workload);
-    if let Some(id) = scope.run.execution_id {
+    if let Some(id) = scope.execution.execution_id {
         all.insert("execution_id".to_owned(), id.to_string().into());
     }
     Value::Object(all)
 }
 
-fn result(envelope: &Envelope, loaded: &Loaded) -> Option<Value> {
+fn loaded_result(envelope: &Envelope, loaded: &LoadedValues) -> Option<Value> {
     let outcome = match &envelope.content {
-        Content::Outcome(outcome) => outcome,
-        Content::Event(seq) => loaded.outcomes.get(seq)?,
-        Content::Loop(pointer) => return Some(loaded.loops.get(&pointer.done)?.json().clone()),
-        Content::Error(_) | Content::Parts(_) | Content::Empty => return None,
+        EnvelopeContent::Outcome(outcome) => outcome,
+        EnvelopeContent::Event(seq) => loaded.outcomes.get(seq)?,
+        EnvelopeContent::Loop(pointer) => {
+            return Some(loaded.loops.get(&pointer.done)?.json().clone());
+        }
+        EnvelopeContent::Error(_) | EnvelopeContent::Parts(_) | EnvelopeContent::Empty => {
+            return None;
+        }
     };
     let Outcome::Ok(success) = outcome.as_ref() else {
         return None;
@@ -226,72 +243,72 @@ fn result(envelope: &Envelope, loaded: &Loaded) -> Option<Value> {
 
 /// Log sink of one attempt.
 struct TaskLog<'a> {
-    hand: &'a Hand,
-    at: &'a At,
+    context: &'a CommandContext,
+    location: &'a EventLocation,
     task: &'a Task,
-    printed: Mutex<Printed>,
-    masks: Option<Arc<Masks>>,
+    limiter: Mutex<LineLimiter>,
+    masker: Option<Arc<SecretMasker>>,
     /// Whether the last line of each stream continues in the next one.
-    cut: Mutex<[bool; 2]>,
+    has_open_line: Mutex<[bool; 2]>,
 }
 
 impl TaskLog<'_> {
-    fn masked(&self, stream: Stream, text: &str) -> String {
-        let Some(masks) = &self.masks else {
+    fn mask_line(&self, stream: Stream, text: &str) -> String {
+        let Some(masks) = &self.masker else {
             return text.to_owned();
         };
-        let mut cut = self.cut.lock().expect("the lock is not poisoned");
+        let mut cut = self.has_open_line.lock().expect("the lock is not poisoned");
         let goes_on = &mut cut[usize::from(stream == Stream::Stderr)];
         // Tools pass a long line in parts, with a note about omitted output between two of them.
-        let is_cut = text.len() >= CUT_BYTES_MIN || text.ends_with(tools::LEFT_OUT);
+        let is_cut = text.len() >= CUT_BYTES_MIN || text.ends_with(tools::OMITTED_SUFFIX);
         let masked = if *goes_on || is_cut {
-            masks.cut_text(text)
+            masks.mask_cut_text(text)
         } else {
-            masks.text(text)
+            masks.mask_text(text)
         };
         *goes_on = is_cut;
         masked.unwrap_or_else(|| text.to_owned())
     }
 
-    fn printed(&self) -> MutexGuard<'_, Printed> {
-        self.printed.lock().expect("the lock is not poisoned")
+    fn limiter(&self) -> MutexGuard<'_, LineLimiter> {
+        self.limiter.lock().expect("the lock is not poisoned")
     }
 }
 
 impl Drop for TaskLog<'_> {
     fn drop(&mut self) {
-        for line in self.printed().rest() {
-            self.hand.shared.config.logs.line(&line);
+        for line in self.limiter().take_tail() {
+            self.context.shared.config.logs.write_line(&line);
         }
     }
 }
 
 impl LogSink for TaskLog<'_> {
     fn output_mask(&self) -> Option<&dyn tools::OutputMask> {
-        let masks = self.masks.as_deref()?;
+        let masks = self.masker.as_deref()?;
         Some(masks)
     }
 
-    fn line(&self, stream: Stream, text: &str) {
-        let step = self.at.step.clone();
+    fn write_line(&self, stream: Stream, text: &str) {
+        let step = self.location.step.clone();
         let line = LogLine {
-            time: self.hand.now(),
-            execution: self.hand.execution(),
+            time: self.context.now(),
+            execution: self.context.execution(),
             step: step.unwrap_or_else(|| Name::from("")),
-            run: self.at.run,
-            iteration: self.at.iteration,
+            run: self.location.run,
+            iteration: self.location.iteration,
             task: self.task.label.clone(),
-            visit: self.at.visit,
-            attempt: self.at.attempt,
+            visit: self.location.visit,
+            attempt: self.location.attempt,
             stream: match stream {
                 Stream::Stdout => LogStream::Stdout,
                 Stream::Stderr => LogStream::Stderr,
             },
-            text: self.masked(stream, text),
+            text: self.mask_line(stream, text),
         };
-        let passed = self.printed().pass(line);
+        let passed = self.limiter().accept_line(line);
         if let Some(line) = passed {
-            self.hand.shared.config.logs.line(&line);
+            self.context.shared.config.logs.write_line(&line);
         }
     }
 }

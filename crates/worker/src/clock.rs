@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use model::steady::SteadyTime;
+use model::steady_time::SteadyTime;
 use model::time::Time;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -25,7 +25,7 @@ pub struct SystemClock(Mutex<SteadyTime>);
 
 impl Default for SystemClock {
     fn default() -> Self {
-        Self(Mutex::new(SteadyTime::new(wall(), counted())))
+        Self(Mutex::new(SteadyTime::new(wall_time(), boot_time())))
     }
 }
 
@@ -33,7 +33,7 @@ impl Default for SystemClock {
     clippy::disallowed_methods,
     reason = "all other code gets its time from this clock"
 )]
-fn wall() -> Time {
+fn wall_time() -> Time {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or(Duration::ZERO);
@@ -41,7 +41,7 @@ fn wall() -> Time {
 }
 
 /// Time since boot, including the time that the machine was suspended.
-fn counted() -> Duration {
+fn boot_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
@@ -49,7 +49,7 @@ fn counted() -> Duration {
 impl Clock for SystemClock {
     fn now(&self) -> Time {
         let mut steady = self.0.lock().expect("reading the clock does not panic");
-        steady.at(wall(), counted())
+        steady.advance_to(wall_time(), boot_time())
     }
 
     async fn sleep_until(&self, due: Time) {

@@ -2,80 +2,87 @@
 
 use std::sync::Arc;
 
+use model::command::CommandWork;
 use model::command::ReportEnd;
-use model::command::Work;
-use model::event::{Body, Failed, Nothing, StepDone};
+use model::event::{EmptyPayload, EventBody, FailurePayload, StepDone};
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::Collection;
-use wire::{Claimed, Resume};
+use wire::{ClaimedCommand, ResumePoint};
 
-use crate::claims;
-use crate::hand::{Hand, Trouble};
-use crate::lease::{Lease, Order};
-use crate::patience::Backoff;
-use crate::playbooks::Prepared;
+use crate::backoff::RetryBackoff;
+use crate::command_context::{CommandContext, WorkError};
+use crate::cursor_claim;
+use crate::iteration_runner::{IterationRunner, PendingIterations};
+use crate::lease::{CommandLease, LeaseState};
+use crate::pipeline_run::{PipelineEnd, PipelineRun, with_location};
+use crate::playbooks::PreparedPlaybook;
 use crate::prepare;
-use crate::range::{Indices, Range};
-use crate::run::{Ended, Pipeline, located};
-use crate::worker::Shared;
+use crate::worker::WorkerShared;
 
 /// Runs a command to its end and returns the commands that the server assigned in reply to the final report.
-pub(crate) async fn run(shared: &Arc<Shared>, claimed: Claimed) -> Vec<Claimed> {
-    let lease = Arc::new(Lease::new(shared.clone(), &claimed));
-    shared.hold(&lease);
-    let next = run_under(shared, &lease, claimed).await;
-    shared.let_go(&lease);
+pub(crate) async fn run_command(
+    shared: &Arc<WorkerShared>,
+    claimed: ClaimedCommand,
+) -> Vec<ClaimedCommand> {
+    let lease = Arc::new(CommandLease::new(shared.clone(), &claimed));
+    shared.register_lease(&lease);
+    let next = run_leased(shared, &lease, claimed).await;
+    shared.unregister_lease(&lease);
     next
 }
 
-async fn run_under(shared: &Arc<Shared>, lease: &Arc<Lease>, claimed: Claimed) -> Vec<Claimed> {
-    let prepared = match prepare(shared, lease, &claimed).await {
+async fn run_leased(
+    shared: &Arc<WorkerShared>,
+    lease: &Arc<CommandLease>,
+    claimed: ClaimedCommand,
+) -> Vec<ClaimedCommand> {
+    let prepared = match load_playbook(shared, lease, &claimed).await {
         Ok(prepared) => prepared,
-        Err(Trouble::Interrupted) => return lease.finish(ReportEnd::Released).await,
-        Err(Trouble::Failed(error)) => {
-            let body = Body::StepFailed(Box::new(Failed {
+        Err(WorkError::Interrupted) => return lease.finish(ReportEnd::Released).await,
+        Err(WorkError::Failed(error)) => {
+            let body = EventBody::StepFailed(Box::new(FailurePayload {
                 error: *error,
                 set_ctx: None,
             }));
-            let at = model::event::At::step_run(&claimed.command.run);
+            let at = model::event::EventLocation::of_step_run(&claimed.command.run);
             let execution = claimed.command.id.execution;
-            let event = crate::hand::stamped(shared, execution, at, body);
+            let event = crate::command_context::worker_event(shared, execution, at, body);
             lease.push(&mut vec![event]);
             return lease.finish(ReportEnd::Finished).await;
         }
     };
-    let Claimed {
+    let ClaimedCommand {
         command,
         context,
         resume,
-        over,
+        finished: over,
         ..
     } = claimed;
     let work = command.work;
-    let hand = Hand::new(shared.clone(), lease.clone(), prepared, command, context);
+    let hand = CommandContext::new(shared.clone(), lease.clone(), prepared, command, context);
     let ended = match work {
-        Work::Pipeline => pipeline(&hand, resume).await,
-        Work::Range { from, to, width } => match Range::open(&hand).await {
+        CommandWork::Pipeline => run_step_pipeline(&hand, resume).await,
+        CommandWork::Range { from, to, width } => match IterationRunner::open(&hand).await {
             Ok(range) => {
-                let indices = Indices::new(from, to, &over, resume);
+                let indices = PendingIterations::new(from, to, &over, resume);
                 Ok(range.run(indices, width).await)
             }
             Err(trouble) => Err(trouble),
         },
-        Work::Iteration { index } => match Range::open(&hand).await {
+        CommandWork::Iteration { index } => match IterationRunner::open(&hand).await {
             Ok(range) => {
                 let mut resumes = resume.into_iter();
                 let resume = resumes.find(|resume| resume.iteration == Some(index));
-                Ok(range.run_one(index, resume).await)
+                Ok(range.resume_iteration(index, resume).await)
             }
             Err(trouble) => Err(trouble),
         },
-        Work::Prepare => prepare_loop(&hand, resume).await,
+        CommandWork::Prepare => prepare_loop(&hand, resume).await,
     };
     let end = match ended {
         Ok(end) => end,
-        Err(Trouble::Interrupted) => ReportEnd::Released,
-        Err(Trouble::Failed(error)) => {
+        Err(WorkError::Interrupted) => ReportEnd::Released,
+        Err(WorkError::Failed(error)) => {
             fail_step(&hand, *error);
             ReportEnd::Finished
         }
@@ -83,40 +90,40 @@ async fn run_under(shared: &Arc<Shared>, lease: &Arc<Lease>, claimed: Claimed) -
     lease.finish(end).await
 }
 
-fn fail_step(hand: &Hand, error: TaskError) {
+fn fail_step(hand: &CommandContext, error: TaskError) {
     let error = match hand.step() {
-        Some((step, _)) => located(error, step, None),
+        Some((step, _)) => with_location(error, step, None),
         None => error,
     };
-    let failed = Failed {
+    let failed = FailurePayload {
         error,
         set_ctx: None,
     };
-    let event = hand.event(hand.at(), Body::StepFailed(Box::new(failed)));
+    let event = hand.event(hand.location(), EventBody::StepFailed(Box::new(failed)));
     hand.lease.push(&mut vec![event]);
 }
 
 /// Returns the playbook of a command, from the cache or from the server.
-async fn prepare(
-    shared: &Shared,
-    lease: &Lease,
-    claimed: &Claimed,
-) -> Result<Arc<Prepared>, Trouble> {
+async fn load_playbook(
+    shared: &WorkerShared,
+    lease: &CommandLease,
+    claimed: &ClaimedCommand,
+) -> Result<Arc<PreparedPlaybook>, WorkError> {
     let hash = &claimed.command.playbook;
-    if let Some(prepared) = shared.playbooks.find(hash) {
+    if let Some(prepared) = shared.playbook_cache.find(hash) {
         return Ok(prepared);
     }
-    let mut backoff = Backoff::default();
+    let mut backoff = RetryBackoff::default();
     let text = loop {
         match shared.transport.playbook(hash).await {
             Ok(text) => break text,
             Err(wire::Error::Unavailable(_)) => tokio::select! {
                 () = backoff.wait() => {}
-                () = lease.paused().cancelled() => return Err(Trouble::Interrupted),
+                () = lease.yield_token().cancelled() => return Err(WorkError::Interrupted),
             },
             Err(wire::Error::Fenced(_)) => {
-                lease.tell(Order::Gone);
-                return Err(Trouble::Interrupted);
+                lease.restrict(LeaseState::Lost);
+                return Err(WorkError::Interrupted);
             }
             Err(error) => {
                 let message = format!("cannot load the playbook: {error}");
@@ -126,64 +133,72 @@ async fn prepare(
         }
     };
     let config = &shared.config;
-    let prepared = Prepared::read(&text, &config.tools, &config.base_dir)?;
+    let prepared = PreparedPlaybook::parse(&text, &config.tools, &config.base_dir)?;
     let prepared = Arc::new(prepared);
-    shared.playbooks.keep(hash, prepared.clone());
+    shared.playbook_cache.insert(hash, prepared.clone());
     Ok(prepared)
 }
 
 /// Runs the pipeline of a step without a loop.
-async fn pipeline(hand: &Hand, resume: Vec<Resume>) -> Result<ReportEnd, Trouble> {
+async fn run_step_pipeline(
+    hand: &CommandContext,
+    resume: Vec<ResumePoint>,
+) -> Result<ReportEnd, WorkError> {
     let found = hand.step().ok_or_else(|| no_step(hand))?;
     let begun = hand.now();
-    let mut pipeline = Pipeline::new(hand, found, hand.at(), hand.scope());
+    let mut pipeline = PipelineRun::new(hand, found, hand.location(), hand.scope());
     let mut has_begun = false;
     if let Some(resume) = resume.into_iter().next() {
         has_begun = resume.started;
         pipeline.restore(resume.continuation).await?;
     }
     if !has_begun {
-        let started = Body::StepStarted(Nothing {});
-        pipeline.events.push(hand.event(hand.at(), started));
+        let started = EventBody::StepStarted(EmptyPayload {});
+        pipeline.events.push(hand.event(hand.location(), started));
     }
     let (body, end) = match pipeline.run().await {
-        Ended::Done => (
-            Some(Body::StepDone(StepDone::default())),
+        PipelineEnd::Done => (
+            Some(EventBody::StepDone(StepDone::default())),
             ReportEnd::Finished,
         ),
-        Ended::Failed(error) => {
-            let failed = Failed {
-                error: located(*error, found.0, None),
+        PipelineEnd::Failed(error) => {
+            let failed = FailurePayload {
+                error: with_location(*error, found.0, None),
                 set_ctx: None,
             };
-            let body = Body::StepFailed(Box::new(failed));
+            let body = EventBody::StepFailed(Box::new(failed));
             (Some(body), ReportEnd::Finished)
         }
-        Ended::Suspended => (None, ReportEnd::Finished),
-        Ended::Interrupted => (None, ReportEnd::Released),
+        PipelineEnd::Suspended => (None, ReportEnd::Finished),
+        PipelineEnd::Interrupted => (None, ReportEnd::Released),
     };
     if let Some(body) = body {
-        pipeline.events.push(hand.ending(hand.at(), body, begun));
+        pipeline
+            .events
+            .push(hand.event_with_duration(hand.location(), body, begun));
     }
     hand.lease.push(&mut pipeline.events);
     Ok(end)
 }
 
-fn no_step(hand: &Hand) -> TaskError {
+fn no_step(hand: &CommandContext) -> TaskError {
     let message = format!("the playbook has no step `{}`", hand.command.run.step);
     TaskError::new(ErrorKind::NotFound, "STEP_NOT_FOUND", message)
 }
 
 /// Determines the elements of a loop.
-async fn prepare_loop(hand: &Hand, resume: Vec<Resume>) -> Result<ReportEnd, Trouble> {
+async fn prepare_loop(
+    hand: &CommandContext,
+    resume: Vec<ResumePoint>,
+) -> Result<ReportEnd, WorkError> {
     let (step, plan) = hand.step().ok_or_else(|| no_step(hand))?;
     let loop_ = step.loop_.as_ref().ok_or_else(|| no_step(hand))?;
-    match (&loop_.over, &plan.claim) {
-        (Collection::In(tree), _) => prepare::elements(hand, (step, loop_), tree).await,
+    match (&loop_.collection, &plan.cursor_claim_plan) {
+        (Collection::In(tree), _) => prepare::prepare_elements(hand, (step, loop_), tree).await,
         (Collection::Cursor(claim), Some(plan)) => {
             let begun = resume.into_iter().next();
             let begun = begun.map(|resume| resume.continuation);
-            claims::frame(hand, (step, loop_), (claim, plan), begun).await
+            cursor_claim::claim_frame(hand, (step, loop_), (claim, plan), begun).await
         }
         (Collection::Cursor(_), None) => Err(no_step(hand).into()),
     }

@@ -8,143 +8,147 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use model::command::ReportEnd;
-use model::event::{At, Body, Event, Failed};
+use model::event::{Event, EventBody, EventLocation, FailurePayload};
 use model::id::{CommandId, LeaseEpoch};
 use model::outcome::{ErrorKind, TaskError};
 use tokio_util::sync::CancellationToken;
-use wire::{Claimed, Held, Report, Verdict};
+use wire::{ClaimedCommand, Held, ReportRequest, Verdict};
 
-use crate::hand::stamped;
-use crate::patience::Backoff;
-use crate::worker::Shared;
+use crate::backoff::RetryBackoff;
+use crate::command_context::worker_event;
+use crate::worker::WorkerShared;
 
 /// What the worker may still do under a lease. Each variant is stricter than the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(crate) enum Order {
+pub(crate) enum LeaseState {
     /// Everything.
-    Proceed,
+    Active,
     /// Finish running tasks, start nothing.
-    Yield,
+    Yielding,
     /// Stop running tasks and release the command.
-    Abandon,
+    Abandoned,
     /// Stop running tasks: the server no longer needs them.
-    Stop,
+    Stopped,
     /// Nothing: the lease is lost.
-    Gone,
+    Lost,
 }
 
-const ORDERS: [Order; 5] = [
-    Order::Proceed,
-    Order::Yield,
-    Order::Abandon,
-    Order::Stop,
-    Order::Gone,
+const LEASE_STATES: [LeaseState; 5] = [
+    LeaseState::Active,
+    LeaseState::Yielding,
+    LeaseState::Abandoned,
+    LeaseState::Stopped,
+    LeaseState::Lost,
 ];
 
 /// Lease on a command.
-pub(crate) struct Lease {
+pub(crate) struct CommandLease {
     pub(crate) id: CommandId,
-    epoch: LeaseEpoch,
-    at: At,
-    shared: Arc<Shared>,
-    order: AtomicU8,
+    lease_epoch: LeaseEpoch,
+    location: EventLocation,
+    shared: Arc<WorkerShared>,
+    state: AtomicU8,
     /// Cancelled when nothing more may start.
-    paused: CancellationToken,
+    yield_token: CancellationToken,
     /// Cancelled when running tasks must stop.
-    stopped: CancellationToken,
+    stop_token: CancellationToken,
     outbox: Mutex<Outbox>,
-    sent: AtomicU64,
+    sent_count: AtomicU64,
     sending: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct Outbox {
     pending: Vec<Event>,
-    pushed: u64,
+    pushed_count: u64,
 }
 
 /// The lease is lost; the server rejects reports under it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Gone;
+pub(crate) struct LeaseLost;
 
-impl Lease {
-    pub(crate) fn new(shared: Arc<Shared>, claimed: &Claimed) -> Self {
+impl CommandLease {
+    pub(crate) fn new(shared: Arc<WorkerShared>, claimed: &ClaimedCommand) -> Self {
         Self {
             id: claimed.command.id,
-            epoch: claimed.lease_epoch,
-            at: At::step_run(&claimed.command.run),
+            lease_epoch: claimed.lease_epoch,
+            location: EventLocation::of_step_run(&claimed.command.run),
             shared,
-            order: AtomicU8::new(Order::Proceed as u8),
-            paused: CancellationToken::new(),
-            stopped: CancellationToken::new(),
+            state: AtomicU8::new(LeaseState::Active as u8),
+            yield_token: CancellationToken::new(),
+            stop_token: CancellationToken::new(),
             outbox: Mutex::default(),
-            sent: AtomicU64::new(0),
+            sent_count: AtomicU64::new(0),
             sending: tokio::sync::Mutex::default(),
         }
     }
 
     /// Returns the command and its lease epoch.
-    pub(crate) fn held(&self) -> Held {
+    pub(crate) fn claim_id(&self) -> Held {
         Held {
             command: self.id,
-            lease_epoch: self.epoch,
+            lease_epoch: self.lease_epoch,
         }
     }
 
     /// Restricts the lease; an earlier, stricter order remains in effect.
-    pub(crate) fn tell(&self, order: Order) {
-        self.order.fetch_max(order as u8, Ordering::AcqRel);
-        if order >= Order::Yield {
-            self.paused.cancel();
+    pub(crate) fn restrict(&self, order: LeaseState) {
+        self.state.fetch_max(order as u8, Ordering::AcqRel);
+        if order >= LeaseState::Yielding {
+            self.yield_token.cancel();
         }
-        if order >= Order::Abandon {
-            self.stopped.cancel();
+        if order >= LeaseState::Abandoned {
+            self.stop_token.cancel();
         }
     }
 
     /// Applies a verdict of the server.
-    pub(crate) fn hear(&self, verdict: Verdict) {
+    pub(crate) fn apply_verdict(&self, verdict: Verdict) {
         match verdict {
             Verdict::Proceed => {}
-            Verdict::Yield => self.tell(Order::Yield),
-            Verdict::Stop => self.tell(Order::Stop),
+            Verdict::Yield => self.restrict(LeaseState::Yielding),
+            Verdict::Stop => self.restrict(LeaseState::Stopped),
         }
     }
 
-    pub(crate) fn order(&self) -> Order {
-        ORDERS[usize::from(self.order.load(Ordering::Acquire))]
+    pub(crate) fn state(&self) -> LeaseState {
+        LEASE_STATES[usize::from(self.state.load(Ordering::Acquire))]
     }
 
     /// Whether tasks may start.
-    pub(crate) fn is_open(&self) -> bool {
-        self.order() == Order::Proceed
+    pub(crate) fn may_start(&self) -> bool {
+        self.state() == LeaseState::Active
     }
 
     /// Cancelled when nothing more may start.
-    pub(crate) fn paused(&self) -> &CancellationToken {
-        &self.paused
+    pub(crate) fn yield_token(&self) -> &CancellationToken {
+        &self.yield_token
     }
 
     /// Cancelled when running tasks must stop.
-    pub(crate) fn stopped(&self) -> &CancellationToken {
-        &self.stopped
+    pub(crate) fn stop_token(&self) -> &CancellationToken {
+        &self.stop_token
     }
 
     /// Adds events to the next report.
     pub(crate) fn push(&self, events: &mut Vec<Event>) {
         let mut outbox = self.outbox.lock().expect("the lock is not poisoned");
-        outbox.pushed += events.len() as u64;
+        outbox.pushed_count += events.len() as u64;
         outbox.pending.append(events);
     }
 
     /// Sends a report if necessary. Returns when all events pushed so far are durable.
-    pub(crate) async fn flush(&self) -> Result<(), Gone> {
-        let target = self.outbox.lock().expect("the lock is not poisoned").pushed;
+    pub(crate) async fn flush(&self) -> Result<(), LeaseLost> {
+        let target = self
+            .outbox
+            .lock()
+            .expect("the lock is not poisoned")
+            .pushed_count;
         let _turn = self.sending.lock().await;
-        if self.sent.load(Ordering::Acquire) >= target {
-            return if self.order() == Order::Gone {
-                Err(Gone)
+        if self.sent_count.load(Ordering::Acquire) >= target {
+            return if self.state() == LeaseState::Lost {
+                Err(LeaseLost)
             } else {
                 Ok(())
             };
@@ -153,32 +157,32 @@ impl Lease {
     }
 
     /// Sends the final report of the command and returns the commands that the server assigned in its reply.
-    pub(crate) async fn finish(&self, end: ReportEnd) -> Vec<Claimed> {
+    pub(crate) async fn finish(&self, end: ReportEnd) -> Vec<ClaimedCommand> {
         let _turn = self.sending.lock().await;
-        let end = match self.order() {
-            Order::Gone => return Vec::new(),
-            Order::Stop => ReportEnd::Stopped,
-            Order::Proceed | Order::Yield | Order::Abandon => end,
+        let end = match self.state() {
+            LeaseState::Lost => return Vec::new(),
+            LeaseState::Stopped => ReportEnd::Stopped,
+            LeaseState::Active | LeaseState::Yielding | LeaseState::Abandoned => end,
         };
         self.deliver(end).await.unwrap_or_default()
     }
 
-    async fn deliver(&self, end: ReportEnd) -> Result<Vec<Claimed>, Gone> {
+    async fn deliver(&self, end: ReportEnd) -> Result<Vec<ClaimedCommand>, LeaseLost> {
         let (events, upto) = {
             let mut outbox = self.outbox.lock().expect("the lock is not poisoned");
-            (std::mem::take(&mut outbox.pending), outbox.pushed)
+            (std::mem::take(&mut outbox.pending), outbox.pushed_count)
         };
-        let next = self.send(self.report(events, end)).await?;
-        self.sent.store(upto, Ordering::Release);
+        let next = self.send_report(self.build_report(events, end)).await?;
+        self.sent_count.store(upto, Ordering::Release);
         Ok(next)
     }
 
-    fn report(&self, events: Vec<Event>, end: ReportEnd) -> Report {
+    fn build_report(&self, events: Vec<Event>, end: ReportEnd) -> ReportRequest {
         let is_last = end != ReportEnd::Open && !self.shared.is_draining();
-        Report {
+        ReportRequest {
             command: self.id,
             worker: self.shared.config.worker.clone(),
-            lease_epoch: self.epoch,
+            lease_epoch: self.lease_epoch,
             events,
             end,
             pool: self.shared.config.pool.clone(),
@@ -188,16 +192,16 @@ impl Lease {
     }
 
     /// Sends a report until the server accepts it or rejects it permanently.
-    async fn send(&self, report: Report) -> Result<Vec<Claimed>, Gone> {
-        let mut backoff = Backoff::default();
+    async fn send_report(&self, report: ReportRequest) -> Result<Vec<ClaimedCommand>, LeaseLost> {
+        let mut backoff = RetryBackoff::default();
         let mut report = report;
         loop {
-            if self.order() == Order::Gone {
-                return Err(Gone);
+            if self.state() == LeaseState::Lost {
+                return Err(LeaseLost);
             }
             match self.shared.transport.report(report.clone()).await {
                 Ok(receipt) => {
-                    self.hear(receipt.verdict);
+                    self.apply_verdict(receipt.verdict);
                     return Ok(receipt.next);
                 }
                 Err(wire::Error::Unavailable(error)) => {
@@ -209,42 +213,44 @@ impl Lease {
                     | wire::Error::NotFound(_)
                     | wire::Error::SessionReplaced(_),
                 ) => {
-                    self.tell(Order::Gone);
-                    return Err(Gone);
+                    self.restrict(LeaseState::Lost);
+                    return Err(LeaseLost);
                 }
                 Err(wire::Error::Refused(why)) if report.events.is_empty() => {
                     tracing::error!(command = %self.id, why, "server rejected the empty report too; dropping lease");
-                    self.tell(Order::Gone);
-                    return Err(Gone);
+                    self.restrict(LeaseState::Lost);
+                    return Err(LeaseLost);
                 }
-                Err(wire::Error::Refused(why) | wire::Error::Denied { detail: why, .. }) => {
+                Err(
+                    wire::Error::Refused(why) | wire::Error::SecretsRefused { detail: why, .. },
+                ) => {
                     tracing::error!(command = %self.id, why, "report rejected; failing step");
-                    report = self.refused(&report, why);
+                    report = self.replacement_report(&report, why);
                 }
             }
         }
     }
 
     /// Builds the replacement of a rejected report: without one the command would never end.
-    fn refused(&self, report: &Report, why: String) -> Report {
+    fn replacement_report(&self, report: &ReportRequest, why: String) -> ReportRequest {
         let is_second = report.events.len() == 1
-            && matches!(&report.events[0].body, Body::StepFailed(failed) if failed.error.code == "REPORT_REFUSED");
-        self.tell(Order::Abandon);
+            && matches!(&report.events[0].body, EventBody::StepFailed(failed) if failed.error.code == "REPORT_REFUSED");
+        self.restrict(LeaseState::Abandoned);
         let events = if is_second {
             Vec::new()
         } else {
             let error = TaskError::new(ErrorKind::Unknown, "REPORT_REFUSED", why);
-            let body = Body::StepFailed(Box::new(Failed {
+            let body = EventBody::StepFailed(Box::new(FailurePayload {
                 error,
                 set_ctx: None,
             }));
-            vec![stamped(
+            vec![worker_event(
                 &self.shared,
                 self.id.execution,
-                self.at.clone(),
+                self.location.clone(),
                 body,
             )]
         };
-        self.report(events, ReportEnd::Released)
+        self.build_report(events, ReportEnd::Released)
     }
 }

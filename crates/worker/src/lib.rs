@@ -6,41 +6,41 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod backoff;
 mod call;
-mod claim;
-mod claims;
+mod claim_loop;
 mod clock;
 mod command;
+mod command_context;
+mod cursor_claim;
 mod elements;
-mod exhaustion;
-mod hand;
-mod held;
-mod hold;
-mod keep;
+mod finish_attempt;
+mod heartbeat;
+mod host_wait;
+mod iteration_runner;
 mod lease;
 mod load;
+mod loaded_cache;
 mod logs;
 mod lookup;
 mod manifests;
-mod patience;
+mod pipeline_run;
 mod playbooks;
 mod prepare;
-mod pulse;
-mod range;
 mod remote;
 mod render;
+mod report_batcher;
 mod request;
 mod restore;
-mod run;
 mod scratch;
 mod secrets;
-mod settle;
+mod store_results;
 #[cfg(test)]
 mod tests;
 mod worker;
 
 pub use clock::{Clock, SystemClock};
-pub use logs::{FileLogs, LOG_BYTES_MAX, LogLine, LogStream, Logs, ShippedLogs, read_logs};
+pub use logs::{FileLogs, LOG_BYTES_MAX, LogLine, LogShipper, LogStream, TaskLogSink, read_logs};
 pub use pipeline::JUMPS_MAX;
-pub use remote::{ServerBodies, ServerLogs};
+pub use remote::{HttpBodyStore, HttpTaskLogs};
 pub use worker::{Config, WorkEnd, Worker};

@@ -5,19 +5,19 @@
 
 use std::sync::Arc;
 
-use model::event::{Body, Event, LoopStats};
+use model::event::{Event, EventBody, LoopStats};
 use model::id::Seq;
 use model::manifest;
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::result_ref::{HELD_BYTES_MAX, ResultRef};
-use model::template::{Data, Loaded, LoopPointer, Need, RenderError, Scope};
+use model::result_ref::{IN_MEMORY_BYTES_MAX, ResultRef};
+use model::template::{LazyValue, LoadedValues, LoopPointer, Need, RenderError, Scope};
 use serde_json::Value;
 
-use crate::hand::{Hand, Trouble};
-use crate::keep;
-use crate::lease::Order;
-use crate::patience::Backoff;
+use crate::backoff::RetryBackoff;
+use crate::command_context::{CommandContext, WorkError};
+use crate::lease::LeaseState;
 use crate::scratch;
+use crate::store_results;
 
 /// Maximum number of load rounds of one rendering.
 const ROUNDS_MAX: usize = 8;
@@ -32,11 +32,11 @@ const BODY_TRIES_MAX: u32 = 6;
 const DENIALS_MAX: u32 = 5;
 
 /// Result of a rendering with its loading.
-pub(crate) type Resolved<T> = Result<T, Unresolved>;
+pub(crate) type Resolved<T> = Result<T, ResolveError>;
 
 /// Why a rendering has no result.
 #[derive(Debug)]
-pub(crate) enum Unresolved {
+pub(crate) enum ResolveError {
     /// The template cannot be rendered.
     Template(RenderError),
     /// Data that the template needs cannot be loaded.
@@ -45,18 +45,18 @@ pub(crate) enum Unresolved {
     Interrupted,
 }
 
-impl From<Trouble> for Unresolved {
-    fn from(trouble: Trouble) -> Self {
+impl From<WorkError> for ResolveError {
+    fn from(trouble: WorkError) -> Self {
         match trouble {
-            Trouble::Failed(error) => Self::Missing(error),
-            Trouble::Interrupted => Self::Interrupted,
+            WorkError::Failed(error) => Self::Missing(error),
+            WorkError::Interrupted => Self::Interrupted,
         }
     }
 }
 
 /// Renders; loads missing data and renders again as long as data is missing.
-pub(crate) async fn resolve<T>(
-    hand: &Hand,
+pub(crate) async fn render_with_loading<T>(
+    hand: &CommandContext,
     scope: &mut Scope,
     render: impl Fn(&Scope) -> Result<T, RenderError>,
 ) -> Resolved<T> {
@@ -64,21 +64,21 @@ pub(crate) async fn resolve<T>(
         match render(scope) {
             Ok(value) => return Ok(value),
             Err(RenderError::Needs(needs)) => {
-                let more = fetch(hand, &needs).await?;
+                let more = load_needs(hand, &needs).await?;
                 let before = std::mem::replace(&mut scope.loaded, more);
-                put_back(scope, &before);
+                restore_evicted(scope, &before);
             }
-            Err(failed) => return Err(Unresolved::Template(failed)),
+            Err(failed) => return Err(ResolveError::Template(failed)),
         }
     }
     let message =
         format!("a template still requests more data after {ROUNDS_MAX} rounds of loading");
     let error = TaskError::new(ErrorKind::Transform, "TEMPLATE_LIMIT", message);
-    Err(Unresolved::Missing(Box::new(error)))
+    Err(ResolveError::Missing(Box::new(error)))
 }
 
 /// Restores bodies that the cache evicted: this rendering needs them together with the newly loaded ones.
-fn put_back(scope: &mut Scope, before: &Loaded) {
+fn restore_evicted(scope: &mut Scope, before: &LoadedValues) {
     let is_gone = |uri: &String| !scope.loaded.bodies.contains_key(uri);
     let gone: Vec<_> = before
         .bodies
@@ -94,32 +94,36 @@ fn put_back(scope: &mut Scope, before: &Loaded) {
 }
 
 /// Loads what is needed, unless another pipeline of the command already loaded it.
-pub(crate) async fn fetch(hand: &Hand, needs: &[Need]) -> Result<Arc<Loaded>, Trouble> {
-    let known = hand.loaded();
-    let mut more = Loaded::default();
+pub(crate) async fn load_needs(
+    hand: &CommandContext,
+    needs: &[Need],
+) -> Result<Arc<LoadedValues>, WorkError> {
+    let known = hand.loaded_values();
+    let mut more = LoadedValues::default();
     let (mut seqs, mut sizes) = (Vec::new(), Vec::new());
     for need in needs {
         match need {
             Need::Outcome(seq) if !known.outcomes.contains_key(seq) => seqs.push(*seq),
             Need::Body(reference) if !known.bodies.contains_key(&reference.uri) => {
-                let value = body(hand, reference).await?;
+                let value = load_body(hand, reference).await?;
                 sizes.push((reference.uri.clone(), reference.meta.bytes));
-                more.bodies.insert(reference.uri.clone(), Data::new(value));
+                more.bodies
+                    .insert(reference.uri.clone(), LazyValue::new(value));
             }
             Need::Loop(pointer) if !known.loops.contains_key(&pointer.done) => {
-                let results = loop_results(hand, pointer).await?;
+                let results = load_loop_results(hand, pointer).await?;
                 more.loops.insert(pointer.done, results);
             }
             Need::LoopStats(pointer) if !known.loop_stats.contains_key(&pointer.done) => {
-                if let Some(stats) = loop_stats(hand, pointer).await? {
+                if let Some(stats) = load_loop_stats(hand, pointer).await? {
                     more.loop_stats.insert(pointer.done, stats);
                 } else {
-                    let results = loop_results(hand, pointer).await?;
+                    let results = load_loop_results(hand, pointer).await?;
                     more.loops.insert(pointer.done, results);
                 }
             }
             Need::File(need) if !known.files.contains_key(&need.key) => {
-                let path = scratch::file(hand, need).await?;
+                let path = scratch::write_scratch_file(hand, need).await?;
                 more.files.insert(need.key.clone(), path);
             }
             Need::Outcome(_)
@@ -130,8 +134,8 @@ pub(crate) async fn fetch(hand: &Hand, needs: &[Need]) -> Result<Arc<Loaded>, Tr
         }
     }
     if !seqs.is_empty() {
-        for event in events(hand, &seqs).await? {
-            let outcome = outcome(&event).ok_or_else(|| no_outcome(event.seq))?;
+        for event in load_events(hand, &seqs).await? {
+            let outcome = recorded_outcome(&event).ok_or_else(|| no_outcome(event.seq))?;
             more.outcomes.insert(event.seq, Arc::new(outcome));
         }
         let missing = seqs.iter().find(|seq| !more.outcomes.contains_key(*seq));
@@ -139,14 +143,16 @@ pub(crate) async fn fetch(hand: &Hand, needs: &[Need]) -> Result<Arc<Loaded>, Tr
             return Err(no_outcome(*seq).into());
         }
     }
-    Ok(hand.remember(more, sizes))
+    Ok(hand.add_loaded(more, sizes))
 }
 
 /// Returns the outcome that an event records.
-pub(crate) fn outcome(event: &Event) -> Option<Outcome> {
+pub(crate) fn recorded_outcome(event: &Event) -> Option<Outcome> {
     match &event.body {
-        Body::AttemptDone(ended) | Body::AttemptFailed(ended) => ended.outcome.read().ok(),
-        _ => manifest::outcome_of(event),
+        EventBody::AttemptDone(ended) | EventBody::AttemptFailed(ended) => {
+            ended.outcome.parse_as().ok()
+        }
+        _ => manifest::outcome_from_event(event),
     }
 }
 
@@ -156,33 +162,45 @@ fn no_outcome(seq: Seq) -> TaskError {
 }
 
 /// Reads events from the execution's log.
-pub(crate) async fn events(hand: &Hand, seqs: &[Seq]) -> Result<Vec<Event>, Trouble> {
+pub(crate) async fn load_events(
+    hand: &CommandContext,
+    seqs: &[Seq],
+) -> Result<Vec<Event>, WorkError> {
     let transport = &hand.shared.transport;
     let mut events = Vec::with_capacity(seqs.len());
     for seqs in seqs.chunks(EVENTS_MAX) {
-        events.extend(patiently(hand, || transport.events(hand.execution(), seqs)).await?);
+        events.extend(call_with_retry(hand, || transport.events(hand.execution(), seqs)).await?);
     }
     Ok(events)
 }
 
-async fn loop_results(hand: &Hand, pointer: &LoopPointer) -> Result<Data, Trouble> {
+async fn load_loop_results(
+    hand: &CommandContext,
+    pointer: &LoopPointer,
+) -> Result<LazyValue, WorkError> {
     let transport = &hand.shared.transport;
-    let raw = patiently(hand, || transport.loop_results(hand.execution(), pointer)).await?;
-    Ok(Data::lazy(raw))
+    let raw = call_with_retry(hand, || transport.loop_results(hand.execution(), pointer)).await?;
+    Ok(LazyValue::from_raw(raw))
 }
 
 /// Returns the counts of a loop; `None` if `loop.done` is in the log of another execution.
-async fn loop_stats(hand: &Hand, pointer: &LoopPointer) -> Result<Option<LoopStats>, Trouble> {
-    let events = events(hand, &[pointer.done]).await?;
+async fn load_loop_stats(
+    hand: &CommandContext,
+    pointer: &LoopPointer,
+) -> Result<Option<LoopStats>, WorkError> {
+    let events = load_events(hand, &[pointer.done]).await?;
     Ok(events.iter().find_map(|event| match &event.body {
-        Body::LoopDone(done) => Some(done.stats),
+        EventBody::LoopDone(done) => Some(done.stats),
         _ => None,
     }))
 }
 
 /// Loads the value behind a reference.
-pub(crate) async fn body(hand: &Hand, reference: &ResultRef) -> Result<Value, Trouble> {
-    if reference.meta.bytes > HELD_BYTES_MAX {
+pub(crate) async fn load_body(
+    hand: &CommandContext,
+    reference: &ResultRef,
+) -> Result<Value, WorkError> {
+    if reference.meta.bytes > IN_MEMORY_BYTES_MAX {
         let message = format!(
             "cannot load stored result `{}` into a template: {} bytes; extract the fields you need with `spec.result.select`",
             reference.uri, reference.meta.bytes
@@ -190,71 +208,74 @@ pub(crate) async fn body(hand: &Hand, reference: &ResultRef) -> Result<Value, Tr
         return Err(TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message).into());
     }
     let read = || hand.shared.config.bodies.get(reference);
-    let bytes = reading(hand, reference, read).await?;
-    Ok(results::value(reference, &bytes))
+    let bytes = retry_read(hand, reference, read).await?;
+    Ok(results::decode_body(reference, &bytes))
 }
 
 /// Runs a read of a body and retries it if the store is unavailable.
-pub(crate) async fn reading<T, F>(
-    hand: &Hand,
+pub(crate) async fn retry_read<T, F>(
+    hand: &CommandContext,
     reference: &ResultRef,
     mut read: impl FnMut() -> F,
-) -> Result<T, Trouble>
+) -> Result<T, WorkError>
 where
     F: Future<Output = Result<T, results::Error>>,
 {
-    let mut backoff = Backoff::default();
+    let mut backoff = RetryBackoff::default();
     let mut tries = 1;
     loop {
         let read = tokio::select! {
             read = read() => read,
             // A copy can wait for disk space for a long time.
-            () = hand.lease.stopped().cancelled() => return Err(Trouble::Interrupted),
+            () = hand.lease.stop_token().cancelled() => return Err(WorkError::Interrupted),
         };
         match read {
             Ok(value) => return Ok(value),
             Err(error) if error.is_retryable() && tries < BODY_TRIES_MAX => {
                 tracing::debug!(%error, uri = reference.uri, "failed to read stored result; retrying");
                 tries += 1;
-                pause(hand, &mut backoff).await?;
+                wait_before_retry(hand, &mut backoff).await?;
             }
             Err(error) => {
-                let told = error.told_of(reference);
+                let told = error.message_for(reference);
                 let error = TaskError {
                     message: told,
-                    ..keep::failure(&error)
+                    ..store_results::storage_error(&error)
                 };
-                return Err(error.with("ref", reference.uri.as_str()).into());
+                return Err(error.with_detail("ref", reference.uri.as_str()).into());
             }
         }
     }
 }
 
 /// Sends a request to the server and retries it until the server responds or the worker is stopped.
-pub(crate) async fn patiently<T, F>(hand: &Hand, mut ask: impl FnMut() -> F) -> Result<T, Trouble>
+pub(crate) async fn call_with_retry<T, F>(
+    hand: &CommandContext,
+    mut ask: impl FnMut() -> F,
+) -> Result<T, WorkError>
 where
     F: Future<Output = Result<T, wire::Error>>,
 {
-    let mut backoff = Backoff::default();
+    let mut backoff = RetryBackoff::default();
     let mut denials = 0;
     loop {
         match ask().await {
             Ok(answer) => return Ok(answer),
-            Err(wire::Error::Denied {
+            Err(wire::Error::SecretsRefused {
                 is_passing: true, ..
             }) if denials < DENIALS_MAX => {
                 denials += 1;
-                pause(hand, &mut backoff).await?;
+                wait_before_retry(hand, &mut backoff).await?;
             }
             Err(wire::Error::Unavailable(error)) => {
                 tracing::debug!(%error, "server unavailable; retrying request");
-                pause(hand, &mut backoff).await?;
+                wait_before_retry(hand, &mut backoff).await?;
             }
             Err(wire::Error::Fenced(_) | wire::Error::SessionReplaced(_)) => {
-                hand.lease.tell(Order::Gone);
-                return Err(Trouble::Interrupted);
+                hand.lease.restrict(LeaseState::Lost);
+                return Err(WorkError::Interrupted);
             }
-            Err(wire::Error::Denied {
+            Err(wire::Error::SecretsRefused {
                 code,
                 detail,
                 is_passing,
@@ -282,9 +303,12 @@ where
     }
 }
 
-async fn pause(hand: &Hand, backoff: &mut Backoff) -> Result<(), Trouble> {
+async fn wait_before_retry(
+    hand: &CommandContext,
+    backoff: &mut RetryBackoff,
+) -> Result<(), WorkError> {
     tokio::select! {
         () = backoff.wait() => Ok(()),
-        () = hand.lease.stopped().cancelled() => Err(Trouble::Interrupted),
+        () = hand.lease.stop_token().cancelled() => Err(WorkError::Interrupted),
     }
 }

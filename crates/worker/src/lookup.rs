@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use model::outcome::{ErrorKind, TaskError};
-use model::result_ref::Resolved;
-use tools::{Access, References};
+use model::result_ref::ResolvedRef;
+use tools::{ReferenceResolver, ResultAccess};
 
-use crate::hand::{Hand, Trouble};
-use crate::lease::Lease;
-use crate::patience::Backoff;
-use crate::worker::Shared;
-use crate::{keep, load};
+use crate::backoff::RetryBackoff;
+use crate::command_context::{CommandContext, WorkError};
+use crate::lease::CommandLease;
+use crate::worker::WorkerShared;
+use crate::{load, store_results};
 
 /// Returns the access to stored results for a tool that this command calls.
-pub(crate) fn access(hand: &Hand) -> Access {
-    Access {
-        bodies: keep::bodies(hand),
-        references: Arc::new(Lookup {
+pub(crate) fn result_access(hand: &CommandContext) -> ResultAccess {
+    ResultAccess {
+        body_store: store_results::tool_body_store(hand),
+        resolver: Arc::new(ServerReferences {
             shared: hand.shared.clone(),
             lease: hand.lease.clone(),
         }),
@@ -26,29 +26,29 @@ pub(crate) fn access(hand: &Hand) -> Access {
 }
 
 /// Resolves an address.
-pub(crate) async fn found(hand: &Hand, uri: &str) -> Result<Resolved, Trouble> {
+pub(crate) async fn look_up(hand: &CommandContext, uri: &str) -> Result<ResolvedRef, WorkError> {
     let transport = &hand.shared.transport;
-    load::patiently(hand, || transport.look_up(uri)).await
+    load::call_with_retry(hand, || transport.resolve_ref(uri)).await
 }
 
 /// Resolves addresses; retries until the server responds or the worker is stopped.
-struct Lookup {
-    shared: Arc<Shared>,
-    lease: Arc<Lease>,
+struct ServerReferences {
+    shared: Arc<WorkerShared>,
+    lease: Arc<CommandLease>,
 }
 
 #[async_trait]
-impl References for Lookup {
-    async fn look_up(&self, uri: &str) -> Result<Resolved, TaskError> {
-        let mut backoff = Backoff::default();
+impl ReferenceResolver for ServerReferences {
+    async fn resolve(&self, uri: &str) -> Result<ResolvedRef, TaskError> {
+        let mut backoff = RetryBackoff::default();
         loop {
-            match self.shared.transport.look_up(uri).await {
+            match self.shared.transport.resolve_ref(uri).await {
                 Ok(found) => return Ok(found),
                 Err(wire::Error::Unavailable(error)) => {
                     tracing::debug!(%error, "server unavailable; retrying address lookup");
                     tokio::select! {
                         () = backoff.wait() => {}
-                        () = self.lease.stopped().cancelled() => {
+                        () = self.lease.stop_token().cancelled() => {
                             let message = "cancelled";
                             return Err(TaskError::new(ErrorKind::Cancelled, "CANCELLED", message));
                         }
@@ -57,7 +57,7 @@ impl References for Lookup {
                 Err(error) => {
                     let code = "REFERENCE_NOT_AVAILABLE";
                     let error = TaskError::new(ErrorKind::Storage, code, error.to_string());
-                    return Err(error.with("ref", uri));
+                    return Err(error.with_detail("ref", uri));
                 }
             }
         }

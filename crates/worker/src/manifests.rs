@@ -7,32 +7,32 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt as _, future};
-use model::result_ref::{HELD_BYTES_MAX, RefKind, ResultRef};
-use results::{Bodies, Error, Pieces, Reading, Source, Stored, Wish};
+use model::result_ref::{IN_MEMORY_BYTES_MAX, RefKind, ResultRef};
+use results::{BodySource, BodyStore, BodyStream, ByteStream, Error, StorageOptions, StoredBody};
 use wire::Transport;
 
 /// Name of the source of manifests in errors.
-const PLACE: &str = "the server's event log";
+const MANIFEST_LOCATION: &str = "the server's event log";
 
 /// Body store that also reads manifests.
-pub(crate) struct WithManifests {
-    pub(crate) bodies: Arc<dyn Bodies>,
+pub(crate) struct ManifestBodyStore {
+    pub(crate) bodies: Arc<dyn BodyStore>,
     pub(crate) transport: Arc<dyn Transport>,
 }
 
-impl WithManifests {
-    async fn pieces(&self, manifest: &ResultRef) -> Result<Pieces, Error> {
+impl ManifestBodyStore {
+    async fn open_manifest(&self, manifest: &ResultRef) -> Result<ByteStream, Error> {
         let pieces = self.transport.manifest(manifest).await;
         pieces.map_err(|error| match error {
             wire::Error::NotFound(_) => Error::NotAvailable {
                 uri: manifest.uri.clone(),
             },
             wire::Error::Refused(why) => Error::Refused {
-                file: PLACE.into(),
+                file: MANIFEST_LOCATION.into(),
                 source: std::io::Error::other(why),
             },
             error => Error::Unavailable {
-                file: PLACE.into(),
+                file: MANIFEST_LOCATION.into(),
                 source: std::io::Error::other(error),
             },
         })
@@ -42,29 +42,33 @@ impl WithManifests {
 /// Error for a manifest whose parts exceed the limit.
 fn too_large() -> Error {
     Error::TooLarge {
-        bytes_max: HELD_BYTES_MAX,
+        bytes_max: IN_MEMORY_BYTES_MAX,
     }
 }
 
 #[async_trait]
-impl Bodies for WithManifests {
-    async fn put(&self, body: Source<'_>) -> Result<Stored, Error> {
+impl BodyStore for ManifestBodyStore {
+    async fn put(&self, body: BodySource<'_>) -> Result<StoredBody, Error> {
         self.bodies.put(body).await
     }
 
-    async fn put_as(&self, body: Source<'_>, wish: &Wish) -> Result<Stored, Error> {
-        self.bodies.put_as(body, wish).await
+    async fn put_with(
+        &self,
+        body: BodySource<'_>,
+        wish: &StorageOptions,
+    ) -> Result<StoredBody, Error> {
+        self.bodies.put_with(body, wish).await
     }
 
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
         if reference.kind != RefKind::Manifest {
             return self.bodies.get(reference).await;
         }
-        let mut pieces = self.pieces(reference).await?;
+        let mut pieces = self.open_manifest(reference).await?;
         let mut whole = BytesMut::new();
-        while let Some(piece) = results::next(&mut pieces).await? {
+        while let Some(piece) = results::next_chunk(&mut pieces).await? {
             whole.extend_from_slice(&piece);
-            if whole.len() as u64 > HELD_BYTES_MAX {
+            if whole.len() as u64 > IN_MEMORY_BYTES_MAX {
                 return Err(too_large());
             }
         }
@@ -76,14 +80,14 @@ impl Bodies for WithManifests {
         &self,
         reference: &ResultRef,
         range: Option<Range<u64>>,
-    ) -> Result<Reading, Error> {
+    ) -> Result<BodyStream, Error> {
         if reference.kind != RefKind::Manifest {
             return self.bodies.read(reference, range).await;
         }
         let range = range.unwrap_or(0..u64::MAX);
-        Ok(Reading {
+        Ok(BodyStream {
             bytes: reference.meta.bytes,
-            pieces: cut(self.pieces(reference).await?, range.clone()),
+            chunks: slice_stream(self.open_manifest(reference).await?, range.clone()),
             range,
         })
     }
@@ -94,7 +98,7 @@ impl Bodies for WithManifests {
 }
 
 /// Cuts a range of bytes from a stream.
-fn cut(pieces: Pieces, range: Range<u64>) -> Pieces {
+fn slice_stream(pieces: ByteStream, range: Range<u64>) -> ByteStream {
     let mut passed = 0;
     let end = range.end;
     let within = pieces.map(move |piece| {
@@ -133,7 +137,7 @@ mod tests {
             let pieces: Vec<_> = pieces
                 .map(|piece| Ok(Bytes::copy_from_slice(piece)))
                 .collect();
-            let mut cut = cut(Box::pin(futures_util::stream::iter(pieces)), range.clone());
+            let mut cut = slice_stream(Box::pin(futures_util::stream::iter(pieces)), range.clone());
             let mut found = Vec::new();
             while let Some(piece) = cut.next().await {
                 found.extend_from_slice(&piece.expect("reading from memory does not fail"));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use model::id::{Name, PlaybookHash};
 use model::outcome::{ErrorKind, TaskError};
-use model::playbook::credentials::Opens;
+use model::playbook::credentials::CredentialUses;
 use model::playbook::{Playbook, Step, Task, parse};
 use model::template::Tree;
 use serde_json::Value;
@@ -14,10 +14,10 @@ use tools::{Registry, Tool};
 use wire::PlaybookText;
 
 /// Maximum number of cached playbooks.
-const KEPT_MAX: usize = 64;
+const CACHED_PLAYBOOKS_MAX: usize = 64;
 
 /// A parsed playbook with the plans of its steps.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedPlaybook {
     /// The playbook.
     pub(crate) playbook: Playbook,
     /// Name of the playbook in errors.
@@ -35,21 +35,21 @@ pub(crate) struct StepPlan {
     /// Whether its tasks only compute, so that concurrent iterations are not faster.
     pub(crate) is_pure: bool,
     /// Plan of the step that claims rows, for a cursor loop.
-    pub(crate) claim: Option<Box<StepPlan>>,
+    pub(crate) cursor_claim_plan: Option<Box<StepPlan>>,
 }
 
 /// Facts about a task that are computed before it runs.
 pub(crate) struct TaskPlan {
     /// What executes the task.
-    pub(crate) role: Role,
+    pub(crate) binding: ToolBinding,
     /// Whether the task has no side effects and may run again.
     pub(crate) is_pure: bool,
     /// Credentials that the text of the task refers to.
-    pub(crate) opens: Opens,
+    pub(crate) credential_uses: CredentialUses,
 }
 
 /// What executes a task.
-pub(crate) enum Role {
+pub(crate) enum ToolBinding {
     /// A tool of this worker.
     Tool(Arc<dyn Tool>),
     /// A child execution.
@@ -60,9 +60,9 @@ pub(crate) enum Role {
     Unknown,
 }
 
-impl Prepared {
+impl PreparedPlaybook {
     /// Parses a playbook. An error in it fails every step that runs from it.
-    pub(crate) fn read(
+    pub(crate) fn parse(
         text: &PlaybookText,
         tools: &Registry,
         base_dir: &Path,
@@ -87,7 +87,7 @@ impl Prepared {
             plans: playbook
                 .steps
                 .iter()
-                .map(|step| plan(step, tools))
+                .map(|step| plan_step(step, tools))
                 .collect(),
             file: text.name.clone(),
             base_dir,
@@ -102,44 +102,46 @@ impl Prepared {
     }
 }
 
-fn plan(step: &Step, tools: &Registry) -> StepPlan {
+fn plan_step(step: &Step, tools: &Registry) -> StepPlan {
     let tasks: Vec<_> = step
         .tasks
         .iter()
-        .map(|task| task_plan(step, task, tools))
+        .map(|task| plan_task(step, task, tools))
         .collect();
-    let only_computes = |task: &TaskPlan| match &task.role {
-        Role::Tool(tool) => tool.is_pure(),
-        Role::Child | Role::Wait | Role::Unknown => task.is_pure,
+    let only_computes = |task: &TaskPlan| match &task.binding {
+        ToolBinding::Tool(tool) => tool.is_pure(),
+        ToolBinding::Child | ToolBinding::Wait | ToolBinding::Unknown => task.is_pure,
     };
     StepPlan {
         is_pure: tasks.iter().all(only_computes),
-        claim: step.claim().map(|claim| Box::new(plan(&claim.step, tools))),
+        cursor_claim_plan: step
+            .cursor_claim()
+            .map(|claim| Box::new(plan_step(&claim.step, tools))),
         tasks,
     }
 }
 
-fn task_plan(step: &Step, task: &Task, tools: &Registry) -> TaskPlan {
+fn plan_task(step: &Step, task: &Task, tools: &Registry) -> TaskPlan {
     let role = match (task.kind.as_str(), tools.get(task.kind.as_str())) {
-        (_, Some(tool)) => Role::Tool(tool),
-        ("playbook", None) => Role::Child,
-        ("wait", None) => Role::Wait,
-        (_, None) => Role::Unknown,
+        (_, Some(tool)) => ToolBinding::Tool(tool),
+        ("playbook", None) => ToolBinding::Child,
+        ("wait", None) => ToolBinding::Wait,
+        (_, None) => ToolBinding::Unknown,
     };
     let is_pure = match &role {
-        Role::Tool(tool) => tool.is_pure() || only_reads(task),
-        Role::Unknown => true,
-        Role::Child | Role::Wait => false,
+        ToolBinding::Tool(tool) => tool.is_pure() || is_read_only(task),
+        ToolBinding::Unknown => true,
+        ToolBinding::Child | ToolBinding::Wait => false,
     };
     TaskPlan {
-        role,
+        binding: role,
         is_pure,
-        opens: Opens::of_task(step, task),
+        credential_uses: CredentialUses::from_task(step, task),
     }
 }
 
 /// Whether a task only reads results and may run again.
-fn only_reads(task: &Task) -> bool {
+fn is_read_only(task: &Task) -> bool {
     let action = task.fields.get("action");
     let reads = |action: &Tree| matches!(action, Tree::Literal(Value::String(word)) if word == "get" || word == "list");
     task.kind == "artifact" && action.is_none_or(reads)
@@ -147,22 +149,22 @@ fn only_reads(task: &Task) -> bool {
 
 /// Cache of playbooks by hash.
 #[derive(Default)]
-pub(crate) struct Playbooks {
-    kept: Mutex<VecDeque<(PlaybookHash, Arc<Prepared>)>>,
+pub(crate) struct PlaybookCache {
+    entries: Mutex<VecDeque<(PlaybookHash, Arc<PreparedPlaybook>)>>,
 }
 
-impl Playbooks {
+impl PlaybookCache {
     /// Returns a playbook from the cache.
-    pub(crate) fn find(&self, hash: &PlaybookHash) -> Option<Arc<Prepared>> {
-        let kept = self.kept.lock().expect("the lock is not poisoned");
+    pub(crate) fn find(&self, hash: &PlaybookHash) -> Option<Arc<PreparedPlaybook>> {
+        let kept = self.entries.lock().expect("the lock is not poisoned");
         let found = kept.iter().find(|(known, _)| known == hash);
         found.map(|(_, prepared)| prepared.clone())
     }
 
     /// Adds a playbook; evicts the oldest entry if the cache is full.
-    pub(crate) fn keep(&self, hash: &PlaybookHash, prepared: Arc<Prepared>) {
-        let mut kept = self.kept.lock().expect("the lock is not poisoned");
-        if kept.len() >= KEPT_MAX {
+    pub(crate) fn insert(&self, hash: &PlaybookHash, prepared: Arc<PreparedPlaybook>) {
+        let mut kept = self.entries.lock().expect("the lock is not poisoned");
+        if kept.len() >= CACHED_PLAYBOOKS_MAX {
             kept.pop_front();
         }
         kept.push_back((hash.clone(), prepared));

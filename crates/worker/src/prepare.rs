@@ -2,59 +2,60 @@
 //! number range only the rule is stored; any other value is rendered and stored.
 
 use model::command::ReportEnd;
-use model::event::{Body, Event, ResultStored};
+use model::event::{Event, EventBody, ResultStored};
 use model::number_range::NumberRange;
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::{Loop, ResultControl, Step};
-use model::result_ref::{BodyMeta, RefKind, Resolved, ResultRef, SCHEME, Scope as Life};
-use model::template::{Bound, Scope, Tree};
-use results::{Located, Place, Places, Source};
+use model::result_ref::{BodyMeta, BodyScope as Life, RefKind, ResolvedRef, ResultRef, SCHEME};
+use model::template::{BodyPath, Scope, Tree};
+use results::{BodySource, ElementOffsets, LocatedValue, ResultOrigin};
 use serde_json::{Map, Value, json};
 use tokio_util::io::StreamReader;
 
-use crate::elements::PLACES;
-use crate::hand::{Hand, Trouble};
-use crate::load::{self, Unresolved};
-use crate::{keep, lookup};
+use crate::command_context::{CommandContext, WorkError};
+use crate::elements::ELEMENT_OFFSETS_KEY;
+use crate::load::{self, ResolveError};
+use crate::{lookup, store_results};
 
 /// Bodies up to this size are rendered like any other value.
 const RENDERED_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Determines the elements of a loop and reports their location.
-pub(crate) async fn elements(
-    hand: &Hand,
+pub(crate) async fn prepare_elements(
+    hand: &CommandContext,
     found: (&Step, &Loop),
     tree: &Tree,
-) -> Result<ReportEnd, Trouble> {
+) -> Result<ReportEnd, WorkError> {
     let mut scope: Scope = hand.scope();
     scope.now = Some(hand.now());
-    let reference = fix(hand, &mut scope, found, tree).await?;
-    hand.lease.push(&mut vec![told(hand, reference)]);
+    let reference = locate_elements(hand, &mut scope, found, tree).await?;
+    hand.lease.push(&mut vec![elements_event(hand, reference)]);
     Ok(ReportEnd::Finished)
 }
 
 /// Returns a reference to the elements of a loop. The number of elements is in `extracted`.
-pub(crate) async fn fix(
-    hand: &Hand,
+pub(crate) async fn locate_elements(
+    hand: &CommandContext,
     scope: &mut Scope,
     found: (&Step, &Loop),
     tree: &Tree,
-) -> Result<ResultRef, Trouble> {
-    let range = load::resolve(hand, scope, |scope| tree.number_range(scope)).await;
-    if let Some(range) = settled(range, found.0)? {
+) -> Result<ResultRef, WorkError> {
+    let range = load::render_with_loading(hand, scope, |scope| tree.number_range(scope)).await;
+    if let Some(range) = step_result(range, found.0)? {
         return store_range(hand, range).await;
     }
-    match counted(hand, scope, tree, found.0).await? {
+    match locate_in_body(hand, scope, tree, found.0).await? {
         Some(reference) => Ok(reference),
-        None => rendered(hand, scope, found, tree).await,
+        None => store_rendered_elements(hand, scope, found, tree).await,
     }
 }
 
 /// Stores the rule of a number range. The server reads it from `extracted`.
-async fn store_range(hand: &Hand, range: NumberRange) -> Result<ResultRef, Trouble> {
+async fn store_range(hand: &CommandContext, range: NumberRange) -> Result<ResultRef, WorkError> {
     let rule = serde_json::to_value(range).expect("a range is plain data");
     let control = ResultControl::default();
-    let mut reference = keep::store(hand, &hand.at(), rule.clone(), &control).await?;
+    let mut reference =
+        store_results::store_body(hand, &hand.location(), rule.clone(), &control).await?;
     reference.extracted = Map::from_iter([
         ("total".to_owned(), range.len().into()),
         (NumberRange::EXTRACTED_KEY.to_owned(), rule),
@@ -63,28 +64,28 @@ async fn store_range(hand: &Hand, range: NumberRange) -> Result<ResultRef, Troub
 }
 
 /// Builds the event that reports the location of the elements.
-pub(crate) fn told(hand: &Hand, reference: ResultRef) -> Event {
+pub(crate) fn elements_event(hand: &CommandContext, reference: ResultRef) -> Event {
     let reference = ResultRef {
         preview: None,
         ..reference
     };
-    let body = Body::ResultStored(ResultStored {
+    let body = EventBody::ResultStored(ResultStored {
         result_ref: Box::new(reference),
     });
-    hand.event(hand.at(), body)
+    hand.event(hand.location(), body)
 }
 
 /// Locates the elements as a list inside a body; `None` if they are not one. A manifest is first copied to one body.
-async fn counted(
-    hand: &Hand,
+async fn locate_in_body(
+    hand: &CommandContext,
     scope: &mut Scope,
     tree: &Tree,
     step: &Step,
-) -> Result<Option<ResultRef>, Trouble> {
-    let bound = load::resolve(hand, scope, |scope| tree.bound(scope)).await;
-    let bound = match settled(bound, step)? {
+) -> Result<Option<ResultRef>, WorkError> {
+    let bound = load::render_with_loading(hand, scope, |scope| tree.body_path(scope)).await;
+    let bound = match step_result(bound, step)? {
         Some(bound) => Some(bound),
-        None => addressed(hand, scope, tree, step).await?,
+        None => find_addressed_body(hand, scope, tree, step).await?,
     };
     let Some(bound) = bound else {
         return Ok(None);
@@ -95,93 +96,98 @@ async fn counted(
     let bound = match bound.reference.kind {
         RefKind::Result => bound,
         // The parts of a manifest are in several bodies; the loop needs them in one.
-        RefKind::Manifest => Bound {
+        RefKind::Manifest => BodyPath {
             reference: {
-                let copy = || copied(hand, &bound.reference, 0..u64::MAX);
-                load::reading(hand, &bound.reference, copy).await?
+                let copy = || copy_body(hand, &bound.reference, 0..u64::MAX);
+                load::retry_read(hand, &bound.reference, copy).await?
             },
             ..bound
         },
     };
     let reference = &bound.reference;
     let bodies = &hand.shared.config.bodies;
-    let locate = || results::locate(&**bodies, reference, &bound.paths);
-    match load::reading(hand, reference, locate).await? {
-        Some(Located {
+    let locate = || results::locate_value(&**bodies, reference, &bound.paths);
+    match load::retry_read(hand, reference, locate).await? {
+        Some(LocatedValue {
             range,
             list: Some(places),
             ..
-        }) => fixed(hand, reference, range, places).await.map(Some),
+        }) => elements_reference(hand, reference, range, places)
+            .await
+            .map(Some),
         _ => Ok(None),
     }
 }
 
 /// Resolves the body if the loop value is an address.
-async fn addressed(
-    hand: &Hand,
+async fn find_addressed_body(
+    hand: &CommandContext,
     scope: &mut Scope,
     tree: &Tree,
     step: &Step,
-) -> Result<Option<Bound>, Trouble> {
+) -> Result<Option<BodyPath>, WorkError> {
     let is_address = |value: &Value| value.as_str().is_some_and(|text| text.starts_with(SCHEME));
-    let rendered = load::resolve(hand, scope, |scope| tree.render(scope)).await;
-    let value = settled(rendered, step)?.value;
+    let rendered = load::render_with_loading(hand, scope, |scope| tree.render(scope)).await;
+    let value = step_result(rendered, step)?.value;
     if !is_address(&value) {
         return Ok(None);
     }
     let uri = value.as_str().unwrap_or_default();
-    Ok(match lookup::found(hand, uri).await? {
-        Resolved::Body(reference) => Some(Bound::whole(*reference)),
-        Resolved::Value(_) => None,
+    Ok(match lookup::look_up(hand, uri).await? {
+        ResolvedRef::Body(reference) => Some(BodyPath::whole_body(*reference)),
+        ResolvedRef::Value(_) => None,
     })
 }
 
 /// Returns the reference to the elements for the log. Copies a body that may expire before the execution ends, that
 /// belongs to another execution, or that is compressed: each range read would decompress it from the start.
-async fn fixed(
-    hand: &Hand,
+async fn elements_reference(
+    hand: &CommandContext,
     source: &ResultRef,
     range: std::ops::Range<u64>,
-    places: Places,
-) -> Result<ResultRef, Trouble> {
+    places: ElementOffsets,
+) -> Result<ResultRef, WorkError> {
     let own = format!("noetl://execution/{}/", hand.execution());
     let is_short = source.scope == Life::Step || source.expires_at.is_some();
     let is_plain = source.meta.compression.is_none();
     let (mut reference, places) = if source.uri.starts_with(&own) && !is_short && is_plain {
         (source.clone(), places)
     } else {
-        let copy = || copied(hand, source, range.clone());
-        let copy = load::reading(hand, source, copy).await?;
-        (copy, moved(&places, range.start))
+        let copy = || copy_body(hand, source, range.clone());
+        let copy = load::retry_read(hand, source, copy).await?;
+        (copy, shift_offsets(&places, range.start))
     };
     reference.scope = Life::Execution;
     reference.extracted = Map::from_iter([("total".to_owned(), places.total.into())]);
     let places = serde_json::to_value(places).expect("places are plain data");
-    reference.meta.location.insert(PLACES.to_owned(), places);
+    reference
+        .meta
+        .location
+        .insert(ELEMENT_OFFSETS_KEY.to_owned(), places);
     Ok(reference)
 }
 
-fn moved(places: &Places, by: u64) -> Places {
-    Places {
+fn shift_offsets(places: &ElementOffsets, by: u64) -> ElementOffsets {
+    ElementOffsets {
         offsets: places.offsets.iter().map(|offset| offset - by).collect(),
         end: places.end - by,
         ..*places
     }
 }
 
-async fn copied(
-    hand: &Hand,
+async fn copy_body(
+    hand: &CommandContext,
     source: &ResultRef,
     range: std::ops::Range<u64>,
 ) -> Result<ResultRef, results::Error> {
     let bodies = &hand.shared.config.bodies;
     let reading = bodies.read(source, Some(range)).await?;
-    let mut reader = StreamReader::new(reading.pieces);
-    let stored = bodies.put(Source::Stream(&mut reader)).await?;
-    let at = hand.at();
-    let place = Place {
+    let mut reader = StreamReader::new(reading.chunks);
+    let stored = bodies.put(BodySource::Stream(&mut reader)).await?;
+    let at = hand.location();
+    let place = ResultOrigin {
         execution: hand.execution(),
-        at: &at,
+        location: &at,
         now: hand.now(),
     };
     Ok(ResultRef {
@@ -204,18 +210,18 @@ async fn copied(
 }
 
 /// Renders the elements and stores them.
-async fn rendered(
-    hand: &Hand,
+async fn store_rendered_elements(
+    hand: &CommandContext,
     scope: &mut Scope,
     (step, loop_): (&Step, &Loop),
     tree: &Tree,
-) -> Result<ResultRef, Trouble> {
-    let rendered = load::resolve(hand, scope, |scope| tree.render(scope)).await;
-    let mut value = settled(rendered, step)?.value;
+) -> Result<ResultRef, WorkError> {
+    let rendered = load::render_with_loading(hand, scope, |scope| tree.render(scope)).await;
+    let mut value = step_result(rendered, step)?.value;
     if let Some(uri) = value.as_str().filter(|text| text.starts_with(SCHEME)) {
-        value = match lookup::found(hand, uri).await? {
-            Resolved::Body(reference) => load::body(hand, &reference).await?,
-            Resolved::Value(value) => value.value(),
+        value = match lookup::look_up(hand, uri).await? {
+            ResolvedRef::Body(reference) => load::load_body(hand, &reference).await?,
+            ResolvedRef::Value(value) => value.to_value(),
         };
     }
     let items = match value {
@@ -229,22 +235,23 @@ async fn rendered(
         _ => {
             let message = format!("`loop.in` of step `{}` is not a list", step.name);
             let error = TaskError::new(ErrorKind::Schema, "LOOP_NOT_A_LIST", message);
-            return Err(error.with("line", loop_.span.line).into());
+            return Err(error.with_detail("line", loop_.span.line).into());
         }
     };
     let total = items.len() as u64;
     let control = ResultControl::default();
-    let mut reference = keep::store(hand, &hand.at(), Value::Array(items), &control).await?;
+    let mut reference =
+        store_results::store_body(hand, &hand.location(), Value::Array(items), &control).await?;
     reference.extracted.insert("total".to_owned(), total.into());
     Ok(reference)
 }
 
 /// Returns the rendered value, or the error that fails the step.
-pub(crate) fn settled<T>(resolved: load::Resolved<T>, step: &Step) -> Result<T, Trouble> {
+pub(crate) fn step_result<T>(resolved: load::Resolved<T>, step: &Step) -> Result<T, WorkError> {
     resolved.map_err(|unresolved| match unresolved {
-        Unresolved::Interrupted => Trouble::Interrupted,
-        Unresolved::Missing(error) => Trouble::Failed(error),
-        Unresolved::Template(error) => {
+        ResolveError::Interrupted => WorkError::Interrupted,
+        ResolveError::Missing(error) => WorkError::Failed(error),
+        ResolveError::Template(error) => {
             let mut error = pipeline::render_failure(&error, step, &step.name);
             error.details.shift_remove("task");
             error.into()

@@ -10,24 +10,24 @@ use std::time::Duration;
 use model::outcome::TaskError;
 use model::playbook::kinds::{CodeLanguage, FieldMode, field_mode};
 use model::playbook::{Step, Task};
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::source::Span;
 use model::template::{
-    CodePiece, Data, MASK, Need, Origin, Piece, PieceOrigin, RenderError, Rendered, RenderedPieces,
-    Scope, Taint, Tree,
+    CodePiece, LazyValue, MASK, Need, Piece, PieceOrigin, RenderError, Rendered, RenderedPieces,
+    Scope, SecretOrigin, Taint, Tree,
 };
 use serde_json::{Map, Value, json};
 use sha2::Digest as _;
 use tools::{Call, Timeout};
 
-use crate::secrets::Masks;
+use crate::secrets::SecretMasker;
 
 /// Larger inputs are recorded as size and hash only.
 const INPUTS_BYTES_MAX: usize = 2 * 1024;
 
 /// A rendered call.
 #[derive(Default)]
-pub(crate) struct Ready {
+pub(crate) struct RenderedCall {
     /// Keys of the tool kind.
     pub(crate) fields: Map<String, Value>,
     /// Keys whose author text and values stay separate.
@@ -35,44 +35,46 @@ pub(crate) struct Ready {
     /// Origins of these pieces.
     pub(crate) origins: BTreeMap<String, Vec<Vec<PieceOrigin>>>,
     /// Step input with the task input merged over it; `None` if neither exists.
-    pub(crate) input: Option<Data>,
+    pub(crate) input: Option<LazyValue>,
     /// Input as `task.started` shows it.
-    pub(crate) inputs: Option<Raw>,
+    pub(crate) inputs: Option<RawJson>,
     /// Knobs from `spec`.
     pub(crate) knobs: Map<String, Value>,
     /// Timeouts of the call.
     pub(crate) timeout: Timeout,
     /// Masked copies of the keys and knobs that contain secrets.
-    pub(crate) shown: Shown,
+    pub(crate) masked_parts: MaskedCallParts,
     /// Texts in the call that were derived from secrets.
     pub(crate) secrets: Vec<String>,
     /// Masks for these texts.
-    pub(crate) masks: Option<Arc<Masks>>,
+    pub(crate) masker: Option<Arc<SecretMasker>>,
 }
 
 /// Masked copies of the parts of a call that contain secrets; other parts are not copied.
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct MaskedCallParts {
     pub(crate) fields: Map<String, Value>,
     pub(crate) pieces: BTreeMap<String, Vec<Vec<Piece>>>,
     pub(crate) knobs: Map<String, Value>,
 }
 
-impl Ready {
+impl RenderedCall {
     /// Replaces values that contain secrets by their masked copies, for tasks that record their input.
-    pub(crate) fn show_only(&mut self) {
-        self.fields.append(&mut self.shown.fields);
-        self.pieces.append(&mut self.shown.pieces);
-        self.knobs.append(&mut self.shown.knobs);
+    pub(crate) fn replace_with_masked(&mut self) {
+        self.fields.append(&mut self.masked_parts.fields);
+        self.pieces.append(&mut self.masked_parts.pieces);
+        self.knobs.append(&mut self.masked_parts.knobs);
         if let Some(input) = self.input.take_if(|input| input.is_tainted()) {
-            self.input = Some(Data::new(input.shown()));
+            self.input = Some(LazyValue::new(input.masked()));
         }
     }
 
     /// Returns a rendered value and records its masked copy.
     fn accept(&mut self, key: &str, rendered: Rendered) -> Value {
         if rendered.is_tainted() {
-            self.shown.fields.insert(key.to_owned(), rendered.shown());
+            self.masked_parts
+                .fields
+                .insert(key.to_owned(), rendered.masked());
         }
         self.secrets.extend(rendered.secrets);
         rendered.value
@@ -80,12 +82,14 @@ impl Ready {
 
     /// Adds lists of pieces and records their masked copies.
     fn accept_pieces(&mut self, key: &str, lists: Vec<RenderedPieces>) {
-        if lists.iter().any(|list| list.shown.is_some()) {
+        if lists.iter().any(|list| list.masked.is_some()) {
             let shown = lists.iter().map(|list| {
-                let shown = list.shown.as_ref();
+                let shown = list.masked.as_ref();
                 shown.unwrap_or(&list.pieces).clone()
             });
-            self.shown.pieces.insert(key.to_owned(), shown.collect());
+            self.masked_parts
+                .pieces
+                .insert(key.to_owned(), shown.collect());
         }
         let (mut pieces, mut origins) = (Vec::new(), Vec::new());
         for list in lists {
@@ -99,36 +103,40 @@ impl Ready {
 }
 
 /// Renders everything that a call needs.
-pub(crate) fn render(step: &Step, task: &Task, scope: &Scope) -> Result<Ready, RenderError> {
-    let mut ready = Ready::default();
+pub(crate) fn render_call(
+    step: &Step,
+    task: &Task,
+    scope: &Scope,
+) -> Result<RenderedCall, RenderError> {
+    let mut ready = RenderedCall::default();
     if step.input.is_some() || task.input.is_some() {
         let mut scope = scope.clone();
         scope.reveals_secrets = true;
         // A child playbook is not a program: its input is recorded as its workload.
         scope.names_http_body = task.kind != "playbook";
-        let input = input(step, task, &mut scope, &mut ready.secrets)?;
+        let input = render_input(step, task, &mut scope, &mut ready.secrets)?;
         scope.names_http_body = false;
-        ready.inputs = Some(snapshot(&input.shown()));
+        ready.inputs = Some(snapshot_input(&input.masked()));
         scope.input = input.clone();
         ready.input = Some(input);
-        rest(task, &scope, &mut ready)?;
+        render_fields(task, &scope, &mut ready)?;
     } else if scope.keychain.is_some() {
         let mut scope = scope.clone();
         scope.reveals_secrets = true;
-        rest(task, &scope, &mut ready)?;
+        render_fields(task, &scope, &mut ready)?;
     } else {
-        rest(task, scope, &mut ready)?;
+        render_fields(task, scope, &mut ready)?;
     }
     Ok(ready)
 }
 
 /// Renders the step's input and merges the task's input over it. The task's input may use the step's.
-fn input(
+fn render_input(
     step: &Step,
     task: &Task,
     scope: &mut Scope,
     secrets: &mut Vec<String>,
-) -> Result<Data, RenderError> {
+) -> Result<LazyValue, RenderError> {
     let mut all = Map::new();
     let mut taints = BTreeMap::new();
     for tree in [&step.input, &task.input].into_iter().flatten() {
@@ -140,14 +148,19 @@ fn input(
                 all.extend(map);
             }
             Value::Null => {}
-            _ => return Err(wrong("`input` must be a map".to_owned(), task.span)),
+            _ => {
+                return Err(template_error(
+                    "`input` must be a map".to_owned(),
+                    task.span,
+                ));
+            }
         }
         let taint = if taints.values().all(Taint::is_clean) {
             Taint::Clean
         } else {
             Taint::Map(taints.clone())
         };
-        scope.input = Data::tainted(Value::Object(all.clone()), taint);
+        scope.input = LazyValue::with_taint(Value::Object(all.clone()), taint);
     }
     Ok(scope.input.clone())
 }
@@ -160,10 +173,19 @@ fn add_taints(taints: &mut BTreeMap<String, Taint>, map: &Map<String, Value>, ta
                 taints.insert(key.clone(), found.remove(key).unwrap_or_default());
             }
         }
-        Taint::Whole { shown, origin } => {
+        Taint::Whole {
+            masked: shown,
+            origin,
+        } => {
             for key in map.keys() {
                 let shown = shown.get(key).cloned().unwrap_or_else(|| MASK.into());
-                taints.insert(key.clone(), Taint::Whole { shown, origin });
+                taints.insert(
+                    key.clone(),
+                    Taint::Whole {
+                        masked: shown,
+                        origin,
+                    },
+                );
             }
         }
         Taint::Clean | Taint::List(_) => {
@@ -175,39 +197,42 @@ fn add_taints(taints: &mut BTreeMap<String, Taint>, map: &Map<String, Value>, ta
 }
 
 /// Renders keys, knobs and timeout; collects the needs of all of them.
-fn rest(task: &Task, scope: &Scope, ready: &mut Ready) -> Result<(), RenderError> {
+fn render_fields(task: &Task, scope: &Scope, ready: &mut RenderedCall) -> Result<(), RenderError> {
     let mut needs = Vec::new();
     for (key, tree) in &task.fields {
         let rendered = match field_mode(task.kind.as_str(), key) {
             FieldMode::Pieces => {
-                if let Some(lists) = gather(&mut needs, pieces(tree, scope))? {
+                if let Some(lists) = collect_needs(&mut needs, render_pieces(tree, scope))? {
                     ready.accept_pieces(key, lists);
                 }
                 continue;
             }
-            FieldMode::End => end(key, tree, scope, ready),
-            FieldMode::Reference => reference(tree, scope),
-            FieldMode::Code(language) => code(tree, language, scope),
+            FieldMode::Endpoint => render_transfer_end(key, tree, scope, ready),
+            FieldMode::Reference => render_reference(tree, scope),
+            FieldMode::Code(language) => render_code(tree, language, scope),
             FieldMode::Value => tree.render(scope),
         };
-        if let Some(rendered) = gather(&mut needs, rendered)? {
+        if let Some(rendered) = collect_needs(&mut needs, rendered)? {
             let value = ready.accept(key, rendered);
             ready.fields.insert(key.clone(), value);
         }
     }
     for (key, tree) in &task.knobs {
-        if let Some(rendered) = gather(&mut needs, tree.render(scope))? {
+        if let Some(rendered) = collect_needs(&mut needs, tree.render(scope))? {
             if rendered.is_tainted() {
-                ready.shown.knobs.insert(key.clone(), rendered.shown());
+                ready
+                    .masked_parts
+                    .knobs
+                    .insert(key.clone(), rendered.masked());
             }
             ready.secrets.extend(rendered.secrets);
             ready.knobs.insert(key.clone(), rendered.value);
         }
     }
     if let Some(tree) = &task.timeout
-        && let Some(rendered) = gather(&mut needs, tree.render(scope))?
+        && let Some(rendered) = collect_needs(&mut needs, tree.render(scope))?
     {
-        ready.timeout = timeout(&rendered, task.span)?;
+        ready.timeout = parse_timeout(&rendered, task.span)?;
     }
     if needs.is_empty() {
         Ok(())
@@ -217,7 +242,7 @@ fn rest(task: &Task, scope: &Scope, ready: &mut Ready) -> Result<(), RenderError
 }
 
 /// Collects needs, so that one round of loading covers the whole call.
-fn gather<T>(
+fn collect_needs<T>(
     needs: &mut Vec<Need>,
     rendered: Result<T, RenderError>,
 ) -> Result<Option<T>, RenderError> {
@@ -232,23 +257,23 @@ fn gather<T>(
 }
 
 /// Returns the reference if a template names a body, otherwise the value.
-fn reference(tree: &Tree, scope: &Scope) -> Result<Rendered, RenderError> {
-    match tree.bound(scope)? {
-        Some(bound) => Ok(Rendered::clean(Call::bound_field(&bound))),
+fn render_reference(tree: &Tree, scope: &Scope) -> Result<Rendered, RenderError> {
+    match tree.body_path(scope)? {
+        Some(bound) => Ok(Rendered::clean(Call::body_path_field(&bound))),
         None => tree.render(scope),
     }
 }
 
 /// Returns one list of pieces per command.
-fn pieces(tree: &Tree, scope: &Scope) -> Result<Vec<RenderedPieces>, RenderError> {
+fn render_pieces(tree: &Tree, scope: &Scope) -> Result<Vec<RenderedPieces>, RenderError> {
     Ok(match tree {
         Tree::Template(template) => vec![template.rendered_pieces(scope)?],
-        Tree::Literal(Value::Array(items)) => items.iter().map(literal).collect(),
-        Tree::Literal(value) => vec![literal(value)],
+        Tree::Literal(Value::Array(items)) => items.iter().map(literal_pieces).collect(),
+        Tree::Literal(value) => vec![literal_pieces(value)],
         Tree::List(items) => {
             let mut lists = Vec::with_capacity(items.len());
             for item in items {
-                lists.extend(pieces(item, scope)?);
+                lists.extend(render_pieces(item, scope)?);
             }
             lists
         }
@@ -258,7 +283,7 @@ fn pieces(tree: &Tree, scope: &Scope) -> Result<Vec<RenderedPieces>, RenderError
             vec![RenderedPieces {
                 pieces: text(&rendered.value),
                 origins: Vec::new(),
-                shown: rendered.is_tainted().then(|| text(&rendered.shown())),
+                masked: rendered.is_tainted().then(|| text(&rendered.masked())),
                 secrets: rendered.secrets,
             }]
         }
@@ -266,22 +291,26 @@ fn pieces(tree: &Tree, scope: &Scope) -> Result<Vec<RenderedPieces>, RenderError
 }
 
 /// Writes the values of a template into code as literals of its language.
-type PlaceValues = fn(&[CodePiece]) -> Result<String, TaskError>;
+type LiteralWriter = fn(&[CodePiece]) -> Result<String, TaskError>;
 
 /// Renders a program; every value becomes a literal.
-fn code(tree: &Tree, language: CodeLanguage, scope: &Scope) -> Result<Rendered, RenderError> {
+fn render_code(
+    tree: &Tree,
+    language: CodeLanguage,
+    scope: &Scope,
+) -> Result<Rendered, RenderError> {
     let Tree::Template(template) = tree else {
         return tree.render(scope);
     };
     let rendered = template.rendered_pieces(scope)?;
-    let shown = rendered.shown_code();
-    let (place_values, error_code): (PlaceValues, _) = match language {
+    let shown = rendered.masked_code();
+    let (place_values, error_code): (LiteralWriter, _) = match language {
         CodeLanguage::Python => (tools::python_code, "PYTHON_VALUE"),
         CodeLanguage::Rhai => (tools::rhai_script, "RHAI_VALUE"),
         CodeLanguage::Jq => (tools::jq_program, "JQ_VALUE"),
     };
     let shown = shown.as_deref().map(place_values);
-    let code = place_values(&rendered.code());
+    let code = place_values(&rendered.code_pieces());
     let code = code.map_err(|error| RenderError::Failed {
         code: error_code,
         // The message quotes a value, which may be a secret.
@@ -295,8 +324,8 @@ fn code(tree: &Tree, language: CodeLanguage, scope: &Scope) -> Result<Rendered, 
     let taint = match shown {
         None => Taint::Clean,
         Some(shown) => Taint::Whole {
-            shown: shown.unwrap_or_else(|_| MASK.to_owned()).into(),
-            origin: Origin::Secret,
+            masked: shown.unwrap_or_else(|_| MASK.to_owned()).into(),
+            origin: SecretOrigin::Secret,
         },
     };
     Ok(Rendered {
@@ -307,7 +336,12 @@ fn code(tree: &Tree, language: CodeLanguage, scope: &Scope) -> Result<Rendered, 
 }
 
 /// Renders a map whose statements stay in pieces, under `<key>.query` or `<key>.command`.
-fn end(key: &str, tree: &Tree, scope: &Scope, ready: &mut Ready) -> Result<Rendered, RenderError> {
+fn render_transfer_end(
+    key: &str,
+    tree: &Tree,
+    scope: &Scope,
+    ready: &mut RenderedCall,
+) -> Result<Rendered, RenderError> {
     let is_statement = |name: &str| matches!(name, "query" | "command");
     let entries = match tree {
         Tree::Map(entries) => entries.clone(),
@@ -323,18 +357,18 @@ fn end(key: &str, tree: &Tree, scope: &Scope, ready: &mut Ready) -> Result<Rende
     for (name, tree) in entries {
         if !is_statement(&name) {
             values.push((name, tree));
-        } else if let Some(lists) = gather(&mut needs, pieces(&tree, scope))? {
+        } else if let Some(lists) = collect_needs(&mut needs, render_pieces(&tree, scope))? {
             ready.accept_pieces(&format!("{key}.{name}"), lists);
         }
     }
-    let rendered = gather(&mut needs, Tree::Map(values).render(scope))?;
+    let rendered = collect_needs(&mut needs, Tree::Map(values).render(scope))?;
     match rendered {
         Some(rendered) if needs.is_empty() => Ok(rendered),
         _ => Err(RenderError::Needs(needs)),
     }
 }
 
-fn literal(value: &Value) -> RenderedPieces {
+fn literal_pieces(value: &Value) -> RenderedPieces {
     let text = match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -345,7 +379,7 @@ fn literal(value: &Value) -> RenderedPieces {
     }
 }
 
-fn timeout(rendered: &Rendered, span: Span) -> Result<Timeout, RenderError> {
+fn parse_timeout(rendered: &Rendered, span: Span) -> Result<Timeout, RenderError> {
     let value = &rendered.value;
     let read = |value: &Value| -> Result<Option<Duration>, RenderError> {
         if value.is_null() {
@@ -357,7 +391,7 @@ fn timeout(rendered: &Rendered, span: Span) -> Result<Timeout, RenderError> {
             } else {
                 value.to_string()
             };
-            wrong(
+            template_error(
                 format!("invalid `timeout` {quoted}: expected a duration such as `30s`"),
                 span,
             )
@@ -378,7 +412,7 @@ fn timeout(rendered: &Rendered, span: Span) -> Result<Timeout, RenderError> {
     })
 }
 
-fn wrong(message: String, span: Span) -> RenderError {
+fn template_error(message: String, span: Span) -> RenderError {
     RenderError::Failed {
         code: "TEMPLATE_ERROR",
         message,
@@ -387,12 +421,12 @@ fn wrong(message: String, span: Span) -> RenderError {
 }
 
 /// Returns the input as the log shows it.
-fn snapshot(input: &Value) -> Raw {
-    let raw = Raw::of(input);
+fn snapshot_input(input: &Value) -> RawJson {
+    let raw = RawJson::from_serializable(input);
     let bytes = raw.text().len();
     if bytes <= INPUTS_BYTES_MAX {
         return raw;
     }
     let sha256 = hex::encode(sha2::Sha256::digest(raw.text().as_bytes()));
-    Raw::of(&json!({"truncated": true, "bytes": bytes, "sha256": sha256}))
+    RawJson::from_serializable(&json!({"truncated": true, "bytes": bytes, "sha256": sha256}))
 }

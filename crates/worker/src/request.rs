@@ -3,12 +3,12 @@
 //! Enters: a rendered call. Leaves: the keys that describe the request, masked and then truncated. Calls without such
 //! keys (`noop`, `python`) have no `request`.
 
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::template::Piece;
 use serde_json::{Map, Value, json};
 
-use crate::render::Ready;
-use crate::run::Pipeline;
+use crate::pipeline_run::PipelineRun;
+use crate::render::RenderedCall;
 use crate::secrets::strip_value;
 
 /// Keys that describe a request.
@@ -22,12 +22,12 @@ const TEXT_BYTES_MAX: usize = 512;
 /// Larger requests are replaced by their size.
 const REQUEST_BYTES_MAX: usize = 2 * 1024;
 
-impl Pipeline<'_> {
+impl PipelineRun<'_> {
     /// Returns the request of a call; `None` if the call has none of the keys.
-    pub(crate) fn rendered_request(&self, ready: &Ready) -> Option<Raw> {
+    pub(crate) fn rendered_request(&self, ready: &RenderedCall) -> Option<RawJson> {
         let entries = KEYS
             .iter()
-            .filter_map(|key| Some((*key, shown(ready, key)?)));
+            .filter_map(|key| Some((*key, masked_value(ready, key)?)));
         let entries: Map<String, Value> = entries
             .map(|(key, value)| (key.to_owned(), value))
             .collect();
@@ -35,38 +35,38 @@ impl Pipeline<'_> {
             return None;
         }
         let mut request = Value::Object(entries);
-        for masks in self.call_masks.iter().chain(&self.hand.masks()) {
-            masks.value(&mut request);
+        for masks in self.call_masker.iter().chain(&self.context.masker()) {
+            masks.mask_value(&mut request);
         }
         strip_value(&mut request);
-        cut(&mut request);
-        let raw = Raw::of(&request);
+        truncate_texts(&mut request);
+        let raw = RawJson::from_serializable(&request);
         let bytes = raw.text().len();
         Some(if bytes <= REQUEST_BYTES_MAX {
             raw
         } else {
-            Raw::of(&json!({"truncated": true, "bytes": bytes}))
+            RawJson::from_serializable(&json!({"truncated": true, "bytes": bytes}))
         })
     }
 }
 
 /// Returns the value of a key without secrets.
-fn shown(ready: &Ready, key: &str) -> Option<Value> {
-    let lists = ready.shown.pieces.get(key);
+fn masked_value(ready: &RenderedCall, key: &str) -> Option<Value> {
+    let lists = ready.masked_parts.pieces.get(key);
     if let Some(lists) = lists.or_else(|| ready.pieces.get(key)) {
-        let texts: Vec<Value> = lists.iter().map(|list| text(list).into()).collect();
+        let texts: Vec<Value> = lists.iter().map(|list| join_pieces(list).into()).collect();
         return Some(match <[Value; 1]>::try_from(texts) {
             Ok([text]) => text,
             Err(texts) => texts.into(),
         });
     }
-    let field = ready.shown.fields.get(key);
+    let field = ready.masked_parts.fields.get(key);
     let field = field.or_else(|| ready.fields.get(key))?;
     (!field.is_null()).then(|| field.clone())
 }
 
 /// Returns the text of a command with its values filled in.
-fn text(pieces: &[Piece]) -> String {
+fn join_pieces(pieces: &[Piece]) -> String {
     let texts = pieces.iter().map(|piece| match piece {
         Piece::Text(text)
         | Piece::Raw(text)
@@ -77,7 +77,7 @@ fn text(pieces: &[Piece]) -> String {
     texts.collect()
 }
 
-fn cut(value: &mut Value) {
+fn truncate_texts(value: &mut Value) {
     match value {
         Value::String(text) if text.len() > TEXT_BYTES_MAX => {
             let is_end = |at: &usize| text.is_char_boundary(*at);
@@ -85,8 +85,8 @@ fn cut(value: &mut Value) {
             text.truncate(end);
             text.push('…');
         }
-        Value::Array(items) => items.iter_mut().for_each(cut),
-        Value::Object(map) => map.values_mut().for_each(cut),
+        Value::Array(items) => items.iter_mut().for_each(truncate_texts),
+        Value::Object(map) => map.values_mut().for_each(truncate_texts),
         _ => {}
     }
 }

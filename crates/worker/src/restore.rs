@@ -5,18 +5,18 @@ use model::ctx;
 use model::event::Event;
 use model::id::Seq;
 use model::outcome::{ErrorKind, TaskError};
-use model::raw::Raw;
-use pipeline::Writes;
+use model::raw::RawJson;
+use pipeline::RenderedWrites;
 use serde_json::{Map, Value};
 
-use crate::hand::{Hand, Trouble, is_parallel};
+use crate::command_context::{CommandContext, WorkError, is_parallel};
 use crate::load;
-use crate::run::Pipeline;
+use crate::pipeline_run::PipelineRun;
 
-impl Pipeline<'_> {
+impl PipelineRun<'_> {
     /// Continues from the point that another worker reached.
-    pub(crate) async fn restore(&mut self, continuation: Continuation) -> Result<(), Trouble> {
-        pipeline::recall(&mut self.scope, self.step, &continuation);
+    pub(crate) async fn restore(&mut self, continuation: Continuation) -> Result<(), WorkError> {
+        pipeline::expose_recorded_outcomes(&mut self.scope, self.step, &continuation);
         let is_parallel = is_parallel(self.step);
         let mut seqs: Vec<Seq> = continuation.iter_writes.clone();
         seqs.extend(&continuation.local_writes);
@@ -27,11 +27,14 @@ impl Pipeline<'_> {
         seqs.sort_unstable();
         seqs.dedup();
         if !seqs.is_empty() {
-            let mut events = load::events(self.hand, &seqs).await?;
+            let mut events = load::load_events(self.context, &seqs).await?;
             events.sort_by_key(|event| event.seq);
-            for writes in events.iter().map(|event| writes(event, is_parallel)) {
+            for writes in events
+                .iter()
+                .map(|event| recorded_writes(event, is_parallel))
+            {
                 pipeline::apply_writes(&mut self.scope, &writes);
-                ctx::join(&mut self.patch, &writes.ctx);
+                ctx::append_patch(&mut self.ctx_patch, &writes.ctx);
             }
         }
         self.continuation = continuation;
@@ -39,29 +42,29 @@ impl Pipeline<'_> {
     }
 }
 
-fn writes(event: &Event, is_parallel: bool) -> Writes {
-    let written = event.body.written();
-    Writes {
-        iter: map(written.iter),
-        ctx: map(written.ctx.filter(|_| is_parallel)),
-        local: map(written.local),
+fn recorded_writes(event: &Event, is_parallel: bool) -> RenderedWrites {
+    let written = event.body.writes();
+    RenderedWrites {
+        iter: parse_map(written.iter),
+        ctx: parse_map(written.ctx.filter(|_| is_parallel)),
+        local: parse_map(written.local),
     }
 }
 
-fn map(raw: Option<&Raw>) -> Map<String, Value> {
-    raw.and_then(|raw| raw.read().ok()).unwrap_or_default()
+fn parse_map(raw: Option<&RawJson>) -> Map<String, Value> {
+    raw.and_then(|raw| raw.parse_as().ok()).unwrap_or_default()
 }
 
 /// Returns the error of the task that ended last.
 pub(crate) async fn last_error(
-    hand: &Hand,
+    hand: &CommandContext,
     continuation: &Continuation,
-) -> Result<TaskError, Trouble> {
+) -> Result<TaskError, WorkError> {
     let last = continuation.last.as_ref();
     let pointer = last.and_then(|label| continuation.outcomes.get(label));
     if let Some(pointer) = pointer {
-        let events = load::events(hand, &[pointer.seq]).await?;
-        let outcome = events.first().and_then(load::outcome);
+        let events = load::load_events(hand, &[pointer.seq]).await?;
+        let outcome = events.first().and_then(load::recorded_outcome);
         if let Some(error) = outcome.and_then(|outcome| outcome.failure().cloned()) {
             return Ok(error);
         }

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use model::outcome::{ErrorKind, TaskError};
-use model::template::{Bound, FileNeed, FileOf};
+use model::template::{BodyPath, FileContent, FileNeed};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 
-use crate::hand::{Hand, Trouble};
+use crate::command_context::{CommandContext, WorkError};
 use crate::load;
 
 /// Directories that were not modified for this long belong to dead processes.
@@ -21,28 +21,28 @@ const AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 const TEXT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Why a file cannot be created.
-enum Fault {
+enum ScratchError {
     Body(results::Error),
     Disk(PathBuf, std::io::Error),
 }
 
-impl From<results::Error> for Fault {
+impl From<results::Error> for ScratchError {
     fn from(error: results::Error) -> Self {
         Self::Body(error)
     }
 }
 
 /// Creates the directory of one command; it is deleted with the command.
-pub(crate) fn folder(parent: &Path) -> Result<TempDir, Box<TaskError>> {
+pub(crate) fn create_scratch_dir(parent: &Path) -> Result<TempDir, Box<TaskError>> {
     let made = results::make_private_dir(parent).and_then(|()| {
-        sweep(parent);
+        remove_stale_dirs(parent);
         tempfile::Builder::new().prefix("run-").tempdir_in(parent)
     });
-    made.map_err(|error| Box::new(unwritable(parent, &error)))
+    made.map_err(|error| Box::new(write_error(parent, &error)))
 }
 
 /// Deletes directories of dead processes; failures to delete are ignored.
-fn sweep(parent: &Path) {
+fn remove_stale_dirs(parent: &Path) {
     let Ok(entries) = std::fs::read_dir(parent) else {
         return;
     };
@@ -56,45 +56,52 @@ fn sweep(parent: &Path) {
 }
 
 /// Creates a file with a body or value and returns its path.
-pub(crate) async fn file(hand: &Hand, need: &FileNeed) -> Result<String, Trouble> {
-    let path = hand.scratch_file()?;
-    match &need.of {
-        FileOf::Value(value) => {
+pub(crate) async fn write_scratch_file(
+    hand: &CommandContext,
+    need: &FileNeed,
+) -> Result<String, WorkError> {
+    let path = hand.next_scratch_path()?;
+    match &need.content {
+        FileContent::Value(value) => {
             let text = match value {
                 Value::String(text) => text.clone(),
                 other => other.to_string(),
             };
             let written = tokio::fs::write(&path, text).await;
-            written.map_err(|error| unwritable(&path, &error))?;
+            written.map_err(|error| write_error(&path, &error))?;
         }
-        FileOf::Body(bound) => {
+        FileContent::Body(bound) => {
             let write = || async {
-                match pour(hand, bound, &path).await {
+                match write_body(hand, bound, &path).await {
                     Ok(()) => Ok(None),
-                    Err(Fault::Disk(path, error)) => Ok(Some((path, error))),
-                    Err(Fault::Body(error)) => Err(error),
+                    Err(ScratchError::Disk(path, error)) => Ok(Some((path, error))),
+                    Err(ScratchError::Body(error)) => Err(error),
                 }
             };
-            let fault = load::reading(hand, &bound.reference, write).await?;
+            let fault = load::retry_read(hand, &bound.reference, write).await?;
             if let Some((path, error)) = fault {
-                return Err(unwritable(&path, &error).into());
+                return Err(write_error(&path, &error).into());
             }
         }
     }
     let locked = std::fs::set_permissions(&path, Permissions::from_mode(0o444));
-    locked.map_err(|error| unwritable(&path, &error))?;
+    locked.map_err(|error| write_error(&path, &error))?;
     Ok(path.display().to_string())
 }
 
 /// Writes a body, or the part of it that `bound` selects.
-async fn pour(hand: &Hand, bound: &Bound, path: &Path) -> Result<(), Fault> {
+async fn write_body(
+    hand: &CommandContext,
+    bound: &BodyPath,
+    path: &Path,
+) -> Result<(), ScratchError> {
     let bodies = &*hand.shared.config.bodies;
     let reference = &bound.reference;
     let is_whole = bound.paths.first().is_some_and(Vec::is_empty);
     let located = if is_whole {
         None
     } else {
-        match results::locate(bodies, reference, &bound.paths).await {
+        match results::locate_value(bodies, reference, &bound.paths).await {
             // A body that is not JSON has no parts.
             Err(results::Error::NotJson(_)) => None,
             located => located?,
@@ -102,26 +109,26 @@ async fn pour(hand: &Hand, bound: &Bound, path: &Path) -> Result<(), Fault> {
     };
     let range = located.as_ref().map(|located| located.range.clone());
     let is_text = located.is_some_and(|located| located.is_text);
-    let mut pieces = bodies.read(reference, range.clone()).await?.pieces;
-    let disk = |error| Fault::Disk(path.to_owned(), error);
+    let mut pieces = bodies.read(reference, range.clone()).await?.chunks;
+    let disk = |error| ScratchError::Disk(path.to_owned(), error);
     let mut file = tokio::fs::File::create(path).await.map_err(disk)?;
     if is_text && range.is_some_and(|range| range.end - range.start <= TEXT_BYTES_MAX) {
         let mut quoted = Vec::new();
-        while let Some(piece) = results::next(&mut pieces).await? {
+        while let Some(piece) = results::next_chunk(&mut pieces).await? {
             quoted.extend_from_slice(&piece);
         }
         let text = serde_json::from_slice::<String>(&quoted);
         let text = text.map_or(quoted, String::into_bytes);
         file.write_all(&text).await.map_err(disk)?;
     } else {
-        while let Some(piece) = results::next(&mut pieces).await? {
+        while let Some(piece) = results::next_chunk(&mut pieces).await? {
             file.write_all(&piece).await.map_err(disk)?;
         }
     }
     file.flush().await.map_err(disk)
 }
 
-fn unwritable(path: &Path, error: &std::io::Error) -> TaskError {
+fn write_error(path: &Path, error: &std::io::Error) -> TaskError {
     let message = format!("cannot write `{}`: {error}", path.display());
     TaskError {
         retryable: true,

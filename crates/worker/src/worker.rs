@@ -7,20 +7,20 @@ use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
 use model::id::{CommandId, Name, WorkerId};
-use model::template::Data;
+use model::template::LazyValue;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tools::Registry;
-use wire::{Held, Told, Transport};
+use wire::{CommandNotice, Held, Transport};
 
-use crate::claim;
+use crate::claim_loop;
 use crate::clock::Clock;
-use crate::elements::Elements;
-use crate::lease::{Lease, Order};
-use crate::logs::Logs;
-use crate::manifests::WithManifests;
-use crate::playbooks::Playbooks;
-use crate::secrets::Secrets;
+use crate::elements::ElementCache;
+use crate::lease::{CommandLease, LeaseState};
+use crate::logs::TaskLogSink;
+use crate::manifests::ManifestBodyStore;
+use crate::playbooks::PlaybookCache;
+use crate::secrets::SecretCache;
 
 /// Configuration of a worker.
 #[derive(Clone)]
@@ -36,9 +36,9 @@ pub struct Config {
     /// Tools that the worker can call.
     pub tools: Registry,
     /// Store of bodies that are too large for the event log.
-    pub bodies: Arc<dyn results::Bodies>,
+    pub bodies: Arc<dyn results::BodyStore>,
     /// Receives the lines that tasks print.
-    pub logs: Arc<dyn Logs>,
+    pub logs: Arc<dyn TaskLogSink>,
     /// Clock of the worker.
     pub clock: Arc<dyn Clock>,
     /// Variables that templates see as `env`; if empty, templates have no `env`.
@@ -55,21 +55,21 @@ pub struct Config {
 
 /// Claims commands, runs them and reports their events.
 pub struct Worker {
-    shared: Arc<Shared>,
+    shared: Arc<WorkerShared>,
 }
 
 impl Worker {
     /// Creates a worker that connects to its server through `transport`.
     pub fn new(config: Config, transport: Arc<dyn Transport>) -> Self {
         Self {
-            shared: Arc::new(Shared::new(config, transport)),
+            shared: Arc::new(WorkerShared::new(config, transport)),
         }
     }
 
     /// Runs until `stop` is cancelled. Then running tasks get time to finish, and unfinished commands are released.
     pub async fn run(self, stop: CancellationToken) -> WorkEnd {
         end_orphans();
-        claim::work(self.shared, stop).await
+        claim_loop::run_claim_loop(self.shared, stop).await
     }
 }
 
@@ -98,33 +98,34 @@ fn end_orphans() {
 }
 
 /// State that the parts of a worker share.
-pub(crate) struct Shared {
+pub(crate) struct WorkerShared {
     pub(crate) config: Config,
     pub(crate) transport: Arc<dyn Transport>,
-    pub(crate) playbooks: Playbooks,
-    pub(crate) elements: Elements,
-    pub(crate) secrets: Secrets,
-    pub(crate) env: Option<Data>,
-    leases: Mutex<HashMap<CommandId, Arc<Lease>>>,
+    pub(crate) playbook_cache: PlaybookCache,
+    pub(crate) element_cache: ElementCache,
+    pub(crate) secret_cache: SecretCache,
+    pub(crate) env: Option<LazyValue>,
+    leases: Mutex<HashMap<CommandId, Arc<CommandLease>>>,
     is_draining: AtomicBool,
 }
 
-impl Shared {
+impl WorkerShared {
     pub(crate) fn new(config: Config, transport: Arc<dyn Transport>) -> Self {
         let config = Config {
-            bodies: Arc::new(WithManifests {
+            bodies: Arc::new(ManifestBodyStore {
                 bodies: config.bodies,
                 transport: transport.clone(),
             }),
             ..config
         };
         Self {
-            env: (!config.env.is_empty()).then(|| Data::new(Value::Object(config.env.clone()))),
+            env: (!config.env.is_empty())
+                .then(|| LazyValue::new(Value::Object(config.env.clone()))),
             config,
             transport,
-            playbooks: Playbooks::default(),
-            elements: Elements::default(),
-            secrets: Secrets::default(),
+            playbook_cache: PlaybookCache::default(),
+            element_cache: ElementCache::default(),
+            secret_cache: SecretCache::default(),
             leases: Mutex::default(),
             is_draining: AtomicBool::new(false),
         }
@@ -138,23 +139,23 @@ impl Shared {
     /// Stops claiming commands; running tasks may finish.
     pub(crate) fn drain(&self) {
         self.is_draining.store(true, Ordering::Release);
-        self.tell_all(Order::Yield);
+        self.restrict_all(LeaseState::Yielding);
     }
 
     /// Registers a lease, so that notices of the server reach it.
-    pub(crate) fn hold(&self, lease: &Arc<Lease>) {
+    pub(crate) fn register_lease(&self, lease: &Arc<CommandLease>) {
         let before = self.leases().insert(lease.id, lease.clone());
         // This worker claimed the command again; the server rejects reports of the earlier claim.
         if let Some(before) = before {
-            before.tell(Order::Gone);
+            before.restrict(LeaseState::Lost);
         }
         if self.is_draining() {
-            lease.tell(Order::Yield);
+            lease.restrict(LeaseState::Yielding);
         }
     }
 
     /// Unregisters a lease, unless a later claim of the same command has replaced it.
-    pub(crate) fn let_go(&self, lease: &Arc<Lease>) {
+    pub(crate) fn unregister_lease(&self, lease: &Arc<CommandLease>) {
         let mut leases = self.leases();
         let is_current = leases.get(&lease.id);
         if is_current.is_some_and(|current| Arc::ptr_eq(current, lease)) {
@@ -163,27 +164,30 @@ impl Shared {
     }
 
     /// Applies notices of the server. Notices for commands that have ended are ignored.
-    pub(crate) fn hear(&self, told: &[Told]) {
+    pub(crate) fn apply_notices(&self, told: &[CommandNotice]) {
         let leases = self.leases();
         for told in told {
             if let Some(lease) = leases.get(&told.command) {
-                lease.hear(told.verdict);
+                lease.apply_verdict(told.verdict);
             }
         }
     }
 
-    pub(crate) fn tell_all(&self, order: Order) {
+    pub(crate) fn restrict_all(&self, order: LeaseState) {
         for lease in self.leases().values() {
-            lease.tell(order);
+            lease.restrict(order);
         }
     }
 
     /// Claims that this worker holds.
-    pub(crate) fn holds(&self) -> Vec<Held> {
-        self.leases().values().map(|lease| lease.held()).collect()
+    pub(crate) fn claim_ids(&self) -> Vec<Held> {
+        self.leases()
+            .values()
+            .map(|lease| lease.claim_id())
+            .collect()
     }
 
-    fn leases(&self) -> std::sync::MutexGuard<'_, HashMap<CommandId, Arc<Lease>>> {
+    fn leases(&self) -> std::sync::MutexGuard<'_, HashMap<CommandId, Arc<CommandLease>>> {
         self.leases.lock().expect("the lock is not poisoned")
     }
 }

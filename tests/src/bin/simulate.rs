@@ -6,17 +6,17 @@ use std::process::ExitCode;
 use tests::sim::simulate;
 
 /// Options of the command line.
-struct Asked {
-    from: u64,
+struct SimulateArgs {
+    first_seed: u64,
     seeds: u64,
     verbose: Option<u64>,
 }
 
 fn main() -> ExitCode {
-    let asked = match asked(std::env::args().skip(1)) {
+    let asked = match parse_args(std::env::args().skip(1)) {
         Ok(asked) => asked,
         Err(why) => {
-            return said(
+            return print_and_exit(
                 &format!("{why}\nusage: simulate [--seeds N] [--from S] [--verbose SEED]"),
                 false,
             );
@@ -30,34 +30,34 @@ fn main() -> ExitCode {
             report.playbook,
             report.trace.join("\n")
         );
-        return said(&text, report.violation.is_none());
+        return print_and_exit(&text, report.violation.is_none());
     }
     let mut events = 0;
-    for seed in asked.from..asked.from + asked.seeds {
+    for seed in asked.first_seed..asked.first_seed + asked.seeds {
         let report = simulate(seed, None, false);
         events += report.events;
         if let Some(violation) = report.violation {
-            return said(&format!("seed {seed}: {violation:?}"), false);
+            return print_and_exit(&format!("seed {seed}: {violation:?}"), false);
         }
     }
-    said(
+    print_and_exit(
         &format!("{} seeds, {events} events, no violations", asked.seeds),
         true,
     )
 }
 
-fn asked(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
-    let mut asked = Asked {
-        from: 0,
+fn parse_args(mut args: impl Iterator<Item = String>) -> Result<SimulateArgs, String> {
+    let mut asked = SimulateArgs {
+        first_seed: 0,
         seeds: 1_000,
         verbose: None,
     };
-    while let Some(word) = words.next() {
-        let value = words.next().and_then(|value| value.parse().ok());
+    while let Some(word) = args.next() {
+        let value = args.next().and_then(|value| value.parse().ok());
         let value = value.ok_or_else(|| format!("`{word}` requires a number"))?;
         match word.as_str() {
             "--seeds" => asked.seeds = value,
-            "--from" => asked.from = value,
+            "--from" => asked.first_seed = value,
             "--verbose" => asked.verbose = Some(value),
             _ => return Err(format!("unknown option `{word}`")),
         }
@@ -66,7 +66,7 @@ fn asked(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
 }
 
 /// Prints to stdout; a closed pipe is not an error.
-fn said(text: &str, is_fine: bool) -> ExitCode {
+fn print_and_exit(text: &str, is_fine: bool) -> ExitCode {
     let _ = writeln!(std::io::stdout(), "{text}");
     if is_fine {
         ExitCode::SUCCESS

@@ -4,7 +4,7 @@
 
 use std::process::{Command, ExitCode};
 
-use tests::peers::Postgres;
+use tests::peers::PostgresServer;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
@@ -12,7 +12,7 @@ fn main() -> ExitCode {
         eprintln!("usage: with_postgres COMMAND [ARGS]");
         return ExitCode::from(2);
     };
-    let server = Postgres::private();
+    let server = PostgresServer::private();
     let status = Command::new(&program)
         .args(words)
         .env("NOETL_TEST_POSTGRES", server.admin_url())

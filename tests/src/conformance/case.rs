@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use engine::Limits;
+use engine::ExecutionLimits;
 use serde_json::Value;
 
-use crate::conformance::agenda::{Agenda, Happening, happening};
+use crate::conformance::input_schedule::{InputSchedule, ScheduledInput, parse_input};
 use crate::conformance::script::Script;
 
 /// A case.
@@ -27,9 +27,9 @@ pub struct Case {
     /// The request's payload.
     pub payload: Option<Value>,
     /// External inputs, in order.
-    pub inputs: Vec<Happening>,
+    pub inputs: Vec<ScheduledInput>,
     /// The limits in force.
-    pub limits: Limits,
+    pub limits: ExecutionLimits,
     /// Maximum number of jumps of a pipeline.
     pub jumps_max: u32,
 }
@@ -42,29 +42,29 @@ pub enum CaseError {
     File(PathBuf, #[source] std::io::Error),
     /// A file has invalid content.
     #[error("{0}")]
-    Said(String),
+    Invalid(String),
 }
 
 /// Every case, by name.
-pub fn cases() -> Vec<PathBuf> {
+pub fn case_folders() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance");
-    let mut found: Vec<PathBuf> = folders(&root)
+    let mut found: Vec<PathBuf> = subfolders(&root)
         .iter()
-        .flat_map(|area| folders(area))
+        .flat_map(|area| subfolders(area))
         .collect();
     found.sort();
     found
 }
 
-fn folders(of: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(of).into_iter().flatten().flatten();
+fn subfolders(parent: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     entries
         .map(|entry| entry.path())
         .filter(|path| path.is_dir())
         .collect()
 }
 
-fn text(path: &Path) -> Result<String, CaseError> {
+fn read_text(path: &Path) -> Result<String, CaseError> {
     fs::read_to_string(path).map_err(|error| CaseError::File(path.to_owned(), error))
 }
 
@@ -79,10 +79,13 @@ impl Case {
     /// Reads the case in a directory.
     pub fn load(folder: &Path) -> Result<Self, CaseError> {
         let said = match fs::read(folder.join("outcomes.yaml")) {
-            Ok(bytes) => model::yaml::data("outcomes.yaml", &bytes).map_err(|diagnostics| {
-                let messages: Vec<_> = diagnostics.iter().map(|one| one.message.clone()).collect();
-                CaseError::Said(messages.join("; "))
-            })?,
+            Ok(bytes) => {
+                model::yaml::parse_yaml_data("outcomes.yaml", &bytes).map_err(|diagnostics| {
+                    let messages: Vec<_> =
+                        diagnostics.iter().map(|one| one.message.clone()).collect();
+                    CaseError::Invalid(messages.join("; "))
+                })?
+            }
             Err(_) => Value::Null,
         };
         let inputs = said
@@ -90,24 +93,24 @@ impl Case {
             .and_then(Value::as_array)
             .cloned()
             .unwrap_or_default();
-        let (limits, jumps_max) = limits(said.get("limits"))?;
+        let (limits, jumps_max) = parse_limits(said.get("limits"))?;
         Ok(Self {
             limits,
             jumps_max,
             name: case_name(folder),
             folder: folder.to_owned(),
-            playbook: text(&folder.join("playbook.yaml"))?,
-            versions: versions(folder)?,
-            children: children(folder)?,
-            script: Script::read(said.get("tasks")).map_err(CaseError::Said)?,
+            playbook: read_text(&folder.join("playbook.yaml"))?,
+            versions: read_versions(folder)?,
+            children: read_children(folder)?,
+            script: Script::parse(said.get("tasks")).map_err(CaseError::Invalid)?,
             payload: said.get("payload").cloned(),
-            inputs: inputs.iter().map(happening).collect::<Result<_, _>>()?,
+            inputs: inputs.iter().map(parse_input).collect::<Result<_, _>>()?,
         })
     }
 
     /// The external inputs.
-    pub fn agenda(&self) -> Agenda {
-        Agenda::new(self.inputs.clone())
+    pub fn schedule(&self) -> InputSchedule {
+        InputSchedule::new(self.inputs.clone())
     }
 
     /// The expected log as text; `None` if none was accepted yet.
@@ -123,14 +126,14 @@ impl Case {
 }
 
 /// Later versions of the case's own playbook: `playbook.v2.yaml` and so on.
-fn versions(folder: &Path) -> Result<Vec<String>, CaseError> {
+fn read_versions(folder: &Path) -> Result<Vec<String>, CaseError> {
     let files = (2..).map(|version| folder.join(format!("playbook.v{version}.yaml")));
     let files = files.take_while(|file| file.is_file());
-    files.map(|file| text(&file)).collect()
+    files.map(|file| read_text(&file)).collect()
 }
 
 /// Playbooks besides the case's own; the file name is the catalog path.
-fn children(folder: &Path) -> Result<Vec<(String, String)>, CaseError> {
+fn read_children(folder: &Path) -> Result<Vec<(String, String)>, CaseError> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut children = Vec::new();
     for path in entries.map(|entry| entry.path()) {
@@ -141,7 +144,7 @@ fn children(folder: &Path) -> Result<Vec<(String, String)>, CaseError> {
             .into_owned();
         let is_own = ["playbook", "outcomes", "events"].contains(&stem.as_str());
         if !is_own && !stem.starts_with("playbook.v") {
-            children.push((stem, text(&path)?));
+            children.push((stem, read_text(&path)?));
         }
     }
     children.sort();
@@ -149,10 +152,10 @@ fn children(folder: &Path) -> Result<Vec<(String, String)>, CaseError> {
 }
 
 /// The default limits, with those that the case overrides.
-fn limits(said: Option<&Value>) -> Result<(Limits, u32), CaseError> {
-    let (mut limits, mut jumps_max) = (Limits::default(), pipeline::JUMPS_MAX);
-    for (name, value) in said.and_then(Value::as_object).into_iter().flatten() {
-        let wrong = || CaseError::Said(format!("`{name}: {value}` is not a limit"));
+fn parse_limits(section: Option<&Value>) -> Result<(ExecutionLimits, u32), CaseError> {
+    let (mut limits, mut jumps_max) = (ExecutionLimits::default(), pipeline::JUMPS_MAX);
+    for (name, value) in section.and_then(Value::as_object).into_iter().flatten() {
+        let wrong = || CaseError::Invalid(format!("`{name}: {value}` is not a limit"));
         let number = value.as_u64().and_then(|n| u32::try_from(n).ok());
         let number = number.ok_or_else(wrong)?;
         match name.as_str() {

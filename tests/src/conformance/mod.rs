@@ -3,15 +3,15 @@
 //! A case is a directory `tests/conformance/<area>/<case>/`. [`Case`] reads it, [`run`] runs it with the engine alone,
 //! [`normalise`] makes logs from different sources comparable.
 
-mod agenda;
 mod case;
-mod normal;
-mod run;
+mod case_run;
+mod event_line;
+mod input_schedule;
+mod normalise;
 mod script;
-mod shown;
 
-pub use agenda::{Again, Agenda, Happening, Trigger, What};
-pub use case::{Case, CaseError, case_name, cases};
-pub use normal::{Log, normalise};
-pub use run::{Ran, run};
-pub use script::{Script, ScriptedTool};
+pub use case::{Case, CaseError, case_folders, case_name};
+pub use case_run::{CaseResult, run_case};
+pub use input_schedule::{ExternalInput, InputSchedule, RerunInput, ScheduledInput, Trigger};
+pub use normalise::{CaseLog, normalise};
+pub use script::{Script, ScriptedAnswer};

@@ -6,19 +6,19 @@ use std::time::Duration;
 use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
 use serde_json::{Map, Value};
 
-use crate::world::{Answer, Answers, Asked};
+use crate::world::{AttemptQuery, OutcomeSource, TimedOutcome};
 
 /// The scripted outcomes of a case.
 #[derive(Debug, Clone, Default)]
 pub struct Script {
-    tasks: BTreeMap<String, Vec<ScriptedTool>>,
+    tasks: BTreeMap<String, Vec<ScriptedAnswer>>,
     /// Number of calls of each task in each iteration.
     calls: BTreeMap<String, usize>,
 }
 
 /// One outcome of a scripted tool.
 #[derive(Debug, Clone)]
-pub struct ScriptedTool {
+pub struct ScriptedAnswer {
     /// Only for this iteration.
     pub iteration: Option<u64>,
     /// Only for this attempt.
@@ -30,17 +30,17 @@ pub struct ScriptedTool {
     /// Keys of the call to return as its result: the keys of the tool kind, and `timeout`.
     pub echo: Vec<String>,
     /// Duration of the call.
-    pub takes: Duration,
+    pub duration: Duration,
 }
 
 impl Script {
     /// Parses a map from `step.task` or `task` to one outcome or a list of outcomes.
-    pub(crate) fn read(tasks: Option<&Value>) -> Result<Self, String> {
+    pub(crate) fn parse(tasks: Option<&Value>) -> Result<Self, String> {
         let mut script = Self::default();
         for (name, said) in tasks.and_then(Value::as_object).into_iter().flatten() {
             let list = match said {
-                Value::Array(list) => list.iter().map(scripted).collect::<Result<_, _>>()?,
-                one => vec![scripted(one)?],
+                Value::Array(list) => list.iter().map(parse_answer).collect::<Result<_, _>>()?,
+                one => vec![parse_answer(one)?],
             };
             script.tasks.insert(name.clone(), list);
         }
@@ -48,87 +48,90 @@ impl Script {
     }
 
     /// Whether no outcome has a delay.
-    pub fn is_quick(&self) -> bool {
+    pub fn is_immediate(&self) -> bool {
         let mut answers = self.tasks.values().flatten();
-        answers.all(|answer| answer.takes.is_zero())
+        answers.all(|answer| answer.duration.is_zero())
     }
 
-    fn list(&self, step: &str, task: &str) -> Option<&[ScriptedTool]> {
+    fn answers_of(&self, step: &str, task: &str) -> Option<&[ScriptedAnswer]> {
         let own = self.tasks.get(&format!("{step}.{task}"));
         own.or_else(|| self.tasks.get(task)).map(Vec::as_slice)
     }
 
     /// Outcome of call number `call` of a task in its pipeline, from 0; the last outcome repeats.
-    pub fn answer(
+    pub fn scripted_answer(
         &self,
         place: (&str, &str),
         iteration: Option<u64>,
         visit: u32,
         attempt: u32,
         call: usize,
-    ) -> Option<&ScriptedTool> {
-        let list = self.list(place.0, place.1)?;
-        let fits = |tool: &&ScriptedTool| {
+    ) -> Option<&ScriptedAnswer> {
+        let list = self.answers_of(place.0, place.1)?;
+        let fits = |tool: &&ScriptedAnswer| {
             tool.iteration.is_none_or(|only| Some(only) == iteration)
                 && tool.attempt.is_none_or(|only| only == attempt)
                 && tool.visit.is_none_or(|only| only == visit)
         };
-        let is_keyed = |tool: &&ScriptedTool| {
+        let is_keyed = |tool: &&ScriptedAnswer| {
             tool.iteration.is_some() || tool.attempt.is_some() || tool.visit.is_some()
         };
-        let keyed: Vec<&ScriptedTool> = list.iter().filter(is_keyed).filter(fits).collect();
-        let plain: Vec<&ScriptedTool> = list.iter().filter(|tool| !is_keyed(tool)).collect();
+        let keyed: Vec<&ScriptedAnswer> = list.iter().filter(is_keyed).filter(fits).collect();
+        let plain: Vec<&ScriptedAnswer> = list.iter().filter(|tool| !is_keyed(tool)).collect();
         let from = if keyed.is_empty() { plain } else { keyed };
         from.get(call).or_else(|| from.last()).copied()
     }
 }
 
-impl Answers for Script {
-    fn answer(&mut self, asked: &Asked<'_>) -> Option<Answer> {
-        let place = (asked.step, asked.task);
-        self.list(place.0, place.1)?;
-        let iteration = asked
+impl OutcomeSource for Script {
+    fn next_outcome(&mut self, query: &AttemptQuery<'_>) -> Option<TimedOutcome> {
+        let place = (query.step, query.task);
+        self.answers_of(place.0, place.1)?;
+        let iteration = query
             .iteration
             .map_or_else(String::new, |index| format!("#{index}"));
         let key = format!(
             "{}.{}.{}{iteration}",
-            asked.execution, asked.step, asked.task
+            query.execution, query.step, query.task
         );
         let call = self.calls.entry(key).or_default();
         let n = *call;
         *call += 1;
-        let tool = Script::answer(self, place, asked.iteration, asked.visit, asked.attempt, n);
+        let tool =
+            Script::scripted_answer(self, place, query.iteration, query.visit, query.attempt, n);
         let Some(tool) = tool else {
-            return Some(Answer::now(Outcome::ok(Value::Null)));
+            return Some(TimedOutcome::immediate(Outcome::ok(Value::Null)));
         };
         let key = |key: &String| match key.as_str() {
-            "timeout" => (key.clone(), asked.timeout.clone()),
+            "timeout" => (key.clone(), query.timeout.clone()),
             other => (
                 key.clone(),
-                asked.fields.get(other).cloned().unwrap_or_default(),
+                query.fields.get(other).cloned().unwrap_or_default(),
             ),
         };
         let echo = || {
             if tool.echo.is_empty() {
-                return Outcome::ok(asked.input.clone());
+                return Outcome::ok(query.input.clone());
             }
             Outcome::ok(Value::Object(tool.echo.iter().map(key).collect()))
         };
-        Some(Answer {
+        Some(TimedOutcome {
             outcome: tool.outcome.clone().unwrap_or_else(echo),
-            takes: tool.takes,
+            duration: tool.duration,
         })
     }
 }
 
-fn scripted(said: &Value) -> Result<ScriptedTool, String> {
-    let wrong = |what: &str| format!("`{said}`: {what}");
-    let map = said
+fn parse_answer(entry: &Value) -> Result<ScriptedAnswer, String> {
+    let wrong = |what: &str| format!("`{entry}`: {what}");
+    let map = entry
         .as_object()
         .ok_or_else(|| wrong("an answer is a map"))?;
     let outcome = match (map.get("ok"), map.get("error")) {
         (Some(value), None) => Some(Outcome::ok(value.clone())),
-        (None, Some(error)) => Some(Outcome::error(failure(error).map_err(|why| wrong(&why))?)),
+        (None, Some(error)) => Some(Outcome::error(
+            parse_error(error).map_err(|why| wrong(&why))?,
+        )),
         (None, None) => None,
         (Some(_), Some(_)) => return Err(wrong("an answer is `ok` or `error`")),
     };
@@ -146,23 +149,23 @@ fn scripted(said: &Value) -> Result<ScriptedTool, String> {
             .and_then(Value::as_u64)
             .and_then(|n| u32::try_from(n).ok())
     };
-    Ok(ScriptedTool {
+    Ok(ScriptedAnswer {
         iteration: map.get("iteration").and_then(Value::as_u64),
         attempt: small("attempt"),
         visit: small("visit"),
-        echo: echo(map),
+        echo: parse_echo(map),
         outcome: outcome.map(|outcome| outcome.with_facets(facets)),
-        takes,
+        duration: takes,
     })
 }
 
-fn echo(map: &Map<String, Value>) -> Vec<String> {
+fn parse_echo(map: &Map<String, Value>) -> Vec<String> {
     let keys = map.get("echo").and_then(Value::as_array);
     let keys = keys.into_iter().flatten().filter_map(Value::as_str);
     keys.map(str::to_owned).collect()
 }
 
-fn failure(error: &Value) -> Result<TaskError, String> {
+fn parse_error(error: &Value) -> Result<TaskError, String> {
     let empty = Map::new();
     let map = error.as_object().unwrap_or(&empty);
     let text = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);

@@ -6,26 +6,26 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::{Graph, State};
-use model::event::{Body, Event, Kind};
+use engine::{ExecutionState, Graph};
+use model::event::{Event, EventBody, EventKind};
 use model::id::{ExecutionId, Seq};
 use model::status::RunStatus;
 use serde_json::Value;
-use wire::api::RunAnswer;
+use wire::api::ExecutionDetail;
 
-use crate::e2e::load::Begun;
+use crate::e2e::load::StartedExecution;
 use crate::sim::Violation;
-use crate::sim::checks::{Done, Plan, must};
-use crate::sim::watch::Watch;
+use crate::sim::checks::{CheckResult, CheckedPlaybook, check_promise};
+use crate::sim::log_checker::LogChecker;
 
 /// Label of tasks whose effects the witness records.
-const EFFECT: &str = "effect";
+const EFFECT_TASK: &str = "effect";
 /// Label of tasks whose effects may happen at most once.
-const ONCE: &str = "once";
+const ONCE_TASK: &str = "once";
 
 /// What the API returns for one run.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Shown {
+pub(crate) struct ApiView {
     /// Status according to the list, the detail and the status route.
     pub(crate) statuses: Vec<RunStatus>,
     /// Last sequence number according to each of them.
@@ -38,7 +38,7 @@ pub(crate) struct Shown {
 
 /// Rows that the database still has for a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Left {
+pub(crate) struct LeftoverRows {
     /// Number of commands.
     pub(crate) commands: i64,
     /// Number of timers.
@@ -48,115 +48,120 @@ pub(crate) struct Left {
 }
 
 /// Checks the log: sequence numbers, causes, ends, loops, attempts, tokens. Returns the state after replay.
-pub(crate) fn log_is_lawful(playbook: &str, log: &[Event]) -> Result<State, Violation> {
+pub(crate) fn check_log(playbook: &str, log: &[Event]) -> Result<ExecutionState, Violation> {
     let parsed = model::playbook::parse("run", playbook.as_bytes());
     let playbook = parsed.playbook.expect("the playbook of a run is valid");
-    let graph = Graph::of(&playbook);
-    let mut watch = Watch::new(Arc::new(Plan { playbook, graph }));
-    let mut state: Option<State> = None;
+    let graph = Graph::from_playbook(&playbook);
+    let mut watch = LogChecker::new(Arc::new(CheckedPlaybook { playbook, graph }));
+    let mut state: Option<ExecutionState> = None;
     for event in log {
-        watch.see(event, state.as_ref(), event.recorded_at)?;
+        watch.check_event(event, state.as_ref(), event.recorded_at)?;
         let seq = event.seq;
         state = engine::fold(state, event);
-        must(44, state.is_some(), || format!("cannot replay event {seq}"))?;
+        check_promise(44, state.is_some(), || format!("cannot replay event {seq}"))?;
     }
-    let state = state.ok_or_else(|| broken(2, "the log is empty"))?;
+    let state = state.ok_or_else(|| new_violation(2, "the log is empty"))?;
     let live = i64::try_from(state.tokens.len()).expect("the number of tokens fits");
-    must(17, watch.tokens == live, || {
+    check_promise(17, watch.tokens == live, || {
         format!("expected {} live tokens, found {live}", watch.tokens)
     })?;
     Ok(state)
 }
 
 /// Each generation has one end, which is the last event of the log.
-pub(crate) fn ends_once(log: &[Event]) -> Done {
+pub(crate) fn check_single_end(log: &[Event]) -> CheckResult {
     let mut ends: BTreeMap<u32, u32> = BTreeMap::new();
     for event in log {
-        if let Body::PlaybookFinished(finished) = &event.body {
+        if let EventBody::PlaybookFinished(finished) = &event.body {
             *ends.entry(finished.generation).or_default() += 1;
         }
     }
     let twice = ends.iter().find(|(_, count)| **count != 1);
-    must(10, twice.is_none(), || {
+    check_promise(10, twice.is_none(), || {
         format!("(generation, ends) {twice:?}")
     })?;
     let last = log.last().map(Event::kind);
-    must(10, last == Some(Kind::PlaybookProcessed), || {
+    check_promise(10, last == Some(EventKind::PlaybookProcessed), || {
         format!("the last event of the log is {last:?}")
     })
 }
 
 /// A finished run has no open commands, timers or messages.
-pub(crate) fn nothing_is_left(state: &State, left: &Left) -> Done {
-    must(11, state.is_ended(), || {
+pub(crate) fn check_no_leftovers(state: &ExecutionState, leftovers: &LeftoverRows) -> CheckResult {
+    check_promise(11, state.is_ended(), || {
         "the run has not finished".to_owned()
     })?;
     let owed = state.commands.len() + state.timers.len();
-    must(11, owed == 0, || {
+    check_promise(11, owed == 0, || {
         format!("the run has finished, but its state has {owed} open commands and timers")
     })?;
-    must(11, *left == Left::default(), || {
-        format!("the run has finished, but the database has {left:?}")
+    check_promise(11, *leftovers == LeftoverRows::default(), || {
+        format!("the run has finished, but the database has {leftovers:?}")
     })
 }
 
 /// All routes agree with each other and with the log.
-pub(crate) fn routes_agree(state: &State, log: &[Event], shown: &Shown) -> Done {
+pub(crate) fn check_routes(state: &ExecutionState, log: &[Event], view: &ApiView) -> CheckResult {
     let status = state.status();
-    let others = shown.statuses.iter().find(|other| **other != status);
-    must(12, others.is_none(), || {
+    let others = view.statuses.iter().find(|other| **other != status);
+    check_promise(12, others.is_none(), || {
         format!(
             "the status is {status} in the log and {:?} in the routes",
-            shown.statuses
+            view.statuses
         )
     })?;
-    let behind = shown.seqs.iter().find(|seq| **seq != state.seq);
-    must(12, behind.is_none(), || {
+    let behind = view.seqs.iter().find(|seq| **seq != state.seq);
+    check_promise(12, behind.is_none(), || {
         format!(
             "the last sequence number is {} in the log and {:?} in the routes",
-            state.seq, shown.seqs
+            state.seq, view.seqs
         )
     })?;
     let events: Vec<(String, Seq)> = log
         .iter()
         .map(|event| (event.kind().to_string(), event.seq))
         .collect();
-    must(12, events == shown.events, || {
+    check_promise(12, events == view.events, || {
         format!(
             "the route returns {} of {} events",
-            shown.events.len(),
+            view.events.len(),
             events.len()
         )
     })
 }
 
 /// The replay route returns the state that the log replays to.
-pub(crate) fn replay_is_the_fold(state: &State, shown: &Shown) -> Done {
-    let (seq, status, value) = &shown.replayed;
-    must(44, (*seq, *status) == (state.seq, state.status()), || {
+pub(crate) fn check_replay(state: &ExecutionState, view: &ApiView) -> CheckResult {
+    let (seq, status, value) = &view.replayed;
+    check_promise(44, (*seq, *status) == (state.seq, state.status()), || {
         format!("the replay route is at {seq} with status {status}")
     })?;
     let folded = ciborium::Value::serialized(state);
-    let folded =
-        folded.map_err(|error| broken(44, &format!("cannot serialize the state: {error}")))?;
-    must(44, is_shown(&folded, value), || {
+    let folded = folded
+        .map_err(|error| new_violation(44, &format!("cannot serialize the state: {error}")))?;
+    check_promise(44, is_same_value(&folded, value), || {
         "the replay route returns another state than the log replays to".to_owned()
     })
 }
 
 /// Whether JSON equals a value. The route formats keys that are not text in its own way, so these are only counted.
-fn is_shown(value: &ciborium::Value, json: &Value) -> bool {
+fn is_same_value(value: &ciborium::Value, json: &Value) -> bool {
     match (value, json) {
         (ciborium::Value::Map(entries), Value::Object(shown)) => {
             let same = |(key, value): &(ciborium::Value, ciborium::Value)| match key.as_text() {
-                Some(key) => shown.get(key).is_some_and(|json| is_shown(value, json)),
+                Some(key) => shown
+                    .get(key)
+                    .is_some_and(|json| is_same_value(value, json)),
                 None => true,
             };
             entries.len() == shown.len() && entries.iter().all(same)
         }
         (ciborium::Value::Array(items), Value::Array(shown)) => {
             let pairs = items.iter().zip(shown);
-            items.len() == shown.len() && pairs.into_iter().all(|(item, json)| is_shown(item, json))
+            items.len() == shown.len()
+                && pairs
+                    .into_iter()
+                    .all(|(item, json)| is_same_value(item, json))
         }
         (ciborium::Value::Text(text), Value::String(shown)) => text == shown,
         (ciborium::Value::Bool(flag), Value::Bool(shown)) => flag == shown,
@@ -169,28 +174,31 @@ fn is_shown(value: &ciborium::Value, json: &Value) -> bool {
         }
         (ciborium::Value::Null, shown) => shown.is_null(),
         (ciborium::Value::Float(number), shown) => shown.as_f64() == Some(*number),
-        (ciborium::Value::Tag(_, value), shown) => is_shown(value, shown),
+        (ciborium::Value::Tag(_, value), shown) => is_same_value(value, shown),
         (ciborium::Value::Bytes(_), Value::String(_)) => true,
         _ => false,
     }
 }
 
 /// Every finished effect was seen, and no at-most-once effect was seen twice.
-pub(crate) fn effects_were_seen(log: &[Event], seen: &BTreeMap<String, u32>) -> Done {
+pub(crate) fn check_effects_recorded(
+    log: &[Event],
+    effects: &BTreeMap<String, u32>,
+) -> CheckResult {
     for event in log {
-        let Some(label) = event.at.task.as_ref().map(model::id::Name::as_str) else {
+        let Some(label) = event.location.task.as_ref().map(model::id::Name::as_str) else {
             continue;
         };
-        if !matches!(label, EFFECT | ONCE) {
+        if !matches!(label, EFFECT_TASK | ONCE_TASK) {
             continue;
         }
-        let key = pipeline::idempotency_key(event.execution_id, &event.at);
-        let count = seen.get(&key).copied().unwrap_or(0);
-        must(37, label != ONCE || count <= 1, || {
+        let key = pipeline::idempotency_key(event.execution_id, &event.location);
+        let count = effects.get(&key).copied().unwrap_or(0);
+        check_promise(37, label != ONCE_TASK || count <= 1, || {
             format!("`{key}` must happen at most once, but happened {count} times")
         })?;
-        let is_done = matches!(event.body, Body::TaskDone(_));
-        must(36, !is_done || count >= 1, || {
+        let is_done = matches!(event.body, EventBody::TaskDone(_));
+        check_promise(36, !is_done || count >= 1, || {
             format!("`{key}` is recorded as done, but no effect was seen")
         })?;
     }
@@ -198,15 +206,15 @@ pub(crate) fn effects_were_seen(log: &[Event], seen: &BTreeMap<String, u32>) -> 
 }
 
 /// Every key that was seen belongs to a task in a log.
-pub(crate) fn effects_have_a_cause(
+pub(crate) fn check_effect_causes(
     logs: &BTreeMap<ExecutionId, Vec<Event>>,
-    seen: &BTreeMap<String, u32>,
-) -> Done {
+    effects: &BTreeMap<String, u32>,
+) -> CheckResult {
     let known: std::collections::BTreeSet<ExecutionId> = logs.keys().copied().collect();
-    for key in seen.keys() {
+    for key in effects.keys() {
         let execution = key.split('/').next().and_then(|id| id.parse().ok());
         let is_known = execution.is_some_and(|id| known.contains(&id));
-        must(36, is_known, || {
+        check_promise(36, is_known, || {
             format!("`{key}` does not belong to any run")
         })?;
     }
@@ -214,13 +222,13 @@ pub(crate) fn effects_have_a_cause(
 }
 
 /// All events were published to NATS, despite its outages.
-pub(crate) fn everything_is_published(waiting: i64) -> Done {
-    must(48, waiting == 0, || {
+pub(crate) fn check_all_published(waiting: i64) -> CheckResult {
+    check_promise(48, waiting == 0, || {
         format!("{waiting} rows are not published")
     })
 }
 
-pub(crate) fn broken(number: u32, what: &str) -> Violation {
+pub(crate) fn new_violation(number: u32, what: &str) -> Violation {
     Violation {
         number,
         what: what.to_owned(),
@@ -228,10 +236,10 @@ pub(crate) fn broken(number: u32, what: &str) -> Violation {
 }
 
 /// A run ends with the status and a result that its playbook defines.
-pub(crate) fn ends_as_it_must(begun: &Begun, detail: &RunAnswer) -> Done {
-    let (recipe, n) = (begun.recipe, begun.n);
-    let wanted = recipe.ending();
-    must(50, detail.status == wanted, || {
+pub(crate) fn check_end(execution: &StartedExecution, detail: &ExecutionDetail) -> CheckResult {
+    let (recipe, n) = (execution.recipe, execution.n);
+    let wanted = recipe.end_status();
+    check_promise(50, detail.status == wanted, || {
         let why = detail.execution.error.clone().unwrap_or_default();
         format!(
             "{recipe:?} {n} ended with {} instead of {wanted}: {why}",
@@ -239,7 +247,7 @@ pub(crate) fn ends_as_it_must(begun: &Begun, detail: &RunAnswer) -> Done {
         )
     })?;
     let results = recipe.results(n);
-    must(
+    check_promise(
         50,
         results.is_empty() || results.contains(&detail.result),
         || {
@@ -252,12 +260,12 @@ pub(crate) fn ends_as_it_must(begun: &Begun, detail: &RunAnswer) -> Done {
 }
 
 /// Two dumps of the projections are equal, row by row.
-pub(crate) fn projections_are_the_same(before: &[String], after: &[String]) -> Done {
+pub(crate) fn check_projections(before: &[String], after: &[String]) -> CheckResult {
     for (before, after) in before.iter().zip(after) {
         let lines = before.lines().zip(after.lines());
         let differs = lines.clone().find(|(before, after)| before != after);
         let is_same = before == after;
-        must(46, is_same, || {
+        check_promise(46, is_same, || {
             format!("a rebuilt projection differs: {differs:?}")
         })?;
     }
@@ -265,9 +273,9 @@ pub(crate) fn projections_are_the_same(before: &[String], after: &[String]) -> D
 }
 
 /// A secret is in none of these texts.
-pub(crate) fn secret_is_nowhere(texts: &[(&str, &str)], secret: &str) -> Done {
+pub(crate) fn check_secret_absent(texts: &[(&str, &str)], secret: &str) -> CheckResult {
     let found = texts.iter().find(|(_, text)| text.contains(secret));
-    must(56, found.is_none(), || {
+    check_promise(56, found.is_none(), || {
         format!("the secret is in {}", found.map_or("", |(place, _)| place))
     })
 }

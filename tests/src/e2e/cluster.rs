@@ -9,14 +9,14 @@ use serde_json::Value;
 use tempfile::TempDir;
 use wire::Client;
 
-use crate::e2e::process::Process;
-use crate::e2e::tally::Tally;
-use crate::peers::program::{User, Watch, free_port};
-use crate::peers::{Database, Nats, Postgres, Proxy};
+use crate::e2e::effect_table::EffectTable;
+use crate::e2e::process::TestProcess;
+use crate::peers::program::{ProgramUser, Watchdog, free_port};
+use crate::peers::{FaultProxy, NatsServer, PostgresServer, TestDatabase};
 
 /// Number of processes and slots.
 #[derive(Debug, Clone, Copy)]
-pub struct Shape {
+pub struct ClusterShape {
     /// Number of servers.
     pub servers: usize,
     /// Number of workers.
@@ -26,66 +26,66 @@ pub struct Shape {
 }
 
 /// A server and its network proxies.
-pub struct Node {
+pub struct ClusterNode {
     /// The process.
-    pub process: Process,
+    pub process: TestProcess,
     /// Proxy between the server and the database.
-    pub to_store: Proxy,
+    pub store_proxy: FaultProxy,
     /// Proxy between workers or other servers and this server.
-    pub to_server: Proxy,
+    pub server_proxy: FaultProxy,
     address: String,
 }
 
 /// All processes; dropping the value stops them. Processes stop before the services they use.
-pub struct Cluster {
+pub struct TestCluster {
     /// The workers.
-    pub workers: Vec<Process>,
+    pub workers: Vec<TestProcess>,
     /// The servers.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<ClusterNode>,
     /// The Postgres server.
-    pub postgres: Postgres,
+    pub postgres: PostgresServer,
     /// The NATS server that events are published to.
-    pub nats: Nats,
+    pub nats: NatsServer,
     /// The database in which playbooks count their effects.
-    pub tally: Tally,
-    database: Database,
-    _watch: Watch,
+    pub effect_table: EffectTable,
+    database: TestDatabase,
+    _watchdog: Watchdog,
     dir: TempDir,
 }
 
-impl Cluster {
+impl TestCluster {
     /// Starts the cluster; returns when all servers respond.
-    pub async fn start(shape: Shape) -> Self {
-        let postgres = tokio::task::spawn_blocking(Postgres::private).await;
+    pub async fn start(shape: ClusterShape) -> Self {
+        let postgres = tokio::task::spawn_blocking(PostgresServer::private).await;
         let postgres = postgres.expect("Postgres starts");
         let database = postgres.fresh_database();
-        let tally = Tally::open(&postgres).await;
-        let nats = Nats::private();
+        let tally = EffectTable::open(&postgres).await;
+        let nats = NatsServer::private();
         let dir = tempfile::tempdir().expect("a temporary directory can be created");
         // If this process is killed, no destructor ends the processes it started.
         let stop = "kill -9 $(cat \"$1\"/*/pid) 2>/dev/null";
-        let watch = Watch::begin(User::own(), dir.path(), "", stop);
-        let nodes: Vec<Node> = (0..shape.servers)
-            .map(|number| node(dir.path(), number, &database, &nats))
+        let watch = Watchdog::start(ProgramUser::current(), dir.path(), "", stop);
+        let nodes: Vec<ClusterNode> = (0..shape.servers)
+            .map(|number| start_node(dir.path(), number, &database, &nats))
             .collect();
         let cluster = Self {
             workers: Vec::new(),
             nodes,
             postgres,
             nats,
-            tally,
+            effect_table: tally,
             database,
-            _watch: watch,
+            _watchdog: watch,
             dir,
         };
-        cluster.answers().await;
+        cluster.wait_until_ready().await;
         cluster.with_workers(shape)
     }
 
-    fn with_workers(mut self, shape: Shape) -> Self {
+    fn with_workers(mut self, shape: ClusterShape) -> Self {
         let servers = self.nodes.iter();
         let servers: Vec<String> = servers
-            .map(|node| format!("http://127.0.0.1:{}", node.to_server.port()))
+            .map(|node| format!("http://127.0.0.1:{}", node.server_proxy.port()))
             .collect();
         let root = self.dir.path().to_owned();
         self.workers = (0..shape.workers)
@@ -95,7 +95,7 @@ impl Cluster {
                 servers.rotate_left(first);
                 let slots = shape.slots.to_string();
                 let args = ["worker", "--server", &servers.join(","), "--slots", &slots];
-                Process::start(
+                TestProcess::start(
                     &root,
                     &format!("worker-{number}"),
                     args.map(str::to_owned).to_vec(),
@@ -112,7 +112,7 @@ impl Cluster {
     }
 
     /// A client of one server that bypasses the failing network.
-    pub fn client_of(&self, node: usize) -> Client {
+    pub fn node_client(&self, node: usize) -> Client {
         let server = self.nodes[node].address.clone();
         Client::new(&[server], None).expect("a server address is a URL")
     }
@@ -123,23 +123,23 @@ impl Cluster {
     }
 
     /// All processes.
-    pub fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
+    pub fn processes(&mut self) -> impl Iterator<Item = &mut TestProcess> {
         let servers = self.nodes.iter_mut().map(|node| &mut node.process);
         servers.chain(self.workers.iter_mut())
     }
 
     /// The output of every process.
-    pub fn said(&self) -> String {
+    pub fn process_output(&self) -> String {
         let servers = self.nodes.iter().map(|node| &node.process);
         let all = servers.chain(&self.workers);
-        let said = all.map(|process| format!("== {}\n{}\n", process.name(), process.said()));
+        let said = all.map(|process| format!("== {}\n{}\n", process.name(), process.output()));
         said.collect::<Vec<_>>().concat()
     }
 
     /// Waits until every server responds.
-    pub async fn answers(&self) {
+    pub async fn wait_until_ready(&self) {
         for node in 0..self.nodes.len() {
-            let client = self.client_of(node);
+            let client = self.node_client(node);
             // A server on a new database creates its tables first.
             while client.get::<Value>("/readyz").await.is_err() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -148,15 +148,20 @@ impl Cluster {
     }
 
     /// Writes the output of the processes to a directory, for debugging.
-    pub fn keep_said(&self, file: &Path) {
-        fs::write(file, self.said()).expect("the output can be written");
+    pub fn save_output(&self, file: &Path) {
+        fs::write(file, self.process_output()).expect("the output can be written");
     }
 }
 
-fn node(root: &Path, number: usize, database: &Database, nats: &Nats) -> Node {
-    let to_store = Proxy::start(&database.place());
+fn start_node(
+    root: &Path,
+    number: usize,
+    database: &TestDatabase,
+    nats: &NatsServer,
+) -> ClusterNode {
+    let to_store = FaultProxy::start(&database.location());
     let listen = format!("127.0.0.1:{}", free_port());
-    let to_server = Proxy::start(&listen);
+    let to_server = FaultProxy::start(&listen);
     let store = database.url_at(to_store.port());
     let advertise = format!("http://127.0.0.1:{}", to_server.port());
     let args = [
@@ -170,15 +175,15 @@ fn node(root: &Path, number: usize, database: &Database, nats: &Nats) -> Node {
         "--nats",
         &nats.url(),
     ];
-    let process = Process::start(
+    let process = TestProcess::start(
         root,
         &format!("server-{number}"),
         args.map(str::to_owned).to_vec(),
     );
-    Node {
+    ClusterNode {
         process,
-        to_store,
-        to_server,
+        store_proxy: to_store,
+        server_proxy: to_server,
         address: format!("http://{listen}"),
     }
 }

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use engine::State;
-use model::event::{Body, Event, Kind};
+use engine::ExecutionState;
+use model::event::{Event, EventBody, EventKind};
 use model::id::Seq;
 use model::status::RunStatus;
 use serde_json::{Value, json};
-use wire::api::RunAnswer;
+use wire::api::ExecutionDetail;
 
-use crate::conformance::{Case, cases, run};
-use crate::e2e::checks::{self, Left, Shown};
-use crate::e2e::load::Begun;
+use crate::conformance::{Case, case_folders, run_case};
+use crate::e2e::checks::{self, ApiView, LeftoverRows};
+use crate::e2e::load::StartedExecution;
 use crate::e2e::playbooks::Recipe;
 
 const PLAYBOOK: &str = r#"
@@ -28,30 +28,30 @@ workflow:
 "#;
 
 /// A valid log.
-fn log() -> Vec<Event> {
-    let folder = cases()
+fn sample_log() -> Vec<Event> {
+    let folder = case_folders()
         .into_iter()
         .find(|case| case.ends_with("loops/empty"));
     let mut case = Case::load(&folder.expect("the case exists")).expect("the case can be read");
     PLAYBOOK.clone_into(&mut case.playbook);
     case.payload = None;
-    let ran = run(&case).expect("the case runs");
+    let ran = run_case(&case).expect("the case runs");
     let root = ran.logs.into_iter().next();
     root.expect("the case has a root execution").events
 }
 
-fn fold(log: &[Event]) -> State {
+fn fold_log(log: &[Event]) -> ExecutionState {
     let state = log.iter().fold(None, engine::fold);
     state.expect("the log can be replayed")
 }
 
-fn place(log: &[Event], kind: Kind) -> usize {
+fn position_of(log: &[Event], kind: EventKind) -> usize {
     let found = log.iter().position(|event| event.kind() == kind);
     found.expect("the log has such an event")
 }
 
 /// Renumbers the events, so that only the intended change is invalid.
-fn numbered(mut log: Vec<Event>) -> Vec<Event> {
+fn renumber(mut log: Vec<Event>) -> Vec<Event> {
     for (index, event) in log.iter_mut().enumerate() {
         event.seq = Seq(index as u64 + 1);
         event.cause_seq = (index > 0).then_some(Seq(index as u64));
@@ -59,39 +59,39 @@ fn numbered(mut log: Vec<Event>) -> Vec<Event> {
     log
 }
 
-fn number(done: Result<(), crate::sim::Violation>) -> Option<u32> {
+fn violation_number(done: Result<(), crate::sim::Violation>) -> Option<u32> {
     done.err().map(|violation| violation.number)
 }
 
-fn lawful(log: &[Event]) -> Option<u32> {
-    number(checks::log_is_lawful(PLAYBOOK, log).map(drop))
+fn check_log_number(log: &[Event]) -> Option<u32> {
+    violation_number(checks::check_log(PLAYBOOK, log).map(drop))
 }
 
-fn shown(log: &[Event]) -> Shown {
-    let state = fold(log);
+fn api_view(log: &[Event]) -> ApiView {
+    let state = fold_log(log);
     let value = ciborium::Value::serialized(&state).expect("a state can be serialized");
     let status = state.status();
-    Shown {
+    ApiView {
         statuses: vec![status; 4],
         seqs: vec![state.seq; 3],
         events: log
             .iter()
             .map(|event| (event.kind().to_string(), event.seq))
             .collect(),
-        replayed: (state.seq, status, json_of(&value)),
+        replayed: (state.seq, status, to_json(&value)),
     }
 }
 
-fn json_of(value: &ciborium::Value) -> Value {
+fn to_json(value: &ciborium::Value) -> Value {
     match value {
         ciborium::Value::Map(entries) => {
             let entries = entries.iter().enumerate().map(|(index, (key, value))| {
                 let key = key.as_text().map_or(index.to_string(), str::to_owned);
-                (key, json_of(value))
+                (key, to_json(value))
             });
             Value::Object(entries.collect())
         }
-        ciborium::Value::Array(items) => items.iter().map(json_of).collect(),
+        ciborium::Value::Array(items) => items.iter().map(to_json).collect(),
         ciborium::Value::Text(text) => json!(text),
         ciborium::Value::Bool(flag) => json!(flag),
         ciborium::Value::Integer(number) => {
@@ -104,162 +104,194 @@ fn json_of(value: &ciborium::Value) -> Value {
 
 #[test]
 fn a_lawful_log_passes() {
-    let log = log();
-    assert_eq!(checks::log_is_lawful(PLAYBOOK, &log), Ok(fold(&log)));
-    assert_eq!(checks::ends_once(&log), Ok(()));
+    let log = sample_log();
+    assert_eq!(checks::check_log(PLAYBOOK, &log), Ok(fold_log(&log)));
+    assert_eq!(checks::check_single_end(&log), Ok(()));
     assert_eq!(
-        checks::nothing_is_left(&fold(&log), &Left::default()),
+        checks::check_no_leftovers(&fold_log(&log), &LeftoverRows::default()),
         Ok(())
     );
     assert_eq!(
-        checks::routes_agree(&fold(&log), &log, &shown(&log)),
+        checks::check_routes(&fold_log(&log), &log, &api_view(&log)),
         Ok(())
     );
     assert_eq!(
-        checks::replay_is_the_fold(&fold(&log), &shown(&log)),
+        checks::check_replay(&fold_log(&log), &api_view(&log)),
         Ok(())
     );
 }
 
 #[test]
 fn a_missing_event_is_a_gap() {
-    let mut log = log();
+    let mut log = sample_log();
     log.remove(4);
-    assert_eq!(lawful(&log), Some(2));
+    assert_eq!(check_log_number(&log), Some(2));
 }
 
 #[test]
 fn an_iteration_that_ends_twice_is_seen() {
-    let mut log = log();
-    let at = place(&log, Kind::IterationDone);
+    let mut log = sample_log();
+    let at = position_of(&log, EventKind::IterationDone);
     log.insert(at, log[at].clone());
-    assert!(matches!(lawful(&numbered(log)), Some(21 | 33)));
+    assert!(matches!(check_log_number(&renumber(log)), Some(21 | 33)));
 }
 
 #[test]
 fn a_loop_that_is_done_too_early_is_seen() {
-    let mut log = log();
-    let at = place(&log, Kind::IterationDone);
+    let mut log = sample_log();
+    let at = position_of(&log, EventKind::IterationDone);
     log.remove(at);
-    assert_eq!(lawful(&numbered(log)), Some(21));
+    assert_eq!(check_log_number(&renumber(log)), Some(21));
 }
 
 #[test]
 fn a_second_end_is_seen() {
-    let mut log = log();
-    let at = place(&log, Kind::PlaybookFinished);
+    let mut log = sample_log();
+    let at = position_of(&log, EventKind::PlaybookFinished);
     log.insert(at, log[at].clone());
-    let log = numbered(log);
-    assert_eq!(number(checks::ends_once(&log)), Some(10));
-    assert_eq!(lawful(&log), Some(10));
+    let log = renumber(log);
+    assert_eq!(violation_number(checks::check_single_end(&log)), Some(10));
+    assert_eq!(check_log_number(&log), Some(10));
 }
 
 #[test]
 fn a_log_without_an_end_is_seen() {
-    let mut log = log();
+    let mut log = sample_log();
     log.truncate(log.len() - 3);
-    assert_eq!(number(checks::ends_once(&log)), Some(10));
-    let unfinished = checks::nothing_is_left(&fold(&log), &Left::default());
-    assert_eq!(number(unfinished), Some(11));
+    assert_eq!(violation_number(checks::check_single_end(&log)), Some(10));
+    let unfinished = checks::check_no_leftovers(&fold_log(&log), &LeftoverRows::default());
+    assert_eq!(violation_number(unfinished), Some(11));
 }
 
 #[test]
 fn a_row_left_behind_is_seen() {
-    let state = fold(&log());
+    let state = fold_log(&sample_log());
     for left in [
-        Left {
+        LeftoverRows {
             commands: 1,
-            ..Left::default()
+            ..LeftoverRows::default()
         },
-        Left {
+        LeftoverRows {
             timers: 1,
-            ..Left::default()
+            ..LeftoverRows::default()
         },
-        Left {
+        LeftoverRows {
             messages: 1,
-            ..Left::default()
+            ..LeftoverRows::default()
         },
     ] {
-        assert_eq!(number(checks::nothing_is_left(&state, &left)), Some(11));
+        assert_eq!(
+            violation_number(checks::check_no_leftovers(&state, &left)),
+            Some(11)
+        );
     }
 }
 
 #[test]
 fn a_route_that_says_something_else_is_seen() {
-    let (log, state) = (log(), fold(&log()));
-    let mut other = shown(&log);
+    let (log, state) = (sample_log(), fold_log(&sample_log()));
+    let mut other = api_view(&log);
     other.statuses[2] = RunStatus::Running;
-    assert_eq!(number(checks::routes_agree(&state, &log, &other)), Some(12));
-    let mut other = shown(&log);
+    assert_eq!(
+        violation_number(checks::check_routes(&state, &log, &other)),
+        Some(12)
+    );
+    let mut other = api_view(&log);
     other.seqs[0] = Seq(3);
-    assert_eq!(number(checks::routes_agree(&state, &log, &other)), Some(12));
-    let mut other = shown(&log);
+    assert_eq!(
+        violation_number(checks::check_routes(&state, &log, &other)),
+        Some(12)
+    );
+    let mut other = api_view(&log);
     other.events.pop();
-    assert_eq!(number(checks::routes_agree(&state, &log, &other)), Some(12));
+    assert_eq!(
+        violation_number(checks::check_routes(&state, &log, &other)),
+        Some(12)
+    );
 }
 
 #[test]
 fn a_replay_that_folds_to_something_else_is_seen() {
-    let (log, state) = (log(), fold(&log()));
-    let mut other = shown(&log);
+    let (log, state) = (sample_log(), fold_log(&sample_log()));
+    let mut other = api_view(&log);
     other.replayed.2["ctx"] = json!({"forged": true});
-    assert_eq!(number(checks::replay_is_the_fold(&state, &other)), Some(44));
-    let mut other = shown(&log);
+    assert_eq!(
+        violation_number(checks::check_replay(&state, &other)),
+        Some(44)
+    );
+    let mut other = api_view(&log);
     other.replayed.0 = Seq(1);
-    assert_eq!(number(checks::replay_is_the_fold(&state, &other)), Some(44));
+    assert_eq!(
+        violation_number(checks::check_replay(&state, &other)),
+        Some(44)
+    );
 }
 
 /// The effects that a reliable witness of the log would have seen.
-fn seen(log: &[Event]) -> BTreeMap<String, u32> {
+fn effects_of(log: &[Event]) -> BTreeMap<String, u32> {
     let done = log
         .iter()
-        .filter(|event| matches!(event.body, Body::TaskDone(_)));
-    done.map(|event| (pipeline::idempotency_key(event.execution_id, &event.at), 1))
-        .collect()
+        .filter(|event| matches!(event.body, EventBody::TaskDone(_)));
+    done.map(|event| {
+        (
+            pipeline::idempotency_key(event.execution_id, &event.location),
+            1,
+        )
+    })
+    .collect()
 }
 
 #[test]
 fn an_effect_that_nobody_saw_is_seen() {
-    let log = log();
-    let mut seen = seen(&log);
-    assert_eq!(checks::effects_were_seen(&log, &seen), Ok(()));
+    let log = sample_log();
+    let mut seen = effects_of(&log);
+    assert_eq!(checks::check_effects_recorded(&log, &seen), Ok(()));
     let first = seen.keys().next().cloned().expect("the log has effects");
     seen.remove(&first);
-    assert_eq!(number(checks::effects_were_seen(&log, &seen)), Some(36));
+    assert_eq!(
+        violation_number(checks::check_effects_recorded(&log, &seen)),
+        Some(36)
+    );
 }
 
 #[test]
 fn an_effect_that_must_not_be_repeated_is_seen_twice() {
-    let log = log();
-    let mut seen = seen(&log);
+    let log = sample_log();
+    let mut seen = effects_of(&log);
     for count in seen.values_mut() {
         *count = 2;
     }
-    assert_eq!(number(checks::effects_were_seen(&log, &seen)), Some(37));
+    assert_eq!(
+        violation_number(checks::check_effects_recorded(&log, &seen)),
+        Some(37)
+    );
 }
 
 #[test]
 fn an_effect_from_nowhere_is_seen() {
-    let log = log();
+    let log = sample_log();
     let logs = BTreeMap::from([(log[0].execution_id, log.clone())]);
-    let mut seen = seen(&log);
-    assert_eq!(checks::effects_have_a_cause(&logs, &seen), Ok(()));
+    let mut seen = effects_of(&log);
+    assert_eq!(checks::check_effect_causes(&logs, &seen), Ok(()));
     seen.insert("77/other:1/effect:1".to_owned(), 1);
-    assert_eq!(number(checks::effects_have_a_cause(&logs, &seen)), Some(36));
+    assert_eq!(
+        violation_number(checks::check_effect_causes(&logs, &seen)),
+        Some(36)
+    );
 }
 
 #[test]
 fn a_projection_that_changes_when_rebuilt_is_seen() {
     let before = ["a\nb".to_owned(), String::new()];
-    assert_eq!(checks::projections_are_the_same(&before, &before), Ok(()));
+    assert_eq!(checks::check_projections(&before, &before), Ok(()));
     let after = ["a\nc".to_owned(), String::new()];
     assert_eq!(
-        number(checks::projections_are_the_same(&before, &after)),
+        violation_number(checks::check_projections(&before, &after)),
         Some(46)
     );
     let longer = ["a\nb\nc".to_owned(), String::new()];
     assert_eq!(
-        number(checks::projections_are_the_same(&before, &longer)),
+        violation_number(checks::check_projections(&before, &longer)),
         Some(46)
     );
 }
@@ -267,29 +299,29 @@ fn a_projection_that_changes_when_rebuilt_is_seen() {
 #[test]
 fn a_secret_in_any_text_is_seen() {
     let clean = [("here", "nothing"), ("there", "to see")];
-    assert_eq!(checks::secret_is_nowhere(&clean, "hunter2"), Ok(()));
+    assert_eq!(checks::check_secret_absent(&clean, "hunter2"), Ok(()));
     let told = [("here", "nothing"), ("there", "password=hunter2")];
     assert_eq!(
-        number(checks::secret_is_nowhere(&told, "hunter2")),
+        violation_number(checks::check_secret_absent(&told, "hunter2")),
         Some(56)
     );
 }
 
 #[test]
 fn an_event_that_is_never_published_is_seen() {
-    assert_eq!(checks::everything_is_published(0), Ok(()));
-    assert_eq!(number(checks::everything_is_published(1)), Some(48));
+    assert_eq!(checks::check_all_published(0), Ok(()));
+    assert_eq!(violation_number(checks::check_all_published(1)), Some(48));
 }
 
 #[test]
 fn a_run_that_ends_wrong_is_seen() {
-    let log = log();
-    let begun = Begun {
+    let log = sample_log();
+    let begun = StartedExecution {
         id: log[0].execution_id,
         recipe: Recipe::Jump,
         n: 5,
     };
-    let answer = |status: &str, result: Value| -> RunAnswer {
+    let answer = |status: &str, result: Value| -> ExecutionDetail {
         let id = begun.id.to_string();
         let execution = json!({
             "execution_id": id, "status": status, "name": "x", "path": "x", "version": 1, "hash": "0", "seq": 1,
@@ -301,11 +333,11 @@ fn a_run_that_ends_wrong_is_seen() {
         serde_json::from_value(answer).expect("a response in the format of the route")
     };
     assert_eq!(
-        checks::ends_as_it_must(&begun, &answer("COMPLETED", json!(3))),
+        checks::check_end(&begun, &answer("COMPLETED", json!(3))),
         Ok(())
     );
-    let failed = checks::ends_as_it_must(&begun, &answer("FAILED", json!(3)));
-    assert_eq!(number(failed), Some(50));
-    let wrong = checks::ends_as_it_must(&begun, &answer("COMPLETED", json!(2)));
-    assert_eq!(number(wrong), Some(50));
+    let failed = checks::check_end(&begun, &answer("FAILED", json!(3)));
+    assert_eq!(violation_number(failed), Some(50));
+    let wrong = checks::check_end(&begun, &answer("COMPLETED", json!(2)));
+    assert_eq!(violation_number(wrong), Some(50));
 }

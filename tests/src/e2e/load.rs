@@ -10,17 +10,17 @@ use model::status::RunStatus;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use wire::api::{Execution, Started};
+use wire::api::{ExecuteResponse, ExecutionSummary};
 use wire::{CallError, Client};
 
 use crate::e2e::playbooks::Recipe;
 
 /// Pause between two attempts of a request.
-const AGAIN: Duration = Duration::from_millis(200);
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// A run that the load started.
 #[derive(Debug, Clone, Copy)]
-pub struct Begun {
+pub struct StartedExecution {
     /// The run.
     pub id: ExecutionId,
     /// Its playbook.
@@ -31,33 +31,39 @@ pub struct Begun {
 
 /// URLs of the services that see effects.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub struct EffectUrls<'a> {
     /// The witness.
-    pub witness: &'a str,
+    pub recorder: &'a str,
     /// The tally.
-    pub tally: &'a str,
+    pub table: &'a str,
 }
 
 /// Registers every playbook in the catalog.
-pub(crate) async fn register(client: &Client) {
+pub(crate) async fn register_playbooks(client: &Client) {
     for (path, text) in Recipe::catalog() {
         let body = json!({"content": text, "path": path});
         let registered: Result<Value, CallError> =
-            say(client, "/api/catalog/register", &body).await;
+            post_with_retry(client, "/api/catalog/register", &body).await;
         registered.unwrap_or_else(|error| panic!("cannot register {path}: {error}"));
     }
 }
 
 /// Starts a run; returns when it is durable.
-pub async fn begin(client: &Client, recipe: Recipe, n: u64, seen: Seen<'_>) -> Begun {
+pub async fn start_execution(
+    client: &Client,
+    recipe: Recipe,
+    n: u64,
+    urls: EffectUrls<'_>,
+) -> StartedExecution {
     let body = json!({
         "path": recipe.path(),
-        "payload": {"witness": seen.witness, "tally": seen.tally, "n": n},
+        "payload": {"witness": urls.recorder, "tally": urls.table, "n": n},
         "dedup": format!("load-{n}"),
     });
-    let started: Result<Started, CallError> = say(client, "/api/execute", &body).await;
+    let started: Result<ExecuteResponse, CallError> =
+        post_with_retry(client, "/api/execute", &body).await;
     let started = started.unwrap_or_else(|error| panic!("cannot start {recipe:?} {n}: {error}"));
-    Begun {
+    StartedExecution {
         id: started.execution_id,
         recipe,
         n,
@@ -65,15 +71,15 @@ pub async fn begin(client: &Client, recipe: Recipe, n: u64, seen: Seen<'_>) -> B
 }
 
 /// Sends the control requests of the recipe to a run.
-pub(crate) async fn attend(client: &Client, begun: Begun) {
-    let id = begun.id;
-    match begun.recipe {
+pub(crate) async fn apply_recipe(client: &Client, execution: StartedExecution) {
+    let id = execution.id;
+    match execution.recipe {
         Recipe::Signal => {
-            tell(client, id, "signal/go", &json!({"who": begun.n})).await;
+            send_control(client, id, "signal/go", &json!({"who": execution.n})).await;
         }
         Recipe::Cancel | Recipe::CancelBusy => {
-            tokio::time::sleep(Duration::from_millis(begun.n % 7 * 300)).await;
-            tell(
+            tokio::time::sleep(Duration::from_millis(execution.n % 7 * 300)).await;
+            send_control(
                 client,
                 id,
                 "cancel",
@@ -82,14 +88,15 @@ pub(crate) async fn attend(client: &Client, begun: Begun) {
             .await;
         }
         Recipe::Pause => {
-            tell(client, id, "pause", &json!({})).await;
+            send_control(client, id, "pause", &json!({})).await;
             // The owner of the run may not have received a pause yet, although the request succeeded.
-            if stands(client, id, |status| status != RunStatus::Running).await == RunStatus::Paused
+            if wait_for_status(client, id, |status| status != RunStatus::Running).await
+                == RunStatus::Paused
             {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                while stands(client, id, |_| true).await == RunStatus::Paused {
-                    tell(client, id, "resume", &json!({})).await;
-                    tokio::time::sleep(AGAIN).await;
+                while wait_for_status(client, id, |_| true).await == RunStatus::Paused {
+                    send_control(client, id, "resume", &json!({})).await;
+                    tokio::time::sleep(RETRY_DELAY).await;
                 }
             }
         }
@@ -98,34 +105,38 @@ pub(crate) async fn attend(client: &Client, begun: Begun) {
 }
 
 /// Waits until a run has the wanted status; returns the status.
-async fn stands(client: &Client, id: ExecutionId, fits: impl Fn(RunStatus) -> bool) -> RunStatus {
+async fn wait_for_status(
+    client: &Client,
+    id: ExecutionId,
+    matches: impl Fn(RunStatus) -> bool,
+) -> RunStatus {
     loop {
-        let asked: Result<Execution, CallError> =
+        let asked: Result<ExecutionSummary, CallError> =
             client.get(&format!("/api/executions/{id}/status")).await;
         if let Ok(run) = asked
-            && fits(run.status)
+            && matches(run.status)
         {
             return run.status;
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
 /// Sends a control request to a run. A rejection means that it was delivered before, or that the run has finished.
-async fn tell(client: &Client, id: ExecutionId, word: &str, body: &Value) {
-    let path = format!("/api/executions/{id}/{word}");
-    let _: Result<Value, CallError> = say(client, &path, body).await;
+async fn send_control(client: &Client, id: ExecutionId, action: &str, body: &Value) {
+    let path = format!("/api/executions/{id}/{action}");
+    let _: Result<Value, CallError> = post_with_retry(client, &path, body).await;
 }
 
 /// Repeats a request until it gets a response.
-async fn say<B: Serialize + Sync, T: DeserializeOwned>(
+async fn post_with_retry<B: Serialize + Sync, T: DeserializeOwned>(
     client: &Client,
     path: &str,
     body: &B,
 ) -> Result<T, CallError> {
     loop {
         match client.post(path, body).await {
-            Err(error) if error.is_passing() => tokio::time::sleep(AGAIN).await,
+            Err(error) if error.is_passing() => tokio::time::sleep(RETRY_DELAY).await,
             answer => return answer,
         }
     }

@@ -8,19 +8,19 @@ mod checks;
 mod cluster;
 #[cfg(test)]
 mod controls;
+mod effect_recorder;
+mod effect_table;
 mod load;
 mod nemesis;
 mod oracle;
 mod playbooks;
 mod process;
 mod storm;
-mod tally;
-mod witness;
 
-pub use cluster::{Cluster, Shape};
-pub use load::{Begun, Seen, begin};
+pub use cluster::{ClusterShape, TestCluster};
+pub use effect_recorder::EffectRecorder;
+pub use effect_table::EffectTable;
+pub use load::{EffectUrls, StartedExecution, start_execution};
 pub use oracle::read_log;
 pub use playbooks::Recipe;
-pub use storm::{Plan, Report, storm};
-pub use tally::Tally;
-pub use witness::Witness;
+pub use storm::{StormPlan, StormReport, run_storm};

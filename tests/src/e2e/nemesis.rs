@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::e2e::cluster::Cluster;
-use crate::sim::random::Random;
+use crate::e2e::cluster::TestCluster;
+use crate::sim::random::SeededRandom;
 
 /// Interval between two checks of what is due.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// A process that exited by itself is restarted after this time, as an init system would do.
-const REVIVED_AFTER: Duration = Duration::from_millis(500);
+const RESTART_DELAY: Duration = Duration::from_millis(500);
 
 /// A fault and its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Fault {
+pub(crate) enum InjectedFault {
     KillWorker(usize),
     StopWorker(usize),
     KillServer(usize),
@@ -39,199 +39,224 @@ pub(crate) enum Fault {
 
 /// What the nemesis did.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Deeds {
+pub(crate) struct FaultLog {
     /// Number of injected faults of each kind.
     pub(crate) faults: BTreeMap<String, u32>,
     /// Processes that exited by themselves, with their exit status.
-    pub(crate) ended: Vec<String>,
+    pub(crate) ended_processes: Vec<String>,
     /// Events with their time in seconds since the start.
-    pub(crate) diary: Vec<String>,
+    pub(crate) entries: Vec<String>,
 }
 
 /// Injects and heals faults.
 pub(crate) struct Nemesis {
-    random: Random,
-    cluster: Cluster,
-    began: Instant,
-    heals: Vec<(Instant, Fault)>,
-    revivals: Vec<(Instant, String)>,
-    deeds: Deeds,
+    random: SeededRandom,
+    cluster: TestCluster,
+    started_at: Instant,
+    pending_heals: Vec<(Instant, InjectedFault)>,
+    pending_restarts: Vec<(Instant, String)>,
+    fault_log: FaultLog,
 }
 
 impl Nemesis {
-    pub(crate) fn new(cluster: Cluster, seed: u64) -> Self {
+    pub(crate) fn new(cluster: TestCluster, seed: u64) -> Self {
         Self {
-            random: Random::new(seed),
+            random: SeededRandom::new(seed),
             cluster,
-            began: now(),
-            heals: Vec::new(),
-            revivals: Vec::new(),
-            deeds: Deeds::default(),
+            started_at: now(),
+            pending_heals: Vec::new(),
+            pending_restarts: Vec::new(),
+            fault_log: FaultLog::default(),
         }
     }
 
     /// Injects faults for this time, then heals everything; blocks the thread.
-    pub(crate) fn rage(mut self, time: Duration) -> (Cluster, Deeds) {
-        let end = now() + time;
+    pub(crate) fn inject_faults(mut self, duration: Duration) -> (TestCluster, FaultLog) {
+        let end = now() + duration;
         let mut next = now();
         while now() < end {
             if now() >= next {
-                let fault = self.draw();
+                let fault = self.draw_fault();
                 self.inject(fault);
                 next = now() + Duration::from_millis(500 + self.random.below(2_000));
             }
-            self.heal_due();
-            self.revive();
-            sleep(LOOK);
+            self.heal_due_faults();
+            self.restart_ended();
+            sleep(POLL_INTERVAL);
         }
-        for (_, fault) in std::mem::take(&mut self.heals) {
+        for (_, fault) in std::mem::take(&mut self.pending_heals) {
             self.heal(fault);
         }
         for process in self.cluster.processes() {
             // From now on every process stays up, including those that exited by themselves.
-            let _ = process.ended();
+            let _ = process.try_wait();
             process.restart();
         }
-        self.note("calm");
-        (self.cluster, self.deeds)
+        self.log_entry("calm");
+        (self.cluster, self.fault_log)
     }
 
-    fn draw(&mut self) -> Fault {
+    fn draw_fault(&mut self) -> InjectedFault {
         let server = self.random.index(self.cluster.nodes.len());
         let worker = self.random.index(self.cluster.workers.len());
         match self.random.below(23) {
-            0..=2 => Fault::KillWorker(worker),
-            3..=4 => Fault::StopWorker(worker),
-            5..=7 => Fault::KillServer(server),
-            8 => Fault::StopServer(server),
-            9..=10 => Fault::CrashPostgres,
-            11 => Fault::CutStore(server),
-            12..=13 => Fault::SwallowStore(server),
-            14 => Fault::SlowStore(server),
-            15 => Fault::RefuseStore(server),
-            16 => Fault::CutServer(server),
-            17 => Fault::SwallowServer(server),
-            18 => Fault::SlowServer(server),
-            19..=20 => Fault::KillNats,
-            21 => Fault::WipeNats,
-            _ => Fault::RefuseServer(server),
+            0..=2 => InjectedFault::KillWorker(worker),
+            3..=4 => InjectedFault::StopWorker(worker),
+            5..=7 => InjectedFault::KillServer(server),
+            8 => InjectedFault::StopServer(server),
+            9..=10 => InjectedFault::CrashPostgres,
+            11 => InjectedFault::CutStore(server),
+            12..=13 => InjectedFault::SwallowStore(server),
+            14 => InjectedFault::SlowStore(server),
+            15 => InjectedFault::RefuseStore(server),
+            16 => InjectedFault::CutServer(server),
+            17 => InjectedFault::SwallowServer(server),
+            18 => InjectedFault::SlowServer(server),
+            19..=20 => InjectedFault::KillNats,
+            21 => InjectedFault::WipeNats,
+            _ => InjectedFault::RefuseServer(server),
         }
     }
 
-    fn inject(&mut self, fault: Fault) {
-        if self.heals.iter().any(|(_, open)| *open == fault) {
+    fn inject(&mut self, fault: InjectedFault) {
+        if self.pending_heals.iter().any(|(_, open)| *open == fault) {
             return;
         }
         let held = Duration::from_millis(match fault {
             // Longer than a worker's claims last.
-            Fault::StopWorker(_) if self.random.percent(50) => 18_000,
-            Fault::StopWorker(_) | Fault::StopServer(_) => 1_000 + self.random.below(7_000),
-            Fault::SwallowStore(_) | Fault::SwallowServer(_) => 50 + self.random.below(1_000),
+            InjectedFault::StopWorker(_) if self.random.percent(50) => 18_000,
+            InjectedFault::StopWorker(_) | InjectedFault::StopServer(_) => {
+                1_000 + self.random.below(7_000)
+            }
+            InjectedFault::SwallowStore(_) | InjectedFault::SwallowServer(_) => {
+                50 + self.random.below(1_000)
+            }
             _ => 300 + self.random.below(4_000),
         });
         let name = format!("{fault:?}");
         let kind = name.split('(').next().unwrap_or_default().to_owned();
-        *self.deeds.faults.entry(kind).or_default() += 1;
-        self.note(&format!("{fault:?} for {held:?}"));
+        *self.fault_log.faults.entry(kind).or_default() += 1;
+        self.log_entry(&format!("{fault:?} for {held:?}"));
         let cluster = &mut self.cluster;
         match fault {
-            Fault::KillWorker(number) => cluster.workers[number].kill(),
-            Fault::StopWorker(number) => cluster.workers[number].stop(),
-            Fault::KillServer(number) => cluster.nodes[number].process.kill(),
-            Fault::StopServer(number) => cluster.nodes[number].process.stop(),
-            Fault::CrashPostgres => cluster.postgres.restart_immediate(),
-            Fault::KillNats => cluster.nats.kill(),
-            Fault::WipeNats => cluster.nats.wipe(),
-            Fault::CutStore(number) => cluster.nodes[number].to_store.cut(),
-            Fault::SwallowStore(number) => cluster.nodes[number].to_store.swallow_answers(true),
-            Fault::SlowStore(number) => {
+            InjectedFault::KillWorker(number) => cluster.workers[number].kill(),
+            InjectedFault::StopWorker(number) => cluster.workers[number].suspend(),
+            InjectedFault::KillServer(number) => cluster.nodes[number].process.kill(),
+            InjectedFault::StopServer(number) => cluster.nodes[number].process.suspend(),
+            InjectedFault::CrashPostgres => cluster.postgres.restart_immediate(),
+            InjectedFault::KillNats => cluster.nats.kill(),
+            InjectedFault::WipeNats => cluster.nats.wipe(),
+            InjectedFault::CutStore(number) => cluster.nodes[number].store_proxy.cut_connections(),
+            InjectedFault::SwallowStore(number) => {
+                cluster.nodes[number].store_proxy.set_swallowing(true);
+            }
+            InjectedFault::SlowStore(number) => {
                 let delay = Duration::from_millis(5 + self.random.below(60));
-                cluster.nodes[number].to_store.delay(delay);
+                cluster.nodes[number].store_proxy.set_delay(delay);
             }
-            Fault::RefuseStore(number) => refuse(&cluster.nodes[number].to_store, true),
-            Fault::CutServer(number) => cluster.nodes[number].to_server.cut(),
-            Fault::SwallowServer(number) => cluster.nodes[number].to_server.swallow_answers(true),
-            Fault::SlowServer(number) => {
+            InjectedFault::RefuseStore(number) => {
+                set_refusing(&cluster.nodes[number].store_proxy, true);
+            }
+            InjectedFault::CutServer(number) => {
+                cluster.nodes[number].server_proxy.cut_connections();
+            }
+            InjectedFault::SwallowServer(number) => {
+                cluster.nodes[number].server_proxy.set_swallowing(true);
+            }
+            InjectedFault::SlowServer(number) => {
                 let delay = Duration::from_millis(20 + self.random.below(300));
-                cluster.nodes[number].to_server.delay(delay);
+                cluster.nodes[number].server_proxy.set_delay(delay);
             }
-            Fault::RefuseServer(number) => refuse(&cluster.nodes[number].to_server, true),
+            InjectedFault::RefuseServer(number) => {
+                set_refusing(&cluster.nodes[number].server_proxy, true);
+            }
         }
-        self.heals.push((now() + held, fault));
+        self.pending_heals.push((now() + held, fault));
     }
 
-    fn heal_due(&mut self) {
-        let due = |(when, _): &(Instant, Fault)| *when <= now();
-        let (over, open): (Vec<_>, Vec<_>) = self.heals.drain(..).partition(due);
-        self.heals = open;
+    fn heal_due_faults(&mut self) {
+        let due = |(when, _): &(Instant, InjectedFault)| *when <= now();
+        let (over, open): (Vec<_>, Vec<_>) = self.pending_heals.drain(..).partition(due);
+        self.pending_heals = open;
         for (_, fault) in over {
             self.heal(fault);
         }
     }
 
-    fn heal(&mut self, fault: Fault) {
-        self.note(&format!("{fault:?} healed"));
+    fn heal(&mut self, fault: InjectedFault) {
+        self.log_entry(&format!("{fault:?} healed"));
         let cluster = &mut self.cluster;
         match fault {
-            Fault::KillWorker(number) => cluster.workers[number].restart(),
-            Fault::StopWorker(number) => cluster.workers[number].go_on(),
-            Fault::KillServer(number) => cluster.nodes[number].process.restart(),
-            Fault::StopServer(number) => cluster.nodes[number].process.go_on(),
-            Fault::CrashPostgres | Fault::WipeNats | Fault::CutStore(_) | Fault::CutServer(_) => {}
-            Fault::KillNats => cluster.nats.start(),
-            Fault::SwallowStore(number) => {
-                let network = &cluster.nodes[number].to_store;
-                network.cut();
-                network.swallow_answers(false);
+            InjectedFault::KillWorker(number) => cluster.workers[number].restart(),
+            InjectedFault::StopWorker(number) => cluster.workers[number].resume(),
+            InjectedFault::KillServer(number) => cluster.nodes[number].process.restart(),
+            InjectedFault::StopServer(number) => cluster.nodes[number].process.resume(),
+            InjectedFault::CrashPostgres
+            | InjectedFault::WipeNats
+            | InjectedFault::CutStore(_)
+            | InjectedFault::CutServer(_) => {}
+            InjectedFault::KillNats => cluster.nats.start(),
+            InjectedFault::SwallowStore(number) => {
+                let network = &cluster.nodes[number].store_proxy;
+                network.cut_connections();
+                network.set_swallowing(false);
             }
-            Fault::SlowStore(number) => cluster.nodes[number].to_store.delay(Duration::ZERO),
-            Fault::RefuseStore(number) => refuse(&cluster.nodes[number].to_store, false),
-            Fault::SwallowServer(number) => {
-                let network = &cluster.nodes[number].to_server;
-                network.cut();
-                network.swallow_answers(false);
+            InjectedFault::SlowStore(number) => {
+                cluster.nodes[number].store_proxy.set_delay(Duration::ZERO);
             }
-            Fault::SlowServer(number) => cluster.nodes[number].to_server.delay(Duration::ZERO),
-            Fault::RefuseServer(number) => refuse(&cluster.nodes[number].to_server, false),
+            InjectedFault::RefuseStore(number) => {
+                set_refusing(&cluster.nodes[number].store_proxy, false);
+            }
+            InjectedFault::SwallowServer(number) => {
+                let network = &cluster.nodes[number].server_proxy;
+                network.cut_connections();
+                network.set_swallowing(false);
+            }
+            InjectedFault::SlowServer(number) => {
+                cluster.nodes[number].server_proxy.set_delay(Duration::ZERO);
+            }
+            InjectedFault::RefuseServer(number) => {
+                set_refusing(&cluster.nodes[number].server_proxy, false);
+            }
         }
     }
 
     /// Restarts processes that exited by themselves.
-    fn revive(&mut self) {
+    fn restart_ended(&mut self) {
         let mut ended = Vec::new();
         for process in self.cluster.processes() {
-            if let Some(status) = process.ended() {
+            if let Some(status) = process.try_wait() {
                 ended.push((process.name().to_owned(), status));
             }
         }
         for (name, status) in ended {
             let what = format!("{name} exited by itself: {status}");
-            self.note(&what);
-            self.deeds.ended.push(what);
-            self.revivals.push((now() + REVIVED_AFTER, name));
+            self.log_entry(&what);
+            self.fault_log.ended_processes.push(what);
+            self.pending_restarts.push((now() + RESTART_DELAY, name));
         }
         let due = |(when, _): &(Instant, String)| *when <= now();
-        let (over, open): (Vec<_>, Vec<_>) = self.revivals.drain(..).partition(due);
-        self.revivals = open;
+        let (over, open): (Vec<_>, Vec<_>) = self.pending_restarts.drain(..).partition(due);
+        self.pending_restarts = open;
         for (_, name) in over {
             let process = self.cluster.processes().find(|one| one.name() == name);
             process
                 .into_iter()
-                .for_each(crate::e2e::process::Process::restart);
+                .for_each(crate::e2e::process::TestProcess::restart);
         }
     }
 
-    fn note(&mut self, what: &str) {
-        let at = now().duration_since(self.began).as_secs_f64();
-        self.deeds.diary.push(format!("{at:7.2} {what}"));
+    fn log_entry(&mut self, what: &str) {
+        let at = now().duration_since(self.started_at).as_secs_f64();
+        self.fault_log.entries.push(format!("{at:7.2} {what}"));
     }
 }
 
 /// Switches a network off, which closes its connections and accepts no new ones, or on again.
-fn refuse(network: &crate::peers::Proxy, refuses: bool) {
-    network.refuse(refuses);
+fn set_refusing(network: &crate::peers::FaultProxy, refuses: bool) {
+    network.set_refusing(refuses);
     if refuses {
-        network.cut();
+        network.cut_connections();
     }
 }
 

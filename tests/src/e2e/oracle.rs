@@ -8,15 +8,15 @@ use model::id::{ExecutionId, Seq};
 use serde_json::Value;
 use store::{PostgresOptions, PostgresUrl, Store as _};
 use tokio_postgres::NoTls;
-use wire::api::{EventPage, Execution, ExecutionPage, ReplayState, RunAnswer};
+use wire::api::{EventPage, ExecutionDetail, ExecutionPage, ExecutionSummary, ReplayResponse};
 use wire::{CallError, Client};
 
-use crate::e2e::checks::{self, Left, Shown, broken};
-use crate::e2e::load::Begun;
+use crate::e2e::checks::{self, ApiView, LeftoverRows, new_violation};
+use crate::e2e::load::StartedExecution;
 use crate::sim::Violation;
 
 /// Page size of requests for runs and events.
-const PAGE: usize = 1_000;
+const PAGE_MAX: usize = 1_000;
 
 /// Queries that return each projection as one text.
 const PROJECTIONS: [&str; 7] = [
@@ -30,12 +30,12 @@ const PROJECTIONS: [&str; 7] = [
 ];
 
 /// Counts the open commands, timers and messages of a run.
-const LEFT: &str = "SELECT (SELECT count(*) FROM noetl.command WHERE execution_id = $1), \
+const LEFTOVER_QUERY: &str = "SELECT (SELECT count(*) FROM noetl.command WHERE execution_id = $1), \
      (SELECT count(*) FROM noetl.timer WHERE execution_id = $1), \
      (SELECT count(*) FROM noetl.message WHERE to_id = $1 AND body IS NOT NULL)";
 
 /// Describes them, for the report about a stuck run.
-const OWED: &str = "SELECT 'execution owner ' || coalesce(e.owner, 'none') || ', which ' || \
+const OWED_QUERY: &str = "SELECT 'execution owner ' || coalesce(e.owner, 'none') || ', which ' || \
      CASE WHEN r.owner IS NULL THEN 'is not known' ELSE 'was heard ' || ((noetl.micros() - r.heartbeat) / 1000000) || ' s ago' END \
      FROM noetl.execution e LEFT JOIN noetl.runtime r ON r.owner = e.owner WHERE e.execution_id = $1 \
      UNION ALL SELECT 'command ' || c.seq || ' ' || c.unit || ' epoch ' || c.lease_epoch || ' of ' || coalesce(c.worker, 'nobody') || \
@@ -46,34 +46,34 @@ const OWED: &str = "SELECT 'execution owner ' || coalesce(e.owner, 'none') || ',
      UNION ALL SELECT 'message ' || coalesce(m.body, '-') FROM noetl.message m WHERE m.to_id = $1";
 
 /// All columns that contain text of users or of the engine.
-const TEXTS: &str = "SELECT coalesce(string_agg(t, E'\\n'), '') FROM (SELECT body AS t FROM noetl.log \
+const TEXTS_QUERY: &str = "SELECT coalesce(string_agg(t, E'\\n'), '') FROM (SELECT body AS t FROM noetl.log \
      UNION ALL SELECT body FROM noetl.command UNION ALL SELECT coalesce(body, '') FROM noetl.message \
      UNION ALL SELECT coalesce(error, '') FROM noetl.execution) AS texts";
 
 /// What the oracle has read, and the violations it found.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Verdict {
+pub(crate) struct OracleReport {
     /// Number of runs, sub-playbooks included.
     pub(crate) runs: usize,
     /// Number of events.
     pub(crate) events: usize,
     /// Number of effects that happened more than once, which at-least-once tasks allow.
-    pub(crate) repeated: usize,
+    pub(crate) repeated_effects: usize,
     /// Violated invariants, each with its run.
-    pub(crate) broken: Vec<(ExecutionId, Violation)>,
+    pub(crate) violations: Vec<(ExecutionId, Violation)>,
 }
 
 /// Reads the log of a run from the database.
-pub async fn read_log(store: &store::Postgres, id: ExecutionId) -> Vec<Event> {
+pub async fn read_log(store: &store::PostgresStore, id: ExecutionId) -> Vec<Event> {
     let log = store.events(id, Seq(0), usize::MAX >> 1).await;
     log.expect("the log can be read")
 }
 
 pub(crate) struct Oracle<'a> {
     client: &'a Client,
-    store: store::Postgres,
+    store: store::PostgresStore,
     sql: tokio_postgres::Client,
-    seen: BTreeMap<String, u32>,
+    effects: BTreeMap<String, u32>,
 }
 
 impl<'a> Oracle<'a> {
@@ -84,7 +84,7 @@ impl<'a> Oracle<'a> {
         seen: BTreeMap<String, u32>,
     ) -> Self {
         let options = PostgresOptions::new(PostgresUrl::new(database));
-        let store = store::Postgres::open(options).await;
+        let store = store::PostgresStore::open(options).await;
         let connected = tokio_postgres::connect(database, NoTls).await;
         let (sql, connection) = connected.expect("the database accepts connections");
         tokio::spawn(connection);
@@ -92,14 +92,19 @@ impl<'a> Oracle<'a> {
             client,
             store: store.expect("the store opens"),
             sql,
-            seen,
+            effects: seen,
         }
     }
 
     /// Reads and checks everything.
-    pub(crate) async fn judge(&self, load: &[Begun], said: &str, secret: &str) -> Verdict {
-        let mut verdict = Verdict::default();
-        let listed = self.list().await.expect("runs can be listed");
+    pub(crate) async fn check_all(
+        &self,
+        load: &[StartedExecution],
+        output: &str,
+        secret: &str,
+    ) -> OracleReport {
+        let mut verdict = OracleReport::default();
+        let listed = self.list_executions().await.expect("runs can be listed");
         let mut logs = BTreeMap::new();
         for run in &listed {
             let id = run.execution_id;
@@ -107,31 +112,31 @@ impl<'a> Oracle<'a> {
             verdict.runs += 1;
             verdict.events += log.len();
             let begun = load.iter().find(|begun| begun.id == id);
-            if let Err(violation) = self.look(run, &log, begun).await {
-                verdict.broken.push((id, violation));
+            if let Err(violation) = self.check_execution(run, &log, begun).await {
+                verdict.violations.push((id, violation));
             }
             logs.insert(id, log);
         }
         let everywhere = ExecutionId(0);
         let lost = load.iter().filter(|begun| !logs.contains_key(&begun.id));
-        verdict.broken.extend(lost.map(|begun| {
+        verdict.violations.extend(lost.map(|begun| {
             let what = format!(
                 "{:?} {} was started, but does not exist",
                 begun.recipe, begun.n
             );
-            (begun.id, broken(4, &what))
+            (begun.id, new_violation(4, &what))
         }));
         let whole = [
-            checks::effects_have_a_cause(&logs, &self.seen),
-            self.rebuilt_is_the_same().await,
-            self.secret_is_nowhere(said, secret).await,
-            checks::everything_is_published(self.unpublished().await),
+            checks::check_effect_causes(&logs, &self.effects),
+            self.check_rebuild().await,
+            self.check_secret_absent(output, secret).await,
+            checks::check_all_published(self.count_unpublished().await),
         ];
         let whole = whole.into_iter().filter_map(Result::err);
         verdict
-            .broken
+            .violations
             .extend(whole.map(|violation| (everywhere, violation)));
-        verdict.repeated = self.seen.values().filter(|count| **count > 1).count();
+        verdict.repeated_effects = self.effects.values().filter(|count| **count > 1).count();
         verdict
     }
 
@@ -145,46 +150,49 @@ impl<'a> Oracle<'a> {
         });
         let mut text = recent.collect::<Vec<_>>().concat();
         let id = id.0;
-        let rows = self.sql.query(OWED, &[&id]).await;
+        let rows = self.sql.query(OWED_QUERY, &[&id]).await;
         for row in rows.expect("rows can be read") {
             text.push_str(&format!("  {}\n", row.get::<_, String>(0)));
         }
         text
     }
 
-    async fn look(
+    async fn check_execution(
         &self,
-        listed: &Execution,
+        listed: &ExecutionSummary,
         log: &[Event],
-        begun: Option<&Begun>,
+        begun: Option<&StartedExecution>,
     ) -> Result<(), Violation> {
         let id = listed.execution_id;
         let entry = self
             .store
-            .latest(listed.path.as_str(), Some(listed.version))
+            .catalog_entry(listed.path.as_str(), Some(listed.version))
             .await;
         let entry = entry.ok().flatten();
-        let entry = entry.ok_or_else(|| broken(45, "its playbook does not exist"))?;
-        let state = checks::log_is_lawful(&entry.text, log)?;
-        checks::ends_once(log)?;
-        checks::nothing_is_left(&state, &self.left(id).await)?;
-        let unread = |error: CallError| broken(12, &format!("a route failed: {error}"));
-        let (shown, detail) = self.shown(listed).await.map_err(unread)?;
-        checks::routes_agree(&state, log, &shown)?;
-        checks::replay_is_the_fold(&state, &shown)?;
-        checks::effects_were_seen(log, &self.seen)?;
+        let entry = entry.ok_or_else(|| new_violation(45, "its playbook does not exist"))?;
+        let state = checks::check_log(&entry.text, log)?;
+        checks::check_single_end(log)?;
+        checks::check_no_leftovers(&state, &self.leftover_rows(id).await)?;
+        let unread = |error: CallError| new_violation(12, &format!("a route failed: {error}"));
+        let (shown, detail) = self.load_api_view(listed).await.map_err(unread)?;
+        checks::check_routes(&state, log, &shown)?;
+        checks::check_replay(&state, &shown)?;
+        checks::check_effects_recorded(log, &self.effects)?;
         match begun {
-            Some(begun) => checks::ends_as_it_must(begun, &detail),
+            Some(begun) => checks::check_end(begun, &detail),
             None => Ok(()),
         }
     }
 
-    async fn shown(&self, listed: &Execution) -> Result<(Shown, RunAnswer), CallError> {
+    async fn load_api_view(
+        &self,
+        listed: &ExecutionSummary,
+    ) -> Result<(ApiView, ExecutionDetail), CallError> {
         let id = listed.execution_id;
         let client = self.client;
-        let detail: RunAnswer = client.get(&format!("/api/executions/{id}")).await?;
-        let status: Execution = client.get(&format!("/api/executions/{id}/status")).await?;
-        let replayed: ReplayState = client
+        let detail: ExecutionDetail = client.get(&format!("/api/executions/{id}")).await?;
+        let status: ExecutionSummary = client.get(&format!("/api/executions/{id}/status")).await?;
+        let replayed: ReplayResponse = client
             .get(&format!("/api/replay/state?execution_id={id}"))
             .await?;
         let mut events = Vec::new();
@@ -192,7 +200,7 @@ impl<'a> Oracle<'a> {
         while let Some(seq) = after {
             let page: EventPage = client
                 .get(&format!(
-                    "/api/executions/{id}/events?after_seq={seq}&limit={PAGE}"
+                    "/api/executions/{id}/events?after_seq={seq}&limit={PAGE_MAX}"
                 ))
                 .await?;
             for event in page.events {
@@ -202,7 +210,7 @@ impl<'a> Oracle<'a> {
             }
             after = page.next_after_seq;
         }
-        let shown = Shown {
+        let shown = ApiView {
             statuses: vec![
                 listed.status,
                 detail.status,
@@ -216,12 +224,15 @@ impl<'a> Oracle<'a> {
         Ok((shown, detail))
     }
 
-    async fn list(&self) -> Result<Vec<Execution>, CallError> {
+    async fn list_executions(&self) -> Result<Vec<ExecutionSummary>, CallError> {
         let mut all = Vec::new();
         let mut cursor: Option<String> = None;
         loop {
             let after = cursor.map(|cursor| format!("&cursor={cursor}"));
-            let path = format!("/api/executions?limit={PAGE}{}", after.unwrap_or_default());
+            let path = format!(
+                "/api/executions?limit={PAGE_MAX}{}",
+                after.unwrap_or_default()
+            );
             let page: ExecutionPage = self.client.get(&path).await?;
             all.extend(page.executions);
             cursor = page.next_cursor;
@@ -231,11 +242,11 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    async fn left(&self, id: ExecutionId) -> Left {
+    async fn leftover_rows(&self, id: ExecutionId) -> LeftoverRows {
         let id = id.0;
-        let row = self.sql.query_one(LEFT, &[&id]).await;
+        let row = self.sql.query_one(LEFTOVER_QUERY, &[&id]).await;
         let row = row.expect("rows can be counted");
-        Left {
+        LeftoverRows {
             commands: row.get(0),
             timers: row.get(1),
             messages: row.get(2),
@@ -243,13 +254,12 @@ impl<'a> Oracle<'a> {
     }
 
     /// Rebuilds the projections; they must stay the same.
-    async fn rebuilt_is_the_same(&self) -> Result<(), Violation> {
+    async fn check_rebuild(&self) -> Result<(), Violation> {
         let before = self.projections().await;
-        self.store
-            .rebuild_projections()
-            .await
-            .map_err(|error| broken(46, &format!("cannot rebuild the projections: {error}")))?;
-        checks::projections_are_the_same(&before, &self.projections().await)
+        self.store.rebuild_projections().await.map_err(|error| {
+            new_violation(46, &format!("cannot rebuild the projections: {error}"))
+        })?;
+        checks::check_projections(&before, &self.projections().await)
     }
 
     async fn projections(&self) -> Vec<String> {
@@ -262,7 +272,7 @@ impl<'a> Oracle<'a> {
     }
 
     /// Number of unpublished rows, after the publisher had time to catch up.
-    async fn unpublished(&self) -> i64 {
+    async fn count_unpublished(&self) -> i64 {
         let mut waiting = 0;
         for _ in 0..100 {
             let row = self.sql.query_one("SELECT count(*) FROM noetl.outbox", &[]);
@@ -276,9 +286,9 @@ impl<'a> Oracle<'a> {
     }
 
     /// The secret that every process has is in no stored text and no output.
-    async fn secret_is_nowhere(&self, said: &str, secret: &str) -> Result<(), Violation> {
-        let row = self.sql.query_one(TEXTS, &[]).await;
+    async fn check_secret_absent(&self, output: &str, secret: &str) -> Result<(), Violation> {
+        let row = self.sql.query_one(TEXTS_QUERY, &[]).await;
         let kept: String = row.expect("texts can be read").get(0);
-        checks::secret_is_nowhere(&[("the database", &kept), ("an output", said)], secret)
+        checks::check_secret_absent(&[("the database", &kept), ("an output", output)], secret)
     }
 }

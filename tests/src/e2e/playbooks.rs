@@ -57,16 +57,16 @@ impl Recipe {
 
     /// Path and text of every playbook that the catalog needs.
     pub fn catalog() -> Vec<(&'static str, &'static str)> {
-        let own = Self::ALL.iter().map(|recipe| recipe.source());
+        let own = Self::ALL.iter().map(|recipe| recipe.playbook_source());
         own.chain([CHILD]).collect()
     }
 
     /// Catalog path of the playbook.
     pub fn path(self) -> &'static str {
-        self.source().0
+        self.playbook_source().0
     }
 
-    fn source(self) -> (&'static str, &'static str) {
+    fn playbook_source(self) -> (&'static str, &'static str) {
         match self {
             Self::Chain => ("e2e/chain", include_str!("../../e2e/chain.yaml")),
             Self::Parallel => ("e2e/parallel", include_str!("../../e2e/parallel.yaml")),
@@ -94,7 +94,7 @@ impl Recipe {
     }
 
     /// Expected status of its runs.
-    pub fn ending(self) -> RunStatus {
+    pub fn end_status(self) -> RunStatus {
         match self {
             Self::Exhausted | Self::Unrouted => RunStatus::Failed,
             Self::Cancel | Self::CancelBusy => RunStatus::Cancelled,

@@ -6,10 +6,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::binary::{noetl, path};
+use crate::cli_sandbox::{noetl_path, path_variable};
 
 /// A process with a directory of its own, which also contains its output.
-pub struct Process {
+pub struct TestProcess {
     name: String,
     args: Vec<String>,
     dir: PathBuf,
@@ -17,7 +17,7 @@ pub struct Process {
     is_stopped: bool,
 }
 
-impl Process {
+impl TestProcess {
     /// Starts the process in a new directory under `root`.
     pub(crate) fn start(root: &Path, name: &str, args: Vec<String>) -> Self {
         let dir = root.join(name);
@@ -59,11 +59,11 @@ impl Process {
             .open(self.dir.join("said"))
             .expect("the directory is writable");
         let also = said.try_clone().expect("a file can be opened twice");
-        let child = Command::new(noetl())
+        let child = Command::new(noetl_path())
             .args(&self.args)
             .current_dir(&self.dir)
             .env_clear()
-            .env("PATH", path())
+            .env("PATH", path_variable())
             .env("HOME", &self.dir)
             .env("LANG", "C.UTF-8")
             .env("NO_COLOR", "1")
@@ -92,28 +92,28 @@ impl Process {
     }
 
     /// Sends SIGTERM and waits until the process exits.
-    pub fn end(&mut self) -> Option<ExitStatus> {
-        self.go_on();
-        self.signal(Signal::TERM);
+    pub fn terminate(&mut self) -> Option<ExitStatus> {
+        self.resume();
+        self.send_signal(Signal::TERM);
         let mut child = self.child.take()?;
         Some(child.wait().expect("a process exits after SIGTERM"))
     }
 
     /// Suspends the process with SIGSTOP.
-    pub fn stop(&mut self) {
+    pub fn suspend(&mut self) {
         self.is_stopped = true;
-        self.signal(Signal::STOP);
+        self.send_signal(Signal::STOP);
     }
 
     /// Continues the process with SIGCONT.
-    pub fn go_on(&mut self) {
+    pub fn resume(&mut self) {
         if std::mem::take(&mut self.is_stopped) {
-            self.signal(Signal::CONT);
+            self.send_signal(Signal::CONT);
         }
     }
 
     /// Exit status of a process that exited by itself; it can then be restarted.
-    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn try_wait(&mut self) -> Option<ExitStatus> {
         let child = self.child.as_mut()?;
         let status = child
             .try_wait()
@@ -123,11 +123,11 @@ impl Process {
     }
 
     /// Output of the process so far.
-    pub fn said(&self) -> String {
+    pub fn output(&self) -> String {
         fs::read_to_string(self.dir.join("said")).unwrap_or_default()
     }
 
-    fn signal(&self, signal: Signal) {
+    fn send_signal(&self, signal: Signal) {
         let id = self.id().and_then(|id| i32::try_from(id).ok());
         if let Some(pid) = id.and_then(Pid::from_raw) {
             // A process that has just exited needs no signal.
@@ -136,7 +136,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for TestProcess {
     fn drop(&mut self) {
         self.kill();
     }

@@ -12,75 +12,77 @@ use tokio::time::Instant;
 use wire::Client;
 use wire::api::ExecutionPage;
 
-use crate::e2e::cluster::{Cluster, Shape};
-use crate::e2e::load::{Begun, Seen, attend, begin, register};
-use crate::e2e::nemesis::{Deeds, Nemesis};
-use crate::e2e::oracle::{Oracle, Verdict};
+use crate::e2e::cluster::{ClusterShape, TestCluster};
+use crate::e2e::effect_recorder::EffectRecorder;
+use crate::e2e::load::{
+    EffectUrls, StartedExecution, apply_recipe, register_playbooks, start_execution,
+};
+use crate::e2e::nemesis::{FaultLog, Nemesis};
+use crate::e2e::oracle::{Oracle, OracleReport};
 use crate::e2e::playbooks::Recipe;
-use crate::e2e::witness::Witness;
 
 /// Interval between two checks of unfinished runs.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Settings of a test.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct StormPlan {
     /// Seed of all random choices.
     pub seed: u64,
     /// How long faults are injected.
-    pub time: Duration,
+    pub duration: Duration,
     /// Number of runs to start in that time.
     pub runs: u64,
     /// How long the last runs may take after the last fault.
-    pub patience: Duration,
+    pub settle_timeout: Duration,
     /// Directory for the output of the processes if an invariant is violated.
-    pub diary: PathBuf,
+    pub output_file: PathBuf,
 }
 
 /// Outcome of a test.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct StormReport {
     /// The settings.
-    pub plan: Plan,
-    calm_after: Duration,
+    pub plan: StormPlan,
+    settled_after: Duration,
     unfinished: Vec<(ExecutionId, RunStatus)>,
-    deeds: Deeds,
-    verdict: Verdict,
+    fault_log: FaultLog,
+    oracle_report: OracleReport,
 }
 
-impl Report {
+impl StormReport {
     /// Whether no invariant was violated and no run is stuck.
-    pub fn is_fine(&self) -> bool {
-        self.unfinished.is_empty() && self.verdict.broken.is_empty()
+    pub fn has_no_violations(&self) -> bool {
+        self.unfinished.is_empty() && self.oracle_report.violations.is_empty()
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for StormReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Verdict {
+        let OracleReport {
             runs,
             events,
-            repeated,
-            broken,
-        } = &self.verdict;
+            repeated_effects: repeated,
+            violations: broken,
+        } = &self.oracle_report;
         writeln!(
             f,
             "seed {}, {:.0} s of faults: {runs} runs with {events} events; {repeated} effects repeated",
             self.plan.seed,
-            self.plan.time.as_secs_f64(),
+            self.plan.duration.as_secs_f64(),
         )?;
-        let faults = self.deeds.faults.iter();
+        let faults = self.fault_log.faults.iter();
         let faults: Vec<String> = faults
             .map(|(name, count)| format!("{name} {count}"))
             .collect();
         writeln!(f, "faults: {}", faults.join(", "))?;
-        for ended in &self.deeds.ended {
+        for ended in &self.fault_log.ended_processes {
             writeln!(f, "{ended}")?;
         }
         writeln!(
             f,
             "the last run finished {:.1} s after the last fault",
-            self.calm_after.as_secs_f64()
+            self.settled_after.as_secs_f64()
         )?;
         for (id, status) in &self.unfinished {
             writeln!(f, "STUCK {id} is {status}")?;
@@ -93,69 +95,74 @@ impl fmt::Display for Report {
 }
 
 /// Runs a test.
-pub async fn storm(plan: Plan) -> Report {
-    let shape = Shape {
+pub async fn run_storm(plan: StormPlan) -> StormReport {
+    let shape = ClusterShape {
         servers: 2,
         workers: 3,
         slots: 8,
     };
-    let cluster = Cluster::start(shape).await;
+    let cluster = TestCluster::start(shape).await;
     let client = cluster.client();
-    let witness = Arc::new(Witness::start());
-    register(&client).await;
-    let tally = cluster.tally.url();
+    let witness = Arc::new(EffectRecorder::start());
+    register_playbooks(&client).await;
+    let tally = cluster.effect_table.url();
     let nemesis = Nemesis::new(cluster, plan.seed);
-    let time = plan.time;
-    let raging = tokio::task::spawn_blocking(move || nemesis.rage(time));
-    let begun = load(&client, &plan, &witness, &tally);
+    let time = plan.duration;
+    let raging = tokio::task::spawn_blocking(move || nemesis.inject_faults(time));
+    let begun = start_load(&client, &plan, &witness, &tally);
     let (cluster, deeds) = raging.await.expect("the nemesis does not panic");
     let calm = Instant::now();
-    let (load, unfinished) = settle(&client, begun, plan.patience).await;
+    let (load, unfinished) = wait_until_settled(&client, begun, plan.settle_timeout).await;
     let calm_after = calm.elapsed();
-    let mut seen = witness.seen();
-    seen.extend(cluster.tally.counts().await);
+    let mut seen = witness.effects();
+    seen.extend(cluster.effect_table.counts().await);
     let oracle = Oracle::open(&client, &cluster.database_url(), seen).await;
-    let said = cluster.said();
+    let said = cluster.process_output();
     let verdict = oracle
-        .judge(&load, &said, cluster.postgres.password())
+        .check_all(&load, &said, cluster.postgres.password())
         .await;
-    let report = Report {
+    let report = StormReport {
         plan,
-        calm_after,
+        settled_after: calm_after,
         unfinished,
-        deeds,
-        verdict,
+        fault_log: deeds,
+        oracle_report: verdict,
     };
-    if !report.is_fine() {
-        let diary = report.deeds.diary.join("\n");
+    if !report.has_no_violations() {
+        let diary = report.fault_log.entries.join("\n");
         let mut stuck = String::new();
         for (id, _) in &report.unfinished {
             stuck.push_str(&format!("{id}\n{}", oracle.describe(*id).await));
         }
         let text = format!("{report}\n{diary}\n\n{stuck}\n{said}");
-        std::fs::write(&report.plan.diary, text).expect("the output can be written");
+        std::fs::write(&report.plan.output_file, text).expect("the output can be written");
     }
     report
 }
 
 /// Starts runs, evenly over the time, and sends each the control requests of its recipe.
-fn load(client: &Client, plan: &Plan, witness: &Arc<Witness>, tally: &str) -> JoinSet<Begun> {
+fn start_load(
+    client: &Client,
+    plan: &StormPlan,
+    recorder: &Arc<EffectRecorder>,
+    table: &str,
+) -> JoinSet<StartedExecution> {
     let mut begun = JoinSet::new();
-    let every = plan.time / u32::try_from(plan.runs.max(1)).expect("the number of runs fits");
+    let every = plan.duration / u32::try_from(plan.runs.max(1)).expect("the number of runs fits");
     for n in 0..plan.runs {
         let recipe =
             Recipe::ALL[usize::try_from(n).expect("the number of runs fits") % Recipe::ALL.len()];
-        let (client, witness) = (client.clone(), witness.clone());
-        let tally = tally.to_owned();
+        let (client, witness) = (client.clone(), recorder.clone());
+        let tally = table.to_owned();
         let when = every * u32::try_from(n).expect("the number of runs fits");
         begun.spawn(async move {
             tokio::time::sleep(when).await;
-            let seen = Seen {
-                witness: &witness.url(),
-                tally: &tally,
+            let seen = EffectUrls {
+                recorder: &witness.url(),
+                table: &tally,
             };
-            let begun = begin(&client, recipe, n, seen).await;
-            attend(&client, begun).await;
+            let begun = start_execution(&client, recipe, n, seen).await;
+            apply_recipe(&client, begun).await;
             begun
         });
     }
@@ -163,27 +170,27 @@ fn load(client: &Client, plan: &Plan, witness: &Arc<Witness>, tally: &str) -> Jo
 }
 
 /// Waits until all runs have finished or the time is up; returns the started and the unfinished runs.
-async fn settle(
+async fn wait_until_settled(
     client: &Client,
-    mut begun: JoinSet<Begun>,
-    patience: Duration,
-) -> (Vec<Begun>, Vec<(ExecutionId, RunStatus)>) {
-    let end = Instant::now() + patience;
+    mut begun: JoinSet<StartedExecution>,
+    timeout: Duration,
+) -> (Vec<StartedExecution>, Vec<(ExecutionId, RunStatus)>) {
+    let end = Instant::now() + timeout;
     let mut load = Vec::new();
     while let Ok(Some(one)) = tokio::time::timeout_at(end, begun.join_next()).await {
         load.push(one.expect("the load does not panic"));
     }
     loop {
-        let open = open(client).await;
+        let open = open_executions(client).await;
         if open.is_empty() || Instant::now() >= end {
             return (load, open);
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Runs that have not finished.
-async fn open(client: &Client) -> Vec<(ExecutionId, RunStatus)> {
+async fn open_executions(client: &Client) -> Vec<(ExecutionId, RunStatus)> {
     let mut open = Vec::new();
     for status in ["RUNNING", "PAUSED"] {
         let path = format!("/api/executions?limit=1000&status={status}");

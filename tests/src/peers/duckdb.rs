@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::program::environment;
+use super::program::environment_dir;
 
 /// Path of the library.
 pub fn duckdb() -> PathBuf {
-    let folder = environment().join("duckdb");
+    let folder = environment_dir().join("duckdb");
     let files = ["libduckdb.so", "libduckdb.dylib"].map(|name| folder.join(name));
     let found = files.into_iter().find(|file| file.is_file());
     found.expect("libduckdb not found: run `cargo xtask test`, which downloads it from npm")

@@ -8,25 +8,25 @@ use std::thread;
 
 use results::GcsConfig;
 
-use super::web::Asked;
+use super::web::PeerRequest;
 
 /// A running fake; it runs until the process exits.
-pub struct Gcs {
+pub struct FakeGcs {
     port: u16,
-    shared: Arc<Mutex<State>>,
+    shared: Arc<Mutex<GcsState>>,
 }
 
 #[derive(Default)]
-struct State {
+struct GcsState {
     objects: BTreeMap<String, Vec<u8>>,
     uploads: BTreeMap<String, BTreeMap<u32, Vec<u8>>>,
     count: u32,
     /// Status of the next requests, and how many of them get it.
-    failing: (u16, u32),
+    pending_failures: (u16, u32),
     requests: u32,
 }
 
-impl Gcs {
+impl FakeGcs {
     /// Name of its bucket.
     pub const BUCKET: &'static str = "results";
 
@@ -35,12 +35,12 @@ impl Gcs {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let address = listener.local_addr();
         let port = address.expect("a bound socket has an address").port();
-        let shared = Arc::new(Mutex::new(State::default()));
+        let shared = Arc::new(Mutex::new(GcsState::default()));
         let accepting = shared.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let shared = accepting.clone();
-                thread::spawn(move || serve(stream, &shared));
+                thread::spawn(move || serve_connection(stream, &shared));
             }
         });
         Self { port, shared }
@@ -66,8 +66,8 @@ impl Gcs {
     }
 
     /// Makes the next requests fail with this status.
-    pub fn fail(&self, status: u16, count: u32) {
-        self.state().failing = (status, count);
+    pub fn fail_next(&self, status: u16, count: u32) {
+        self.state().pending_failures = (status, count);
     }
 
     /// Number of requests.
@@ -82,28 +82,28 @@ impl Gcs {
     }
 
     /// Changes an object without the client.
-    pub fn change(&self, key: &str, change: impl FnOnce(&mut Vec<u8>)) {
+    pub fn modify_object(&self, key: &str, change: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state();
         let name = format!("/{}/{key}", Self::BUCKET);
         change(state.objects.get_mut(&name).expect("the object exists"));
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GcsState> {
         lock(&self.shared)
     }
 }
 
-fn lock(shared: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(shared: &Mutex<GcsState>) -> MutexGuard<'_, GcsState> {
     shared.lock().expect("the fake does not panic")
 }
 
-fn serve(stream: TcpStream, shared: &Mutex<State>) {
+fn serve_connection(stream: TcpStream, shared: &Mutex<GcsState>) {
     let Ok(mut writer) = stream.try_clone() else {
         return;
     };
     let mut reader = BufReader::new(stream);
-    while let Some(asked) = Asked::read(&mut reader) {
-        let (status, headers, body) = lock(shared).answer(&asked);
+    while let Some(asked) = PeerRequest::read(&mut reader) {
+        let (status, headers, body) = lock(shared).reply(&asked);
         let bytes = body.len();
         let length = if asked.method == "HEAD" { 0 } else { bytes };
         let head = format!(
@@ -119,23 +119,26 @@ fn serve(stream: TcpStream, shared: &Mutex<State>) {
     }
 }
 
-type Reply = (u16, String, Vec<u8>);
+type GcsReply = (u16, String, Vec<u8>);
 
-fn plain(status: u16, body: &str) -> Reply {
+fn plain_reply(status: u16, body: &str) -> GcsReply {
     (status, String::new(), body.as_bytes().to_vec())
 }
 
-impl State {
-    fn answer(&mut self, asked: &Asked) -> Reply {
+impl GcsState {
+    fn reply(&mut self, request: &PeerRequest) -> GcsReply {
         self.requests += 1;
-        if self.failing.1 > 0 {
-            self.failing.1 -= 1;
-            return plain(self.failing.0, "<Error><Code>OnDemand</Code></Error>");
+        if self.pending_failures.1 > 0 {
+            self.pending_failures.1 -= 1;
+            return plain_reply(
+                self.pending_failures.0,
+                "<Error><Code>OnDemand</Code></Error>",
+            );
         }
-        if let Some(upload) = asked.param("uploadId") {
-            return self.part(asked, upload);
+        if let Some(upload) = request.param("uploadId") {
+            return self.upload_part(request, upload);
         }
-        match asked.method.as_str() {
+        match request.method.as_str() {
             "POST" => {
                 self.count += 1;
                 let id = self.count.to_string();
@@ -143,52 +146,53 @@ impl State {
                 let body = format!(
                     "<InitiateMultipartUploadResult><UploadId>{id}</UploadId></InitiateMultipartUploadResult>"
                 );
-                plain(200, &body)
+                plain_reply(200, &body)
             }
             "PUT" => {
-                self.objects.insert(asked.path.clone(), asked.body.clone());
-                plain(200, "")
+                self.objects
+                    .insert(request.path.clone(), request.body.clone());
+                plain_reply(200, "")
             }
-            "DELETE" => match self.objects.remove(&asked.path) {
-                Some(_) => plain(204, ""),
-                None => plain(404, ""),
+            "DELETE" => match self.objects.remove(&request.path) {
+                Some(_) => plain_reply(204, ""),
+                None => plain_reply(404, ""),
             },
-            _ => self.object(asked),
+            _ => self.read_object(request),
         }
     }
 
-    fn part(&mut self, asked: &Asked, upload: &str) -> Reply {
+    fn upload_part(&mut self, request: &PeerRequest, upload: &str) -> GcsReply {
         let Some(parts) = self.uploads.get_mut(upload) else {
-            return plain(404, "");
+            return plain_reply(404, "");
         };
-        match asked.method.as_str() {
+        match request.method.as_str() {
             "PUT" => {
-                let number = asked.param("partNumber").and_then(|n| n.parse().ok());
-                parts.insert(number.unwrap_or(0), asked.body.clone());
-                plain(200, "")
+                let number = request.param("partNumber").and_then(|n| n.parse().ok());
+                parts.insert(number.unwrap_or(0), request.body.clone());
+                plain_reply(200, "")
             }
             "POST" => {
                 let whole = parts.values().cloned().collect::<Vec<_>>().concat();
                 self.uploads.remove(upload);
-                self.objects.insert(asked.path.clone(), whole);
+                self.objects.insert(request.path.clone(), whole);
                 let body = "<CompleteMultipartUploadResult><ETag>\"1\"</ETag></CompleteMultipartUploadResult>";
-                plain(200, body)
+                plain_reply(200, body)
             }
             _ => {
                 self.uploads.remove(upload);
-                plain(204, "")
+                plain_reply(204, "")
             }
         }
     }
 
     /// A page of names in the format of the XML API.
-    fn list(&self, asked: &Asked) -> Reply {
+    fn list_objects(&self, request: &PeerRequest) -> GcsReply {
         const PAGE: usize = 2;
-        let folder = format!("{}/", asked.path.trim_end_matches('/'));
-        let prefix = asked.param("prefix").unwrap_or_default();
-        let after = asked
+        let folder = format!("{}/", request.path.trim_end_matches('/'));
+        let prefix = request.param("prefix").unwrap_or_default();
+        let after = request
             .param("continuation-token")
-            .or(asked.param("start-after"));
+            .or(request.param("start-after"));
         let names = self.objects.iter().filter_map(|(path, body)| {
             let name = path.strip_prefix(&folder)?;
             let is_after = after.is_none_or(|after| name > after);
@@ -209,17 +213,17 @@ impl State {
                 "<NextContinuationToken>{last}</NextContinuationToken>"
             ));
         }
-        plain(200, &format!("{body}</ListBucketResult>"))
+        plain_reply(200, &format!("{body}</ListBucketResult>"))
     }
 
-    fn object(&self, asked: &Asked) -> Reply {
-        if asked.param("list-type").is_some() {
-            return self.list(asked);
+    fn read_object(&self, request: &PeerRequest) -> GcsReply {
+        if request.param("list-type").is_some() {
+            return self.list_objects(request);
         }
-        let Some(object) = self.objects.get(&asked.path) else {
-            return plain(404, "<Error><Code>NoSuchKey</Code></Error>");
+        let Some(object) = self.objects.get(&request.path) else {
+            return plain_reply(404, "<Error><Code>NoSuchKey</Code></Error>");
         };
-        match asked.range {
+        match request.range {
             None => (200, String::new(), object.clone()),
             Some((start, end)) => {
                 let end = end.min(object.len());

@@ -4,32 +4,36 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::program::{User, Watch, environment, free_port};
+use super::program::{ProgramUser, Watchdog, environment_dir, free_port};
 
 /// A running server. The watch ends before the directory is removed.
-pub struct Mcp {
+pub struct McpServer {
     port: u16,
-    _watch: Watch,
+    _watchdog: Watchdog,
     _dir: TempDir,
 }
 
 /// Format of HTTP responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answers {
+pub enum McpResponseMode {
     /// A stream of events.
     Events,
     /// One document.
     Json,
 }
 
-impl Mcp {
+impl McpServer {
     /// Starts a server over HTTP.
-    pub fn private(answers: Answers) -> Self {
-        let user = User::own();
+    pub fn private(mode: McpResponseMode) -> Self {
+        let user = ProgramUser::current();
         let dir = user.directory();
         let port = free_port();
         let [python, script, _] = Self::command().map(PathBuf::from);
-        let json = if answers == Answers::Json { "json" } else { "" };
+        let json = if mode == McpResponseMode::Json {
+            "json"
+        } else {
+            ""
+        };
         let start = format!(
             "'{}' '{}' http {port} \"$1/ready\" {json} </dev/null >\"$1/log\" 2>&1 & pid=$!\n\
              while ! [ -s \"$1/ready\" ]; do kill -0 $pid || exit 1; sleep 0.02; done",
@@ -39,7 +43,7 @@ impl Mcp {
         let stop = "kill -KILL $pid; wait $pid 2>/dev/null";
         Self {
             port,
-            _watch: Watch::begin(user, dir.path(), &start, stop),
+            _watchdog: Watchdog::start(user, dir.path(), &start, stop),
             _dir: dir,
         }
     }
@@ -51,7 +55,7 @@ impl Mcp {
 
     /// Command line of a server over pipes.
     pub fn command() -> [String; 3] {
-        let python = environment().join("bin/python");
+        let python = environment_dir().join("bin/python");
         assert!(
             python.is_file(),
             "the Python environment of the tests does not exist: run `cargo xtask test`, which creates it"

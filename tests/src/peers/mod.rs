@@ -14,10 +14,10 @@ mod s3;
 mod web;
 
 pub use duckdb::duckdb;
-pub use gcs::Gcs;
-pub use mcp::{Answers, Mcp};
-pub use nats::Nats;
-pub use postgres::{Database, Postgres};
-pub use proxy::Proxy;
-pub use s3::S3;
-pub use web::ask;
+pub use gcs::FakeGcs;
+pub use mcp::{McpResponseMode, McpServer};
+pub use nats::NatsServer;
+pub use postgres::{PostgresServer, TestDatabase};
+pub use proxy::FaultProxy;
+pub use s3::S3Server;
+pub use web::request;

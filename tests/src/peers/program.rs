@@ -11,8 +11,8 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 /// Finds a program on the `PATH`, in one of the given directories, or in the environment of the tests.
-pub(super) fn find(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
-    find_all(name, folders).next()
+pub(super) fn find_program(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
+    find_programs(name, folders).next()
 }
 
 /// All paths of programs with this name, in search order.
@@ -20,7 +20,7 @@ pub(super) fn find(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
     clippy::disallowed_methods,
     reason = "`PATH` names the directories of programs"
 )]
-pub(super) fn find_all(name: &str, folders: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+pub(super) fn find_programs(name: &str, folders: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).map(|folder| folder.join(name));
     let on_path: Vec<PathBuf> = on_path.collect();
@@ -30,7 +30,7 @@ pub(super) fn find_all(name: &str, folders: &[PathBuf]) -> impl Iterator<Item = 
 }
 
 /// The environment that `cargo xtask test` creates, in the directory of the test executable.
-pub(super) fn environment() -> PathBuf {
+pub(super) fn environment_dir() -> PathBuf {
     let test = std::env::current_exe().expect("the path of the test executable is known");
     let target = test
         .ancestors()
@@ -41,8 +41,8 @@ pub(super) fn environment() -> PathBuf {
 }
 
 /// Directories of an environment's installed packages.
-pub(super) fn packages() -> Vec<PathBuf> {
-    let lib = environment().join("lib");
+pub(super) fn package_dirs() -> Vec<PathBuf> {
+    let lib = environment_dir().join("lib");
     let versions = std::fs::read_dir(lib).into_iter().flatten().flatten();
     versions
         .map(|version| version.path().join("site-packages"))
@@ -60,13 +60,13 @@ pub(crate) fn free_port() -> u16 {
 
 /// User of a program: Postgres refuses to run as root.
 #[derive(Clone, Copy)]
-pub(crate) struct User {
+pub(crate) struct ProgramUser {
     ids: Option<(u32, u32)>,
 }
 
-impl User {
+impl ProgramUser {
     /// The user of this process.
-    pub(crate) fn own() -> Self {
+    pub(crate) fn current() -> Self {
         Self { ids: None }
     }
 
@@ -129,13 +129,13 @@ impl User {
 }
 
 /// A shell that stops a service when this value is dropped or this process exits.
-pub(crate) struct Watch {
+pub(crate) struct Watchdog {
     shell: Child,
 }
 
-impl Watch {
+impl Watchdog {
     /// Runs `start`, waits until it has printed a line, and runs `stop` at the end. `$1` is the directory.
-    pub(crate) fn begin(user: User, dir: &Path, start: &str, stop: &str) -> Self {
+    pub(crate) fn start(user: ProgramUser, dir: &Path, start: &str, stop: &str) -> Self {
         let script = format!("trap '' INT TERM HUP; {start}\necho ready\ncat >/dev/null\n{stop}");
         let mut shell = user
             .command(Path::new("/bin/sh"), dir)
@@ -156,7 +156,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for Watchdog {
     fn drop(&mut self) {
         drop(self.shell.stdin.take());
         // If the shell has exited, it has already stopped the service.

@@ -7,36 +7,36 @@ use std::thread;
 use std::time::Duration;
 
 /// A port that forwards to another one.
-pub struct Proxy {
+pub struct FaultProxy {
     port: u16,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyShared>,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
-    swallowed: Condvar,
+struct ProxyShared {
+    state: Mutex<ProxyState>,
+    swallowed_signal: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct ProxyState {
     refuses: bool,
     swallows: bool,
     delay: Duration,
     bytes_swallowed: u64,
     bytes_answered: u64,
     /// Both ends of every connection, for cutting them.
-    open: Vec<TcpStream>,
-    is_over: bool,
+    connections: Vec<TcpStream>,
+    is_closed: bool,
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl ProxyShared {
+    fn state(&self) -> MutexGuard<'_, ProxyState> {
         self.state.lock().expect("the proxy does not panic")
     }
 }
 
-impl Proxy {
+impl FaultProxy {
     /// Forwards to `upstream`, a host and port.
     pub fn start(upstream: &str) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
@@ -44,14 +44,14 @@ impl Proxy {
             .local_addr()
             .expect("a bound socket has an address")
             .port();
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(ProxyShared::default());
         let (upstream, accepting) = (upstream.to_owned(), Arc::clone(&shared));
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                if accepting.state().is_over {
+                if accepting.state().is_closed {
                     return;
                 }
-                connect(client, &upstream, &accepting);
+                handle_connection(client, &upstream, &accepting);
             }
         });
         Self { port, shared }
@@ -63,25 +63,25 @@ impl Proxy {
     }
 
     /// Closes all connections.
-    pub fn cut(&self) {
-        for end in self.shared.state().open.drain(..) {
+    pub fn cut_connections(&self) {
+        for end in self.shared.state().connections.drain(..) {
             // A connection may be closed already.
             let _ = end.shutdown(Shutdown::Both);
         }
     }
 
     /// Sets whether new connections are refused.
-    pub fn refuse(&self, refuses: bool) {
+    pub fn set_refusing(&self, refuses: bool) {
         self.shared.state().refuses = refuses;
     }
 
     /// Delays all data, in both directions.
-    pub fn delay(&self, delay: Duration) {
+    pub fn set_delay(&self, delay: Duration) {
         self.shared.state().delay = delay;
     }
 
     /// Sets whether responses are dropped, while requests are still forwarded.
-    pub fn swallow_answers(&self, swallows: bool) {
+    pub fn set_swallowing(&self, swallows: bool) {
         let mut state = self.shared.state();
         state.swallows = swallows;
         state.bytes_swallowed = 0;
@@ -95,22 +95,22 @@ impl Proxy {
     /// Blocks until a response was dropped, so that the request has been processed.
     pub fn wait_until_swallowed(&self) {
         let state = self.shared.state();
-        let nothing_yet = |state: &mut State| state.bytes_swallowed == 0;
-        let waited = self.shared.swallowed.wait_while(state, nothing_yet);
+        let nothing_yet = |state: &mut ProxyState| state.bytes_swallowed == 0;
+        let waited = self.shared.swallowed_signal.wait_while(state, nothing_yet);
         drop(waited.expect("the proxy does not panic"));
     }
 }
 
-impl Drop for Proxy {
+impl Drop for FaultProxy {
     fn drop(&mut self) {
-        self.shared.state().is_over = true;
-        self.cut();
+        self.shared.state().is_closed = true;
+        self.cut_connections();
         // Wakes the thread that accepts.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
 
-fn connect(client: TcpStream, upstream: &str, shared: &Arc<Shared>) {
+fn handle_connection(client: TcpStream, upstream: &str, shared: &Arc<ProxyShared>) {
     if shared.state().refuses {
         return;
     }
@@ -122,17 +122,20 @@ fn connect(client: TcpStream, upstream: &str, shared: &Arc<Shared>) {
         return;
     };
     let again = [&client, &server].map(TcpStream::try_clone);
-    shared.state().open.extend(again.into_iter().flatten());
+    shared
+        .state()
+        .connections
+        .extend(again.into_iter().flatten());
     for end in [&client, &server] {
         // Small chunks are sent at once, as without the proxy.
         let _ = end.set_nodelay(true);
     }
     let (requests, answers) = (Arc::clone(shared), Arc::clone(shared));
-    thread::spawn(move || pump(client, server_end, &requests, false));
-    thread::spawn(move || pump(server, client_end, &answers, true));
+    thread::spawn(move || copy_bytes(client, server_end, &requests, false));
+    thread::spawn(move || copy_bytes(server, client_end, &answers, true));
 }
 
-fn pump(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_answer: bool) {
+fn copy_bytes(mut from: TcpStream, mut to: TcpStream, shared: &ProxyShared, is_response: bool) {
     let mut buffer = [0; 16 * 1024];
     while let Ok(count) = from.read(&mut buffer) {
         if count == 0 {
@@ -143,12 +146,12 @@ fn pump(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_answer: bool
             thread::sleep(delay);
         }
         let mut state = shared.state();
-        if is_answer && state.swallows {
+        if is_response && state.swallows {
             state.bytes_swallowed += count as u64;
-            shared.swallowed.notify_all();
+            shared.swallowed_signal.notify_all();
             continue;
         }
-        if is_answer {
+        if is_response {
             state.bytes_answered += count as u64;
         }
         drop(state);

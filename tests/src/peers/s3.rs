@@ -2,29 +2,29 @@
 
 use std::path::PathBuf;
 
-use results::{S3Config, Secret};
+use results::{S3Config, SecretString};
 use tempfile::TempDir;
 
-use super::program::{User, Watch, environment, find, free_port};
-use super::web::ask;
+use super::program::{ProgramUser, Watchdog, environment_dir, find_program, free_port};
+use super::web::request;
 
 /// A secret that must not appear in any output.
 const SECRET: &str = "a-secret-of-the-tests";
 
 /// A running server.
-pub struct S3 {
+pub struct S3Server {
     port: u16,
-    _watch: Watch,
+    _watchdog: Watchdog,
     _dir: TempDir,
 }
 
-impl S3 {
+impl S3Server {
     /// Starts a server with one bucket.
     pub fn private() -> Self {
-        let folders: [PathBuf; 1] = [environment().join("bin")];
-        let program = find("moto_server", &folders)
+        let folders: [PathBuf; 1] = [environment_dir().join("bin")];
+        let program = find_program("moto_server", &folders)
             .expect("moto_server not found: run `cargo xtask test`, which downloads it from PyPI");
-        let user = User::own();
+        let user = ProgramUser::current();
         let dir = user.directory();
         let port = free_port();
         let ready =
@@ -36,7 +36,7 @@ impl S3 {
             program.display(),
             python.display(),
         );
-        let watch = Watch::begin(
+        let watch = Watchdog::start(
             user,
             dir.path(),
             &start,
@@ -44,10 +44,10 @@ impl S3 {
         );
         let s3 = Self {
             port,
-            _watch: watch,
+            _watchdog: watch,
             _dir: dir,
         };
-        let made = ask(port, "PUT", &format!("/{}", Self::BUCKET), &[]);
+        let made = request(port, "PUT", &format!("/{}", Self::BUCKET), &[]);
         assert_eq!(made.status, 200, "the bucket was created");
         s3
     }
@@ -76,7 +76,8 @@ impl S3 {
             ("AWS_ACCESS_KEY_ID", "tests"),
             ("AWS_SECRET_ACCESS_KEY", SECRET),
         ];
-        let credentials = credentials.map(|(name, value)| (name.to_owned(), Secret::new(value)));
+        let credentials =
+            credentials.map(|(name, value)| (name.to_owned(), SecretString::new(value)));
         S3Config {
             bucket: Self::BUCKET.to_owned(),
             endpoint: Some(format!("http://127.0.0.1:{port}")),
@@ -91,21 +92,21 @@ impl S3 {
     }
 
     /// Writes an object without the client.
-    pub fn put(&self, key: &str, bytes: &[u8]) {
-        let put = ask(self.port, "PUT", &format!("/{}/{key}", Self::BUCKET), bytes);
+    pub fn put_object(&self, key: &str, bytes: &[u8]) {
+        let put = request(self.port, "PUT", &format!("/{}/{key}", Self::BUCKET), bytes);
         assert_eq!(put.status, 200, "the bucket accepts the object");
     }
 
     /// The object under a key, if it exists.
-    pub fn get(&self, key: &str) -> Option<Vec<u8>> {
-        let got = ask(self.port, "GET", &format!("/{}/{key}", Self::BUCKET), &[]);
+    pub fn get_object(&self, key: &str) -> Option<Vec<u8>> {
+        let got = request(self.port, "GET", &format!("/{}/{key}", Self::BUCKET), &[]);
         (got.status == 200).then_some(got.body)
     }
 
     /// Number of objects.
-    pub fn count(&self) -> usize {
+    pub fn count_objects(&self) -> usize {
         let path = format!("/{}?list-type=2", Self::BUCKET);
-        let listed = ask(self.port, "GET", &path, &[]);
+        let listed = request(self.port, "GET", &path, &[]);
         let text = String::from_utf8_lossy(&listed.body).into_owned();
         text.matches("<Key>").count()
     }

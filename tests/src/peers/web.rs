@@ -7,7 +7,7 @@ use std::net::TcpStream;
 const OWNER: &str = "AWS4-HMAC-SHA256 Credential=tests/20200101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0";
 
 /// Response of a service.
-pub struct Answer {
+pub struct PeerReply {
     /// The status.
     pub status: u16,
     /// The body.
@@ -15,7 +15,7 @@ pub struct Answer {
 }
 
 /// Sends a request to the service on this `port` of the machine.
-pub fn ask(port: u16, method: &str, path: &str, body: &[u8]) -> Answer {
+pub fn request(port: u16, method: &str, path: &str, body: &[u8]) -> PeerReply {
     let mut stream =
         TcpStream::connect(("127.0.0.1", port)).expect("the service accepts connections");
     let head = format!(
@@ -42,14 +42,14 @@ pub fn ask(port: u16, method: &str, path: &str, body: &[u8]) -> Answer {
     reader
         .read_to_end(&mut body)
         .expect("the service sends a response");
-    Answer {
+    PeerReply {
         status: status.unwrap_or(0),
         body,
     }
 }
 
 /// A request that a fake received.
-pub(super) struct Asked {
+pub(super) struct PeerRequest {
     pub(super) method: String,
     pub(super) path: String,
     pub(super) query: String,
@@ -57,7 +57,7 @@ pub(super) struct Asked {
     pub(super) body: Vec<u8>,
 }
 
-impl Asked {
+impl PeerRequest {
     /// Reads the next request of a connection; `None` at its end.
     pub(super) fn read(reader: &mut BufReader<TcpStream>) -> Option<Self> {
         let mut line = String::new();
@@ -68,8 +68,8 @@ impl Asked {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let mut asked = Self {
             method,
-            path: decode(path),
-            query: decode(query),
+            path: percent_decode(path),
+            query: percent_decode(query),
             range: None,
             body: Vec::new(),
         };
@@ -82,7 +82,7 @@ impl Asked {
             };
             match name.to_ascii_lowercase().as_str() {
                 "content-length" => bytes = value.trim().parse().ok()?,
-                "range" => asked.range = range(value.trim()),
+                "range" => asked.range = parse_range(value.trim()),
                 _ => {}
             }
         }
@@ -101,13 +101,13 @@ impl Asked {
     }
 }
 
-fn range(text: &str) -> Option<(usize, usize)> {
+fn parse_range(text: &str) -> Option<(usize, usize)> {
     let (start, end) = text.strip_prefix("bytes=")?.split_once('-')?;
     let end: usize = end.parse().unwrap_or(usize::MAX - 1);
     Some((start.parse().ok()?, end + 1))
 }
 
-fn decode(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

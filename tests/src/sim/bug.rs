@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use engine::{CommandChange, Decision, Input, Phase, State};
+use engine::{CommandChange, Decision, ExecutionState, Input, Phase};
 use model::command::Command;
 use model::command::TimerChange;
-use model::event::{At, Body, CtxPatched, Event, Source};
+use model::event::{CtxPatched, Event, EventBody, EventLocation, EventSource};
 use model::id::{EventId, LeaseEpoch, Seq};
 use model::playbook::{Playbook, RouteMode};
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::template::Tree;
 use model::time::Time;
 use serde_json::Value;
@@ -107,7 +107,7 @@ impl Bug {
     ];
 
     /// Number of the invariant that the bug violates.
-    pub fn breaks(self) -> u32 {
+    pub fn broken_check(self) -> u32 {
         match self {
             Bug::RecordAgain => 1,
             Bug::DropEvent => 2,
@@ -141,11 +141,11 @@ impl Bug {
 pub(crate) struct Mutant {
     bug: Bug,
     /// The state before the change, so that the change is not visible in what is kept.
-    original: Option<State>,
+    original: Option<ExecutionState>,
     /// Reports that have arrived before.
-    heard: Vec<(Seq, Vec<Event>)>,
+    past_reports: Vec<(Seq, Vec<Event>)>,
     /// Whether the input is a report that has arrived before.
-    is_again: bool,
+    is_repeat: bool,
 }
 
 impl Mutant {
@@ -153,8 +153,8 @@ impl Mutant {
         Self {
             bug,
             original: None,
-            heard: Vec::new(),
-            is_again: false,
+            past_reports: Vec::new(),
+            is_repeat: false,
         }
     }
 }
@@ -164,7 +164,7 @@ impl Tamper for Mutant {
         for step in &mut playbook.steps {
             match self.bug {
                 Bug::RouteTwoArcs => step.next.mode = RouteMode::Inclusive,
-                Bug::NeverJoin => step.joins = false,
+                Bug::NeverJoin => step.is_joining = false,
                 Bug::WidenInFlight => {
                     if let Some(loop_) = &mut step.loop_ {
                         loop_.max_in_flight = Some(Tree::Literal(Value::from(9)));
@@ -176,7 +176,7 @@ impl Tamper for Mutant {
                         .iter_mut()
                         .flat_map(|task| &mut task.policy.rules);
                     rules.for_each(|rule| {
-                        rule.then.retry.attempts = Some(Tree::Literal(Value::from(9)));
+                        rule.action.retry.attempts = Some(Tree::Literal(Value::from(9)));
                     });
                 }
                 _ => {}
@@ -184,7 +184,7 @@ impl Tamper for Mutant {
         }
     }
 
-    fn state(&mut self, state: &mut State) {
+    fn state(&mut self, state: &mut ExecutionState) {
         self.original = Some(state.clone());
         match self.bug {
             Bug::IgnorePause => state.paused = false,
@@ -194,26 +194,26 @@ impl Tamper for Mutant {
         }
     }
 
-    fn input(&mut self, state: Option<&State>, input: &mut Input, now: &mut Time) {
+    fn input(&mut self, state: Option<&ExecutionState>, input: &mut Input, now: &mut Time) {
         match (self.bug, input) {
             (Bug::FireEarly, input @ Input::Signal { .. }) => {
                 let timers = state.map(|state| state.timers.keys());
                 if let Some(timer) = timers.and_then(|mut timers| timers.next()) {
-                    *input = Input::Timer(*timer);
+                    *input = Input::TimerDue(*timer);
                     *now = now.after(Duration::from_secs(3600));
                 }
             }
             (Bug::RecordAgain, Input::Report(report)) if !report.events.is_empty() => {
                 let said = (report.command, report.events.clone());
-                self.is_again = self.heard.contains(&said);
-                self.heard.push(said);
+                self.is_repeat = self.past_reports.contains(&said);
+                self.past_reports.push(said);
             }
             (Bug::SkipFence, Input::Report(report)) => {
                 let Some(state) = state else { return };
                 let run = report
                     .events
                     .first()
-                    .and_then(|event| event.at.step_run_id());
+                    .and_then(|event| event.location.step_run_id());
                 let mut live = state.commands.iter();
                 let current = live.find(|(_, command)| Some(&command.run) == run.as_ref());
                 if let Some((seq, command)) = current {
@@ -228,7 +228,7 @@ impl Tamper for Mutant {
         }
     }
 
-    fn decision(&mut self, before: Option<&State>, decision: &mut Decision) {
+    fn decision(&mut self, before: Option<&ExecutionState>, decision: &mut Decision) {
         match self.bug {
             Bug::LoseCommand => {
                 decision
@@ -247,27 +247,31 @@ impl Tamper for Mutant {
             Bug::LoseToken => {
                 decision.state.tokens.pop_last();
             }
-            Bug::DuplicateBoundary => repeat(decision, |body| matches!(body, Body::StepDone(_))),
+            Bug::DuplicateBoundary => {
+                repeat_event(decision, |body| matches!(body, EventBody::StepDone(_)));
+            }
             Bug::DuplicateIteration => {
-                repeat(decision, |body| matches!(body, Body::IterationDone(_)));
+                repeat_event(decision, |body| matches!(body, EventBody::IterationDone(_)));
             }
             Bug::ForgetHeld => forget_held(before, decision),
-            Bug::HearTwice => repeat(
+            Bug::HearTwice => repeat_event(
                 decision,
-                |body| matches!(body, Body::SignalReceived(signal) if signal.child.is_some()),
+                |body| matches!(body, EventBody::SignalReceived(signal) if signal.child.is_some()),
             ),
-            Bug::StartLoopTwice => repeat(decision, |body| matches!(body, Body::LoopStarted(_))),
+            Bug::StartLoopTwice => {
+                repeat_event(decision, |body| matches!(body, EventBody::LoopStarted(_)));
+            }
             Bug::IgnorePause | Bug::IgnoreCancel | Bug::EndIsNoEnd => {
-                decision.keys.clear();
+                decision.unique_keys.clear();
                 let original = self.original.take().filter(|_| before.is_some());
                 if let Some(mut state) = original {
                     decision.events.iter().for_each(|event| state.apply(event));
                     decision.state = state;
                 }
             }
-            Bug::RecordAgain if std::mem::take(&mut self.is_again) => {
-                let patch = Raw::of(&serde_json::json!({}));
-                say(decision, Body::CtxPatched(CtxPatched { patch }));
+            Bug::RecordAgain if std::mem::take(&mut self.is_repeat) => {
+                let patch = RawJson::from_serializable(&serde_json::json!({}));
+                add_event(decision, EventBody::CtxPatched(CtxPatched { patch }));
             }
             Bug::CauseNothing => {
                 let decided = decision.events.iter_mut().skip(1);
@@ -285,7 +289,7 @@ impl Tamper for Mutant {
         self.bug == Bug::TrustUnknown
     }
 
-    fn drops(&mut self, input: &Input) -> bool {
+    fn drops_input(&mut self, input: &Input) -> bool {
         let Input::Report(report) = input else {
             return false;
         };
@@ -301,8 +305,8 @@ impl Tamper for Mutant {
 }
 
 /// Repeats an event at the end of a decision.
-fn repeat(decision: &mut Decision, which: impl Fn(&Body) -> bool) {
-    let found = decision.events.iter().find(|event| which(&event.body));
+fn repeat_event(decision: &mut Decision, is_match: impl Fn(&EventBody) -> bool) {
+    let found = decision.events.iter().find(|event| is_match(&event.body));
     let Some(event) = found.cloned() else { return };
     let again = Event {
         seq: Seq(decision.state.seq.0 + 1),
@@ -313,7 +317,7 @@ fn repeat(decision: &mut Decision, which: impl Fn(&Body) -> bool) {
 }
 
 /// Adds an event at the end of a decision.
-fn say(decision: &mut Decision, body: Body) {
+fn add_event(decision: &mut Decision, body: EventBody) {
     let seq = decision.state.seq.next();
     let event = Event {
         event_id: EventId(0),
@@ -322,8 +326,8 @@ fn say(decision: &mut Decision, body: Body) {
         cause_seq: Some(decision.state.seq),
         timestamp: Time(0),
         recorded_at: Time(0),
-        source: Source::Server,
-        at: At::default(),
+        source: EventSource::Server,
+        location: EventLocation::default(),
         duration_ms: None,
         worker_id: None,
         trace_id: None,
@@ -335,23 +339,23 @@ fn say(decision: &mut Decision, body: Body) {
 }
 
 /// Removes the end of an execution.
-fn never_end(before: Option<&State>, decision: &mut Decision) {
-    let is_end = |event: &Event| matches!(event.body, Body::WorkflowFinished(_));
+fn never_end(before: Option<&ExecutionState>, decision: &mut Decision) {
+    let is_end = |event: &Event| matches!(event.body, EventBody::WorkflowFinished(_));
     let end = decision.events.iter().position(is_end);
     let (Some(end), Some(before)) = (end, before) else {
         return;
     };
     decision.events.truncate(end);
-    decision.keys.clear();
+    decision.unique_keys.clear();
     let mut state = before.clone();
     decision.events.iter().for_each(|event| state.apply(event));
     decision.state = state;
 }
 
-fn forget_held(before: Option<&State>, decision: &mut Decision) {
+fn forget_held(before: Option<&ExecutionState>, decision: &mut Decision) {
     let mut found = false;
     for event in &mut decision.events {
-        if let Body::NextEvaluated(next) = &mut event.body {
+        if let EventBody::NextEvaluated(next) = &mut event.body {
             found |= next.held;
             next.held = false;
         }

@@ -3,21 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use engine::{Graph, State};
-use model::event::{Body, Event};
+use engine::{ExecutionState, Graph};
+use model::event::{Event, EventBody};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq};
 use model::playbook::{LoopMode, Playbook};
 use model::template::Tree;
 use model::time::Time;
 
-use crate::sim::run::{Violation, solid};
-use crate::sim::watch::Watch;
-use crate::world::{Posted, Server, log};
+use crate::sim::log_checker::LogChecker;
+use crate::sim::simulation::{Violation, into_violation};
+use crate::world::{InputResult, WorldServer, read_log};
 
-pub(crate) type Done = Result<(), Violation>;
+pub(crate) type CheckResult = Result<(), Violation>;
 
 /// `Ok` if the invariant holds.
-pub(crate) fn must(number: u32, holds: bool, what: impl FnOnce() -> String) -> Done {
+pub(crate) fn check_promise(
+    number: u32,
+    holds: bool,
+    what: impl FnOnce() -> String,
+) -> CheckResult {
     if holds {
         return Ok(());
     }
@@ -29,71 +33,85 @@ pub(crate) fn must(number: u32, holds: bool, what: impl FnOnce() -> String) -> D
 
 /// Data about all executions so far.
 #[derive(Default)]
-pub(crate) struct Checks {
-    watches: BTreeMap<ExecutionId, Watch>,
-    replayed: BTreeMap<ExecutionId, State>,
+pub(crate) struct ExecutionChecks {
+    checkers: BTreeMap<ExecutionId, LogChecker>,
+    replayed: BTreeMap<ExecutionId, ExecutionState>,
     claims: BTreeMap<CommandId, LeaseEpoch>,
-    plans: BTreeMap<PlaybookHash, Arc<Plan>>,
+    playbooks: BTreeMap<PlaybookHash, Arc<CheckedPlaybook>>,
 }
 
 /// The playbook parsed from its text, independent of the server.
-pub(crate) struct Plan {
+pub(crate) struct CheckedPlaybook {
     pub(crate) playbook: Playbook,
     pub(crate) graph: Graph,
 }
 
-impl Checks {
+impl ExecutionChecks {
     /// Checks the events of one commit.
-    pub(crate) fn committed(
+    pub(crate) fn check_commit(
         &mut self,
-        server: &mut Server,
+        server: &mut WorldServer,
         execution: ExecutionId,
         events: &[Event],
-    ) -> Done {
+    ) -> CheckResult {
         for event in events {
-            self.see(server, execution, event)?;
+            self.check_event(server, execution, event)?;
         }
         self.c24_servers_hold_the_ctx_of_the_log(server, execution)?;
         self.c44_state_is_the_fold(server, execution)?;
         self.c15_children_are_heard_once(events)
     }
 
-    fn see(&mut self, server: &Server, execution: ExecutionId, event: &Event) -> Done {
+    fn check_event(
+        &mut self,
+        server: &WorldServer,
+        execution: ExecutionId,
+        event: &Event,
+    ) -> CheckResult {
         let before = self.replayed.remove(&execution);
-        if let Body::ExecutionRequested(requested) = &event.body {
-            let plan = self.plan(server, &requested.hash);
-            self.watches.insert(execution, Watch::new(plan));
+        if let EventBody::ExecutionRequested(requested) = &event.body {
+            let plan = self.checked_playbook(server, &requested.hash);
+            self.checkers.insert(execution, LogChecker::new(plan));
         }
-        let watch = self.watches.get_mut(&execution).ok_or_else(|| Violation {
+        let watch = self.checkers.get_mut(&execution).ok_or_else(|| Violation {
             number: 7,
             what: format!("the first event of {execution} is not its request"),
         })?;
-        watch.see(event, before.as_ref(), server.now())?;
+        watch.check_event(event, before.as_ref(), server.now())?;
         let after = engine::fold(before, event).ok_or_else(|| Violation {
             number: 44,
             what: format!("cannot replay event {} of {execution}", event.seq),
         })?;
-        c22_widths_stay_within_bounds(&watch.plan, &after)?;
+        c22_widths_stay_within_bounds(&watch.playbook, &after)?;
         c17_tokens_are_conserved(watch, &after)?;
         self.replayed.insert(execution, after);
         Ok(())
     }
 
-    fn plan(&mut self, server: &Server, hash: &PlaybookHash) -> Arc<Plan> {
-        let made = self.plans.entry(hash.clone()).or_insert_with(|| {
-            let text = server.text(hash);
+    fn checked_playbook(
+        &mut self,
+        server: &WorldServer,
+        hash: &PlaybookHash,
+    ) -> Arc<CheckedPlaybook> {
+        let made = self.playbooks.entry(hash.clone()).or_insert_with(|| {
+            let text = server.playbook_text(hash);
             let parsed = model::playbook::parse("drawn", text.as_bytes());
             let playbook = parsed.playbook.expect("a generated playbook is valid");
-            let graph = Graph::of(&playbook);
-            Arc::new(Plan { playbook, graph })
+            let graph = Graph::from_playbook(&playbook);
+            Arc::new(CheckedPlaybook { playbook, graph })
         });
         made.clone()
     }
 
-    fn c24_servers_hold_the_ctx_of_the_log(&self, server: &Server, execution: ExecutionId) -> Done {
-        let watch = &self.watches[&execution];
-        for known in (0..server.count()).filter_map(|number| server.known(number, execution)) {
-            must(
+    fn c24_servers_hold_the_ctx_of_the_log(
+        &self,
+        server: &WorldServer,
+        execution: ExecutionId,
+    ) -> CheckResult {
+        let watch = &self.checkers[&execution];
+        for known in (0..server.count()).filter_map(|number| server.cached_state(number, execution))
+        {
+            check_promise(
                 24,
                 known.seq != watch.seq || *known.ctx == watch.ctx,
                 || {
@@ -107,11 +125,12 @@ impl Checks {
         Ok(())
     }
 
-    fn c44_state_is_the_fold(&self, server: &Server, execution: ExecutionId) -> Done {
+    fn c44_state_is_the_fold(&self, server: &WorldServer, execution: ExecutionId) -> CheckResult {
         let replayed = &self.replayed[&execution];
-        for known in (0..server.count()).filter_map(|number| server.known(number, execution)) {
+        for known in (0..server.count()).filter_map(|number| server.cached_state(number, execution))
+        {
             if known.seq == replayed.seq {
-                must(44, known == replayed, || {
+                check_promise(44, known == replayed, || {
                     format!(
                         "the state of {execution} at {} differs from the replay of its log",
                         known.seq
@@ -122,23 +141,23 @@ impl Checks {
         Ok(())
     }
 
-    fn c15_children_are_heard_once(&mut self, events: &[Event]) -> Done {
+    fn c15_children_are_heard_once(&mut self, events: &[Event]) -> CheckResult {
         for event in events {
-            let Body::SignalReceived(signal) = &event.body else {
+            let EventBody::SignalReceived(signal) = &event.body else {
                 continue;
             };
             let Some(end) = &signal.child else { continue };
             let ends = self
-                .watches
+                .checkers
                 .get(&end.execution_id)
                 .map_or(0, |watch| watch.ends);
-            let watch = self.watches.get_mut(&event.execution_id);
+            let watch = self.checkers.get_mut(&event.execution_id);
             let heard = watch.map_or(0, |watch| {
-                let heard = watch.heard.entry(end.execution_id).or_insert(0);
+                let heard = watch.child_ends.entry(end.execution_id).or_insert(0);
                 *heard += 1;
                 *heard
             });
-            must(15, heard <= ends, || {
+            check_promise(15, heard <= ends, || {
                 format!(
                     "{} was reported {heard} times and ended {ends} times",
                     end.execution_id
@@ -149,19 +168,19 @@ impl Checks {
     }
 
     /// Checks that the executions and the store agree, which must hold at any time.
-    pub(crate) fn everything(&mut self, server: &Server) -> Done {
-        let open = solid(server.open_commands())?;
+    pub(crate) fn check_all(&mut self, server: &WorldServer) -> CheckResult {
+        let open = into_violation(server.open_commands())?;
         for (execution, state) in &self.replayed {
-            let row = solid(server.row(*execution))?;
+            let row = into_violation(server.execution_row(*execution))?;
             let status = row.as_ref().map(|row| row.status);
-            must(12, status == Some(state.status()), || {
+            check_promise(12, status == Some(state.status()), || {
                 format!(
                     "{execution} is {:?}, but listed as {status:?}",
                     state.status()
                 )
             })?;
             let seq = row.map_or(Seq(0), |row| row.version);
-            must(2, seq == state.seq, || {
+            check_promise(2, seq == state.seq, || {
                 format!("{execution} is at {seq}, its log at {}", state.seq)
             })?;
             let own = open
@@ -169,7 +188,7 @@ impl Checks {
                 .filter(|open| open.command.id.execution == *execution);
             let own: BTreeSet<Seq> = own.map(|open| open.command.id.seq).collect();
             let live: BTreeSet<Seq> = state.commands.keys().copied().collect();
-            must(5, own == live, || {
+            check_promise(5, own == live, || {
                 format!("{execution} has commands {live:?}, but the store has {own:?}")
             })?;
             c11_ends_if_and_only_if_nothing_is_left(*execution, state)?;
@@ -179,24 +198,24 @@ impl Checks {
             .values()
             .flat_map(|state| state.timers.values());
         let earliest: Option<Time> = timers.map(|timer| timer.due).min();
-        let stored = solid(server.next_timer())?;
-        must(5, stored == earliest, || {
+        let stored = into_violation(server.next_timer())?;
+        check_promise(5, stored == earliest, || {
             format!("the next timer is {earliest:?}, but {stored:?} in the store")
         })
     }
 
     /// Checks a new claim.
-    pub(crate) fn claimed(&mut self, command: CommandId, epoch: LeaseEpoch) -> Done {
+    pub(crate) fn check_claim(&mut self, command: CommandId, epoch: LeaseEpoch) -> CheckResult {
         let before = self.claims.insert(command, epoch);
-        must(26, before.is_none_or(|before| before < epoch), || {
+        check_promise(26, before.is_none_or(|before| before < epoch), || {
             format!("{command} was claimed with {before:?}, then with {epoch:?}")
         })
     }
 
     /// Checks ended executions: their logs can be replayed, with or without a snapshot at any position.
-    pub(crate) fn at_the_end(&self, server: &mut Server) -> Done {
+    pub(crate) fn check_end(&self, server: &mut WorldServer) -> CheckResult {
         for (execution, state) in &self.replayed {
-            let events = log(&server.store, *execution);
+            let events = read_log(&server.store, *execution);
             let middle = events.len() / 2;
             let first = events[..middle].iter().fold(None, engine::fold);
             let mut bytes = Vec::new();
@@ -206,17 +225,17 @@ impl Checks {
                     what: format!("cannot write a snapshot: {error}"),
                 })?;
             }
-            let thawed: Option<State> = ciborium::from_reader(bytes.as_slice()).ok();
+            let thawed: Option<ExecutionState> = ciborium::from_reader(bytes.as_slice()).ok();
             let resumed = events[middle..].iter().fold(thawed.or(first), engine::fold);
-            must(44, resumed.as_ref() == Some(state), || {
+            check_promise(44, resumed.as_ref() == Some(state), || {
                 format!("a snapshot of {execution} and the events after it differ from its log")
             })?;
         }
         Ok(())
     }
 
-    pub(crate) fn events(&self) -> usize {
-        self.watches.values().map(|watch| watch.events).sum()
+    pub(crate) fn event_count(&self) -> usize {
+        self.checkers.values().map(|watch| watch.events).sum()
     }
 
     pub(crate) fn executions(&self) -> Vec<ExecutionId> {
@@ -232,7 +251,7 @@ impl Checks {
     }
 
     pub(crate) fn all_ended(&self) -> bool {
-        self.replayed.values().all(State::is_ended)
+        self.replayed.values().all(ExecutionState::is_ended)
     }
 
     pub(crate) fn unfinished(&self) -> String {
@@ -246,41 +265,47 @@ impl Checks {
 }
 
 /// Checks that a report with an expired claim records nothing.
-pub(crate) fn c27_stale_reports_leave_nothing(is_current: bool, posted: &Posted) -> Done {
-    let left = match posted {
-        Posted::Done(events) => events.len(),
-        Posted::Refused(_) => 0,
+pub(crate) fn c27_stale_reports_leave_nothing(
+    is_current: bool,
+    result: &InputResult,
+) -> CheckResult {
+    let left = match result {
+        InputResult::Committed(events) => events.len(),
+        InputResult::Refused(_) => 0,
     };
-    must(27, is_current || left == 0, || {
+    check_promise(27, is_current || left == 0, || {
         format!("a fenced report recorded {left} events")
     })
 }
 
 /// Checks that a report that is already in the log records nothing.
-pub(crate) fn c01_repeated_reports_leave_nothing(posted: &Posted) -> Done {
-    let left: Vec<String> = match posted {
-        Posted::Done(events) => events
+pub(crate) fn c01_repeated_reports_leave_nothing(result: &InputResult) -> CheckResult {
+    let left: Vec<String> = match result {
+        InputResult::Committed(events) => events
             .iter()
             .map(|event| event.kind().to_string())
             .collect(),
-        Posted::Refused(_) => Vec::new(),
+        InputResult::Refused(_) => Vec::new(),
     };
-    must(1, left.is_empty(), || {
+    check_promise(1, left.is_empty(), || {
         format!("a repeated report recorded {left:?}")
     })
 }
 
-fn c17_tokens_are_conserved(watch: &Watch, state: &State) -> Done {
+fn c17_tokens_are_conserved(checker: &LogChecker, state: &ExecutionState) -> CheckResult {
     let live = i64::try_from(state.tokens.len()).expect("the number of tokens fits");
-    must(17, watch.tokens == live, || {
-        format!("expected {} live tokens, found {live}", watch.tokens)
+    check_promise(17, checker.tokens == live, || {
+        format!("expected {} live tokens, found {live}", checker.tokens)
     })
 }
 
-fn c22_widths_stay_within_bounds(plan: &Plan, state: &State) -> Done {
+fn c22_widths_stay_within_bounds(
+    playbook: &CheckedPlaybook,
+    state: &ExecutionState,
+) -> CheckResult {
     for (id, run) in state.runs.iter() {
         let Some(progress) = &run.loop_ else { continue };
-        let loop_ = plan
+        let loop_ = playbook
             .playbook
             .step(id.step.as_str())
             .and_then(|step| step.loop_.as_ref());
@@ -293,23 +318,26 @@ fn c22_widths_stay_within_bounds(plan: &Plan, state: &State) -> Done {
         let commands = state.commands.values().filter(|command| command.run == *id);
         let widths: u64 = commands.map(|command| u64::from(command.width)).sum();
         let used = widths + progress.suspended.len() as u64;
-        must(22, used <= bound, || {
+        check_promise(22, used <= bound, || {
             format!("{id} has {used} iterations in flight, but the limit is {bound}")
         })?;
     }
     Ok(())
 }
 
-fn c11_ends_if_and_only_if_nothing_is_left(execution: ExecutionId, state: &State) -> Done {
+fn c11_ends_if_and_only_if_nothing_is_left(
+    execution: ExecutionId,
+    state: &ExecutionState,
+) -> CheckResult {
     let waits = state.runs.values().any(|run| !run.waits.is_empty());
     let under_way = !state.commands.is_empty() || !state.timers.is_empty();
     if state.is_ended() {
-        return must(11, !under_way, || {
+        return check_promise(11, !under_way, || {
             format!("{execution} has ended, but has commands or timers")
         });
     }
     let is_stuck = !state.paused && !under_way && !waits;
-    must(11, !is_stuck, || {
+    check_promise(11, !is_stuck, || {
         format!("{execution} is unfinished, but nothing can move it forward")
     })
 }

@@ -2,14 +2,14 @@
 //!
 //! After every action the checkers read what was committed; at the end every execution must have ended.
 
-mod answers;
 mod bug;
 pub(crate) mod checks;
+pub(crate) mod log_checker;
 mod playbooks;
 pub(crate) mod random;
-mod run;
-pub(crate) mod watch;
+mod seeded_answers;
+mod simulation;
 
 pub use bug::Bug;
-pub use random::Random;
-pub use run::{Report, Violation, simulate};
+pub use random::SeededRandom;
+pub use simulation::{SimReport, Violation, simulate};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::sim::random::Random;
+use crate::sim::random::SeededRandom;
 
 /// The playbook that `kind: playbook` tasks start.
 pub(crate) const CHILD: &str = "apiVersion: noetl.io/v2
@@ -85,7 +85,7 @@ const FIXED: &[&str] = &[
 ];
 
 /// The playbook for a seed.
-pub(crate) fn playbook(random: &mut Random) -> String {
+pub(crate) fn draw_playbook(random: &mut SeededRandom) -> String {
     let mut text = HEAD.to_owned();
     if random.percent(10) {
         let fixed: &str = random.pick::<&str>(FIXED);
@@ -106,7 +106,7 @@ pub(crate) fn playbook(random: &mut Random) -> String {
     }
     text.push_str("workflow:\n");
     for index in 0..count {
-        step(&mut text, random, index, count);
+        write_step(&mut text, random, index, count);
     }
     if has_final {
         text.push_str("  - {step: last, tool: {kind: noop}}\n");
@@ -114,7 +114,7 @@ pub(crate) fn playbook(random: &mut Random) -> String {
     text
 }
 
-fn step(text: &mut String, random: &mut Random, index: usize, count: usize) {
+fn write_step(text: &mut String, random: &mut SeededRandom, index: usize, count: usize) {
     let _ = writeln!(text, "  - step: s{index}");
     let is_last = index + 1 == count;
     let mut spec = Vec::new();
@@ -136,10 +136,10 @@ fn step(text: &mut String, random: &mut Random, index: usize, count: usize) {
     }
     match draw {
         _ if is_routing => {}
-        0..=54 => tasks(text, random, false),
+        0..=54 => write_tasks(text, random, false),
         55..=79 => {
-            looped(text, random);
-            tasks(text, random, true);
+            write_loop(text, random);
+            write_tasks(text, random, true);
         }
         80..=87 => text.push_str("    tool: {kind: playbook, path: child}\n"),
         88..=93 => text.push_str("    tool: {kind: wait, signal: go, timeout: 15s}\n"),
@@ -150,11 +150,11 @@ fn step(text: &mut String, random: &mut Random, index: usize, count: usize) {
         let _ = writeln!(text, "    set: {{{key}: {{$add: 1}}}}");
     }
     if !is_last {
-        arcs(text, random, index, count);
+        write_arcs(text, random, index, count);
     }
 }
 
-fn looped(text: &mut String, random: &mut Random) {
+fn write_loop(text: &mut String, random: &mut SeededRandom) {
     let length = random.below(6);
     let items: Vec<String> = (0..length).map(|n| n.to_string()).collect();
     let mode = if random.percent(60) {
@@ -170,7 +170,7 @@ fn looped(text: &mut String, random: &mut Random) {
     );
 }
 
-fn tasks(text: &mut String, random: &mut Random, in_loop: bool) {
+fn write_tasks(text: &mut String, random: &mut SeededRandom, in_loop: bool) {
     text.push_str("    tool:\n");
     let count = 1 + random.index(2);
     for index in 0..count {
@@ -215,7 +215,7 @@ fn tasks(text: &mut String, random: &mut Random, in_loop: bool) {
     }
 }
 
-fn arcs(text: &mut String, random: &mut Random, index: usize, count: usize) {
+fn write_arcs(text: &mut String, random: &mut SeededRandom, index: usize, count: usize) {
     let mode = if random.percent(50) {
         "inclusive"
     } else {

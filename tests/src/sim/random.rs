@@ -2,9 +2,9 @@
 
 /// A splitmix64 generator.
 #[derive(Debug, Clone)]
-pub struct Random(u64);
+pub struct SeededRandom(u64);
 
-impl Random {
+impl SeededRandom {
     /// Creates a generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
@@ -13,7 +13,7 @@ impl Random {
     /// The next number.
     pub fn next_number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        mix_bits(self.0)
     }
 
     /// A number below `bound`.
@@ -38,7 +38,7 @@ impl Random {
 }
 
 /// Mixes the bits of a number.
-pub(crate) fn mix(mut z: u64) -> u64 {
+pub(crate) fn mix_bits(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)

@@ -1,20 +1,20 @@
 //! A simulated cluster in one thread: the engine and a store in memory, virtual time, and workers that run pipelines
 //! with scripted outcomes instead of tools. The same calls in the same order produce the same logs.
 
-mod again;
-mod answers;
-mod call;
-mod errands;
-mod hand;
-mod kept;
 mod load;
+mod outcome_source;
 mod pipeline;
+mod rendered_call;
+mod reruns;
 mod server;
+mod server_tasks;
 mod tamper;
+mod world_command;
+mod world_store;
 
-pub use answers::{Answer, Answers, Asked};
-pub use hand::{Acted, Hand, Order};
-pub use kept::Kept;
-pub use load::{log, loop_results};
-pub use server::{Broken, Cut, Posted, Server};
-pub use tamper::{Honest, Tamper};
+pub use load::{loop_results, read_log};
+pub use outcome_source::{AttemptQuery, OutcomeSource, TimedOutcome};
+pub use server::{InputResult, LostReply, WorldError, WorldServer};
+pub use tamper::{NoTamper, Tamper};
+pub use world_command::{ActionResult, Order, WorldCommand};
+pub use world_store::WorldStore;

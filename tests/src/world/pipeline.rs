@@ -1,32 +1,38 @@
 //! Runs one pipeline action by action, and writes the events that the worker writes, in the same order.
 
 use model::command::Continuation;
-use model::event::{At, Awaits, Body, Event, Nothing, ResultStored, Source, StepDone, TaskStarted};
+use model::event::{
+    AwaitTarget, EmptyPayload, Event, EventBody, EventLocation, EventSource, ResultStored,
+    StepDone, TaskStarted,
+};
 use model::id::{EventId, ExecutionId, Name, Seq, WorkerId};
-use model::manifest::outcome_of;
+use model::manifest::outcome_from_event;
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::playbook::{Claim, Effect, Step};
-use model::raw::Raw;
-use model::template::{Data, Scope};
+use model::playbook::{CursorClaim, Effect, Step};
+use model::raw::RawJson;
+use model::template::{LazyValue, Scope};
 use model::time::Time;
-use pipeline::{Asked as Rendered, Entry, Next, Place, TaskRun, Waiting, Writes};
+use pipeline::{
+    AttemptKind, NextAction, PipelinePosition, RenderedTask as Rendered, RenderedWrites,
+    TaskAttempt, WaitAction,
+};
 use serde_json::{Map, Value, json};
 
-use crate::world::answers::{Answer, Answers, Asked};
-use crate::world::call::{self, Ready};
-use crate::world::kept::{Kept, Owner};
-use crate::world::load::{events_at, resolve};
+use crate::world::load::{events_at, render_with_loading};
+use crate::world::outcome_source::{AttemptQuery, OutcomeSource, TimedOutcome};
+use crate::world::rendered_call::{self, RenderedTaskCall};
+use crate::world::world_store::{BodyOwner, WorldStore};
 
 /// Context of a pipeline.
-pub(crate) struct Env<'w> {
-    pub(crate) store: &'w Kept,
-    pub(crate) answers: &'w mut dyn Answers,
+pub(crate) struct PipelineEnv<'w> {
+    pub(crate) store: &'w WorldStore,
+    pub(crate) outcomes: &'w mut dyn OutcomeSource,
     pub(crate) execution: ExecutionId,
     pub(crate) step: &'w Step,
     pub(crate) worker: &'w WorkerId,
     pub(crate) now: Time,
     /// Whether a task may start.
-    pub(crate) may_begin: bool,
+    pub(crate) may_start: bool,
     /// Whether running tools must stop.
     pub(crate) must_stop: bool,
     /// Whether writes to `ctx` are recorded with the end of the iteration.
@@ -34,61 +40,61 @@ pub(crate) struct Env<'w> {
     /// Maximum number of jumps of a pipeline.
     pub(crate) jumps_max: u32,
     /// Set if the pipeline claims the rows of a cursor loop.
-    pub(crate) claim: Option<&'w Claim>,
+    pub(crate) claim: Option<&'w CursorClaim>,
 }
 
 /// A running pipeline.
 #[derive(Debug, Clone)]
-pub(crate) struct Pipeline {
-    pub(crate) at: At,
+pub(crate) struct WorldPipeline {
+    pub(crate) location: EventLocation,
     pub(crate) continuation: Continuation,
     pub(crate) scope: Scope,
-    pub(crate) begun: Time,
-    patch: Map<String, Value>,
+    pub(crate) started_at: Time,
+    ctx_patch: Map<String, Value>,
     failure: Option<TaskError>,
-    call: Option<Call>,
+    call: Option<PendingCall>,
 }
 
 /// A call in progress.
 #[derive(Debug, Clone)]
-struct Call {
+struct PendingCall {
     task: Name,
     visit: u32,
     attempt: u32,
-    entry: Entry,
+    entry: AttemptKind,
     until: Time,
     outcome: Outcome,
 }
 
 /// State of a pipeline after an action.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Stepped {
+pub(crate) enum StepProgress {
     /// It continues.
-    Went,
+    Progressed,
     /// Nothing happens before this time.
-    Waits(Time),
+    WaitsUntil(Time),
     /// It has ended, and its end is recorded.
     Ended,
     /// It waits for an event, or released what it had not started.
-    Left { interrupted: bool },
+    Suspended { interrupted: bool },
 }
 
-impl Pipeline {
-    pub(crate) fn new(at: At, scope: Scope, now: Time) -> Self {
+impl WorldPipeline {
+    pub(crate) fn new(location: EventLocation, scope: Scope, now: Time) -> Self {
         Self {
-            at,
+            location,
             continuation: Continuation::default(),
             scope,
-            begun: now,
-            patch: Map::new(),
+            started_at: now,
+            ctx_patch: Map::new(),
             failure: None,
             call: None,
         }
     }
 
     /// Continues where another worker stopped.
-    pub(crate) fn restore(&mut self, continuation: Continuation, env: &Env<'_>) {
-        pipeline::recall(&mut self.scope, env.step, &continuation);
+    pub(crate) fn restore(&mut self, continuation: Continuation, env: &PipelineEnv<'_>) {
+        pipeline::expose_recorded_outcomes(&mut self.scope, env.step, &continuation);
         let mut seqs: Vec<Seq> = continuation.iter_writes.clone();
         seqs.extend(&continuation.local_writes);
         if env.is_parallel {
@@ -97,97 +103,115 @@ impl Pipeline {
         seqs.sort_unstable();
         seqs.dedup();
         for event in events_at(env.store, env.execution, &seqs) {
-            let writes = writes(&event, env.is_parallel);
+            let writes = event_writes(&event, env.is_parallel);
             pipeline::apply_writes(&mut self.scope, &writes);
-            model::ctx::join(&mut self.patch, &writes.ctx);
+            model::ctx::append_patch(&mut self.ctx_patch, &writes.ctx);
         }
         self.continuation = continuation;
     }
 
     /// Performs one action: starts or ends a task, or ends the pipeline.
-    pub(crate) fn step(&mut self, env: &mut Env<'_>, out: &mut Vec<Event>) -> Stepped {
+    pub(crate) fn advance(
+        &mut self,
+        env: &mut PipelineEnv<'_>,
+        out: &mut Vec<Event>,
+    ) -> StepProgress {
         if let Some(call) = self.call.take() {
-            return self.go_on_calling(env, call, out);
+            return self.continue_call(env, call, out);
         }
-        match pipeline::next(env.step, &self.continuation, env.now) {
-            Next::Run(_) | Next::WaitUntil(_) if !env.may_begin => {
-                Stepped::Left { interrupted: true }
+        match pipeline::next_action(env.step, &self.continuation, env.now) {
+            NextAction::Run(_) | NextAction::WaitUntil(_) if !env.may_start => {
+                StepProgress::Suspended { interrupted: true }
             }
-            Next::Run(run) => self.begin(env, &run, out),
-            Next::Answered { run, by, since } => {
-                let outcome = answered(env, by, since);
-                self.settle(env, &run, outcome, out);
-                Stepped::Went
+            NextAction::Run(run) => self.start_attempt(env, &run, out),
+            NextAction::Answered {
+                attempt: run,
+                answer_seq: by,
+                started_seq: since,
+            } => {
+                let outcome = awaited_outcome(env, by, since);
+                self.finish_attempt(env, &run, outcome, out);
+                StepProgress::Progressed
             }
-            Next::WaitUntil(due) => Stepped::Waits(due),
-            Next::Suspended => Stepped::Left { interrupted: false },
-            Next::Done => self.end(env, None, out),
-            Next::Failed => {
-                let error = self.why(env);
-                self.end(env, Some(error), out)
+            NextAction::WaitUntil(due) => StepProgress::WaitsUntil(due),
+            NextAction::Suspended => StepProgress::Suspended { interrupted: false },
+            NextAction::Done => self.finish(env, None, out),
+            NextAction::Failed => {
+                let error = self.failure_error(env);
+                self.finish(env, Some(error), out)
             }
         }
     }
 
-    fn go_on_calling(&mut self, env: &mut Env<'_>, call: Call, out: &mut Vec<Event>) -> Stepped {
+    fn continue_call(
+        &mut self,
+        env: &mut PipelineEnv<'_>,
+        call: PendingCall,
+        out: &mut Vec<Event>,
+    ) -> StepProgress {
         if env.must_stop {
-            return Stepped::Left { interrupted: true };
+            return StepProgress::Suspended { interrupted: true };
         }
         if call.until > env.now {
             let until = call.until;
             self.call = Some(call);
-            return Stepped::Waits(until);
+            return StepProgress::WaitsUntil(until);
         }
         let step = env.step;
         let Some((_, task)) = step.task(call.task.as_str()) else {
-            return Stepped::Left { interrupted: true };
+            return StepProgress::Suspended { interrupted: true };
         };
-        let run = TaskRun {
+        let run = TaskAttempt {
             task,
             visit: call.visit,
             attempt: call.attempt,
-            entry: call.entry,
+            kind: call.entry,
         };
-        self.settle(env, &run, call.outcome, out);
-        Stepped::Went
+        self.finish_attempt(env, &run, call.outcome, out);
+        StepProgress::Progressed
     }
 
-    fn begin(&mut self, env: &mut Env<'_>, run: &TaskRun<'_>, out: &mut Vec<Event>) -> Stepped {
-        let at = self.task_at(run);
-        self.scope.task = Some(run.task.label.clone());
-        self.scope.attempt = Some(run.attempt);
+    fn start_attempt(
+        &mut self,
+        env: &mut PipelineEnv<'_>,
+        attempt: &TaskAttempt<'_>,
+        out: &mut Vec<Event>,
+    ) -> StepProgress {
+        let at = self.task_location(attempt);
+        self.scope.task = Some(attempt.task.label.clone());
+        self.scope.attempt = Some(attempt.attempt);
         self.scope.now = Some(env.now);
-        self.scope.input = Data::default();
+        self.scope.input = LazyValue::default();
         let key = pipeline::idempotency_key(env.execution, &at);
         self.scope.idempotency_key = Some(key.into());
         let step = env.step;
-        let render = |scope: &Scope| call::render(step, run.task, scope);
-        let ready = match resolve(env.store, env.execution, &mut self.scope, render) {
+        let render = |scope: &Scope| rendered_call::render_call(step, attempt.task, scope);
+        let ready = match render_with_loading(env.store, env.execution, &mut self.scope, render) {
             Ok(ready) => ready,
             Err(error) => {
-                let error = pipeline::render_failure(&error, step, &run.task.label);
-                self.start(env, run, out);
-                self.settle(env, run, Outcome::error(error), out);
-                return Stepped::Went;
+                let error = pipeline::render_failure(&error, step, &attempt.task.label);
+                self.record_start(env, attempt, out);
+                self.finish_attempt(env, attempt, Outcome::error(error), out);
+                return StepProgress::Progressed;
             }
         };
         if let Some(input) = &ready.input {
-            self.scope.input = Data::new(Value::Object(input.clone()));
+            self.scope.input = LazyValue::new(Value::Object(input.clone()));
         }
-        if run.task.effect == Effect::AtMostOnce && run.entry == Entry::Again {
-            self.settle(env, run, Outcome::error(unknown_outcome(run)), out);
-            return Stepped::Went;
+        if attempt.task.effect == Effect::AtMostOnce && attempt.kind == AttemptKind::Resumed {
+            self.finish_attempt(env, attempt, Outcome::error(unknown_outcome(attempt)), out);
+            return StepProgress::Progressed;
         }
-        self.dispatch(env, run, &ready, out)
+        self.dispatch(env, attempt, &ready, out)
     }
 
     fn dispatch(
         &mut self,
-        env: &mut Env<'_>,
-        run: &TaskRun<'_>,
-        ready: &Ready,
+        env: &mut PipelineEnv<'_>,
+        run: &TaskAttempt<'_>,
+        ready: &RenderedTaskCall,
         out: &mut Vec<Event>,
-    ) -> Stepped {
+    ) -> StepProgress {
         let input = ready.input.clone().map_or(Value::Null, Value::Object);
         let rendered = Rendered {
             fields: &ready.fields,
@@ -195,174 +219,180 @@ impl Pipeline {
             timeout: ready.timeout.as_ref().and_then(model::duration::parse),
         };
         let timeout = ready.timeout_seconds();
-        let asked = Asked {
+        let asked = AttemptQuery {
             execution: env.execution,
             step: env.step.name.as_str(),
             task: run.task.label.as_str(),
             kind: run.task.kind.as_str(),
-            iteration: self.at.iteration,
+            iteration: self.location.iteration,
             visit: run.visit,
             attempt: run.attempt,
             input: &input,
             fields: &ready.fields,
             timeout: &timeout,
         };
-        let scripted = env.answers.answer(&asked);
+        let scripted = env.outcomes.next_outcome(&asked);
         let answer = match (scripted, run.task.kind.as_str()) {
             (Some(answer), _) => Ok(answer),
-            (None, "playbook") => match pipeline::child(run.task, rendered, &self.scope) {
-                Ok(awaits) => return self.suspend(env, run, awaits, out),
+            (None, "playbook") => match pipeline::parse_child_task(run.task, rendered, &self.scope)
+            {
+                Ok(awaits) => return self.suspend_task(env, run, awaits, out),
                 Err(error) => Err(error),
             },
-            (None, "wait") => match pipeline::wait(run.task, rendered, env.now) {
-                Ok(Waiting::Suspend(awaits)) => return self.suspend(env, run, awaits, out),
-                Ok(Waiting::Sleep(due)) => Ok(Answer {
+            (None, "wait") => match pipeline::parse_wait_task(run.task, rendered, env.now) {
+                Ok(WaitAction::Suspend(awaits)) => return self.suspend_task(env, run, awaits, out),
+                Ok(WaitAction::Sleep(due)) => Ok(TimedOutcome {
                     outcome: Outcome::ok(json!({"fired_at": due})),
-                    takes: due.since(env.now),
+                    duration: due.since(env.now),
                 }),
                 Err(error) => Err(error),
             },
             (None, _) => {
                 let result = ready.fields.get("result").cloned().unwrap_or_default();
-                Ok(Answer::now(Outcome::ok(result)))
+                Ok(TimedOutcome::immediate(Outcome::ok(result)))
             }
         };
-        let answer = answer.unwrap_or_else(|error| Answer::now(Outcome::error(*error)));
-        self.start(env, run, out);
-        self.call = Some(Call {
+        let answer = answer.unwrap_or_else(|error| TimedOutcome::immediate(Outcome::error(*error)));
+        self.record_start(env, run, out);
+        self.call = Some(PendingCall {
             task: run.task.label.clone(),
             visit: run.visit,
             attempt: run.attempt,
-            entry: run.entry,
-            until: env.now.after(answer.takes),
+            entry: run.kind,
+            until: env.now.after(answer.duration),
             outcome: answer.outcome,
         });
-        Stepped::Went
+        StepProgress::Progressed
     }
 
     /// Starts a wait that frees the slot. Only `task.started` records what it waits for, so every attempt has one.
-    fn suspend(
+    fn suspend_task(
         &mut self,
-        env: &Env<'_>,
-        run: &TaskRun<'_>,
-        awaits: Awaits,
+        env: &PipelineEnv<'_>,
+        run: &TaskAttempt<'_>,
+        awaits: AwaitTarget,
         out: &mut Vec<Event>,
-    ) -> Stepped {
-        let body = Body::TaskStarted(TaskStarted {
+    ) -> StepProgress {
+        let body = EventBody::TaskStarted(TaskStarted {
             inputs: None,
             request: None,
             awaits: Some(Box::new(awaits)),
         });
-        let at = self.task_at(run);
-        self.record(event(env, at, body), out);
-        Stepped::Left { interrupted: false }
+        let at = self.task_location(run);
+        self.record(worker_event(env, at, body), out);
+        StepProgress::Suspended { interrupted: false }
     }
 
-    fn start(&mut self, env: &Env<'_>, run: &TaskRun<'_>, out: &mut Vec<Event>) {
-        let body = match run.entry {
-            Entry::Fresh => Body::TaskStarted(TaskStarted {
+    fn record_start(&mut self, env: &PipelineEnv<'_>, run: &TaskAttempt<'_>, out: &mut Vec<Event>) {
+        let body = match run.kind {
+            AttemptKind::First => EventBody::TaskStarted(TaskStarted {
                 inputs: None,
                 request: None,
                 awaits: None,
             }),
-            Entry::Retry => Body::AttemptStarted(Nothing {}),
-            Entry::Again => return,
+            AttemptKind::Retry => EventBody::AttemptStarted(EmptyPayload {}),
+            AttemptKind::Resumed => return,
         };
-        let at = self.task_at(run);
-        self.record(event(env, at, body), out);
+        let at = self.task_location(run);
+        self.record(worker_event(env, at, body), out);
     }
 
-    fn settle(
+    fn finish_attempt(
         &mut self,
-        env: &mut Env<'_>,
-        run: &TaskRun<'_>,
+        env: &mut PipelineEnv<'_>,
+        run: &TaskAttempt<'_>,
         mut outcome: Outcome,
         out: &mut Vec<Event>,
     ) {
         outcome
             .meta_mut()
             .insert("attempt".to_owned(), run.attempt.into());
-        let at = self.task_at(run);
-        let owner = Owner {
+        let at = self.task_location(run);
+        let owner = BodyOwner {
             execution: env.execution,
-            at: &at,
+            location: &at,
             now: env.now,
         };
-        outcome = env.store.outcome(owner, run.task, outcome);
-        let place = Place {
-            at: self.at.clone(),
+        outcome = env.store.store_outcome(owner, run.task, outcome);
+        let place = PipelinePosition {
+            location: self.location.clone(),
             jumps: self.continuation.jumps,
             jumps_max: env.jumps_max,
         };
         let step = env.step;
-        let judge = |scope: &Scope| pipeline::settle(step, run, &outcome, scope, &place);
-        let settled = resolve(env.store, env.execution, &mut self.scope, judge)
+        let judge = |scope: &Scope| pipeline::apply_policy(step, run, &outcome, scope, &place);
+        let settled = render_with_loading(env.store, env.execution, &mut self.scope, judge)
             .expect("settling fails only if something is not loaded");
         let mut settled = settled;
-        env.store.writes(owner, &mut settled);
-        if let Some(error) = settled.too_large() {
+        env.store.store_writes(owner, &mut settled);
+        if let Some(error) = settled.size_error() {
             outcome = Outcome::error(error);
-            settled = pipeline::fail(run, &outcome, &place);
+            settled = pipeline::fail_without_policy(run, &outcome, &place);
         }
         for draft in settled.events {
-            self.record(event(env, draft.at, draft.body), out);
+            self.record(worker_event(env, draft.location, draft.body), out);
         }
         pipeline::apply_writes(&mut self.scope, &settled.writes);
         if env.is_parallel {
-            model::ctx::join(&mut self.patch, &settled.writes.ctx);
+            model::ctx::append_patch(&mut self.ctx_patch, &settled.writes.ctx);
         }
         self.failure = settled.failure;
-        pipeline::see(&mut self.scope, run, settled.part, outcome);
+        pipeline::expose_outcome(&mut self.scope, run, settled.page, outcome);
     }
 
-    fn end(&mut self, env: &Env<'_>, error: Option<TaskError>, out: &mut Vec<Event>) -> Stepped {
-        let (set_ctx, error) = match pipeline::iteration_patch(&self.patch) {
+    fn finish(
+        &mut self,
+        env: &PipelineEnv<'_>,
+        error: Option<TaskError>,
+        out: &mut Vec<Event>,
+    ) -> StepProgress {
+        let (set_ctx, error) = match pipeline::iteration_patch(&self.ctx_patch) {
             Ok(set_ctx) => (set_ctx, error),
             Err(too_large) => (None, error.or(Some(*too_large))),
         };
-        let body = match (error, self.at.iteration) {
-            (None, None) if env.claim.is_some() => self.claimed(env),
-            (None, None) => Body::StepDone(StepDone::default()),
-            (None, Some(_)) => Body::IterationDone(model::event::IterationDone { set_ctx }),
+        let body = match (error, self.location.iteration) {
+            (None, None) if env.claim.is_some() => self.claimed_rows_body(env),
+            (None, None) => EventBody::StepDone(StepDone::default()),
+            (None, Some(_)) => EventBody::IterationDone(model::event::IterationDone { set_ctx }),
             (Some(error), iteration) => {
-                let error = self.located(env, error);
-                let failed = Box::new(model::event::Failed { error, set_ctx });
+                let error = self.with_location(env, error);
+                let failed = Box::new(model::event::FailurePayload { error, set_ctx });
                 match iteration {
-                    None => Body::StepFailed(failed),
-                    Some(_) => Body::IterationFailed(failed),
+                    None => EventBody::StepFailed(failed),
+                    Some(_) => EventBody::IterationFailed(failed),
                 }
             }
         };
-        let mut event = event(env, self.at.clone(), body);
-        let took = env.now.since(self.begun).as_millis();
+        let mut event = worker_event(env, self.location.clone(), body);
+        let took = env.now.since(self.started_at).as_millis();
         event.duration_ms = Some(u64::try_from(took).unwrap_or(u64::MAX));
         self.record(event, out);
-        Stepped::Ended
+        StepProgress::Ended
     }
 
     /// The claimed rows, in the format of a worker's report.
-    fn claimed(&self, env: &Env<'_>) -> Body {
+    fn claimed_rows_body(&self, env: &PipelineEnv<'_>) -> EventBody {
         let claim = env.claim.expect("the pipeline claims rows");
         let rows = claim.rows.render(&self.scope);
         let rows = rows.map_or(Value::Null, |rendered| rendered.value);
-        let owner = Owner {
+        let owner = BodyOwner {
             execution: env.execution,
-            at: &self.at,
+            location: &self.location,
             now: env.now,
         };
-        let result_ref = Box::new(env.store.elements(owner, &rows));
-        Body::ResultStored(ResultStored { result_ref })
+        let result_ref = Box::new(env.store.store_elements(owner, &rows));
+        EventBody::ResultStored(ResultStored { result_ref })
     }
 
     /// Why the pipeline failed; read from the log if another worker recorded it.
-    fn why(&mut self, env: &Env<'_>) -> TaskError {
+    fn failure_error(&mut self, env: &PipelineEnv<'_>) -> TaskError {
         if let Some(error) = self.failure.take() {
             return error;
         }
         let last = self.continuation.last.as_ref();
         let pointer = last.and_then(|label| self.continuation.outcomes.get(label));
         let events = pointer.map(|pointer| events_at(env.store, env.execution, &[pointer.seq]));
-        let outcome = events.and_then(|events| events.first().and_then(outcome_of));
+        let outcome = events.and_then(|events| events.first().and_then(outcome_from_event));
         let error = outcome.and_then(|outcome| outcome.failure().cloned());
         error.unwrap_or_else(|| TaskError {
             retryable: false,
@@ -374,7 +404,7 @@ impl Pipeline {
         })
     }
 
-    fn located(&self, env: &Env<'_>, mut error: TaskError) -> TaskError {
+    fn with_location(&self, env: &PipelineEnv<'_>, mut error: TaskError) -> TaskError {
         let label = self.continuation.last.as_ref();
         let task = label.and_then(|label| env.step.task(label.as_str()));
         let mut add = |key: &str, value: Value| {
@@ -391,12 +421,12 @@ impl Pipeline {
         error
     }
 
-    fn task_at(&self, run: &TaskRun<'_>) -> At {
-        At {
+    fn task_location(&self, run: &TaskAttempt<'_>) -> EventLocation {
+        EventLocation {
             task: Some(run.task.label.clone()),
             visit: run.visit,
             attempt: run.attempt,
-            ..self.at.clone()
+            ..self.location.clone()
         }
     }
 
@@ -407,7 +437,7 @@ impl Pipeline {
 }
 
 /// Creates an event of a worker. The server assigns its ID and sequence number.
-pub(crate) fn event(env: &Env<'_>, at: At, body: Body) -> Event {
+pub(crate) fn worker_event(env: &PipelineEnv<'_>, at: EventLocation, body: EventBody) -> Event {
     Event {
         event_id: EventId(0),
         execution_id: env.execution,
@@ -415,8 +445,8 @@ pub(crate) fn event(env: &Env<'_>, at: At, body: Body) -> Event {
         cause_seq: None,
         timestamp: env.now,
         recorded_at: env.now,
-        source: Source::Worker,
-        at,
+        source: EventSource::Worker,
+        location: at,
         duration_ms: None,
         worker_id: Some(env.worker.clone()),
         trace_id: None,
@@ -425,36 +455,36 @@ pub(crate) fn event(env: &Env<'_>, at: At, body: Body) -> Event {
     }
 }
 
-fn answered(env: &Env<'_>, by: Seq, since: Seq) -> Outcome {
-    let events = events_at(env.store, env.execution, &[since, by]);
+fn awaited_outcome(env: &PipelineEnv<'_>, answer_seq: Seq, started_seq: Seq) -> Outcome {
+    let events = events_at(env.store, env.execution, &[started_seq, answer_seq]);
     let find = |seq: Seq| events.iter().find(|event| event.seq == seq);
-    match (find(since).map(|event| &event.body), find(by)) {
+    match (find(started_seq).map(|event| &event.body), find(answer_seq)) {
         (
-            Some(Body::TaskStarted(TaskStarted {
+            Some(EventBody::TaskStarted(TaskStarted {
                 awaits: Some(awaits),
                 ..
             })),
             Some(event),
-        ) => pipeline::answer(awaits, event),
+        ) => pipeline::awaited_outcome(awaits, event),
         _ => Outcome::error(TaskError::new(
             ErrorKind::Storage,
             "REFERENCE_NOT_AVAILABLE",
-            format!("cannot read event {by} of the suspended task"),
+            format!("cannot read event {answer_seq} of the suspended task"),
         )),
     }
 }
 
-fn writes(event: &Event, is_parallel: bool) -> Writes {
-    let written = event.body.written();
-    let map = |raw: Option<&Raw>| raw.and_then(|raw| raw.read().ok()).unwrap_or_default();
-    Writes {
+fn event_writes(event: &Event, is_parallel: bool) -> RenderedWrites {
+    let written = event.body.writes();
+    let map = |raw: Option<&RawJson>| raw.and_then(|raw| raw.parse_as().ok()).unwrap_or_default();
+    RenderedWrites {
         iter: map(written.iter),
         ctx: map(written.ctx.filter(|_| is_parallel)),
         local: map(written.local),
     }
 }
 
-fn unknown_outcome(run: &TaskRun<'_>) -> TaskError {
+fn unknown_outcome(run: &TaskAttempt<'_>) -> TaskError {
     let message = format!(
         "task `{}` already started and may have taken effect; an `at_most_once` task is not run again",
         run.task.label

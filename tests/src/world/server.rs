@@ -7,23 +7,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use engine::{
-    CommandChange, Decision, Input, Limits, Net, Refusal, Stamp, State, Submit, Undecided,
+    CommandChange, DecideError, Decision, ExecutionLimits, ExecutionRequest, ExecutionState, Input,
+    PlaybookNet, Refusal, Stamp,
 };
 use model::event::Event;
 use model::id::{CommandId, ExecutionId, IdBlock, Name, PlaybookHash, Seq, WorkerId};
-use model::raw::Raw;
-use model::template::Loaded;
+use model::raw::RawJson;
+use model::template::LoadedValues;
 use model::time::Time;
-use results::Bodies as _;
-use store::{Commit, Committed, Fence, Issue, Memory, Message, MessageKey, Store as _};
+use results::BodyStore as _;
+use store::{
+    Commit, CommitStatus, Fence, IssuedCommand, MemoryStore, Message, MessageKey, Store as _,
+};
 
-use crate::world::hand::Order;
-use crate::world::kept::Kept;
-use crate::world::load::{load, log, now};
+use crate::world::load::{block_on_ready, load_needs, read_log};
 use crate::world::tamper::Tamper;
+use crate::world::world_command::Order;
+use crate::world::world_store::WorldStore;
 
 /// Start time of every world: 2026-01-01T00:00:00Z.
-const BEGINNING: i64 = 1_767_225_600_000_000;
+const START_MICROS: i64 = 1_767_225_600_000_000;
 /// Number of IDs a decision may use in addition to those of its report.
 const IDS_PER_DECISION: u32 = 4_096;
 /// How often an input is decided again after a conflict or because data had to be loaded.
@@ -31,7 +34,7 @@ const ROUNDS_MAX: usize = 32;
 
 /// An error that must never happen in a world.
 #[derive(Debug, thiserror::Error)]
-pub enum Broken {
+pub enum WorldError {
     /// The store rejected a commit permanently.
     #[error("the store rejected a commit: {0}")]
     Store(#[from] store::Error),
@@ -45,41 +48,41 @@ pub enum Broken {
 
 /// Result of an input.
 #[derive(Debug, Clone)]
-pub enum Posted {
+pub enum InputResult {
     /// These events are now in the log.
-    Done(Vec<Event>),
+    Committed(Vec<Event>),
     /// The input was refused and recorded nothing.
     Refused(Refusal),
 }
 
 /// The control plane of a world.
-pub struct Server {
+pub struct WorldServer {
     /// The store.
-    pub store: Kept,
+    pub store: WorldStore,
     /// The limits in force.
-    pub limits: Limits,
+    pub limits: ExecutionLimits,
     /// Maximum number of jumps of a pipeline.
     pub jumps_max: u32,
     /// What happened since this was last read.
-    pub fresh: Vec<(ExecutionId, Vec<Event>)>,
+    pub new_events: Vec<(ExecutionId, Vec<Event>)>,
     /// Orders for the holders of commands.
-    pub told: Vec<(CommandId, Order)>,
+    pub notices: Vec<(CommandId, Order)>,
     /// What happens to the next commit, if its response is lost.
-    pub cut: Option<Cut>,
+    pub lost_reply: Option<LostReply>,
     /// Hooks that inject bugs.
     pub tamper: Box<dyn Tamper>,
     clock: Arc<AtomicI64>,
-    nets: BTreeMap<PlaybookHash, Arc<Net>>,
-    pub(super) states: Vec<BTreeMap<ExecutionId, State>>,
+    nets: BTreeMap<PlaybookHash, Arc<PlaybookNet>>,
+    pub(super) states: Vec<BTreeMap<ExecutionId, ExecutionState>>,
     pub(super) pools: BTreeSet<Name>,
 }
 
-enum Written {
-    Done {
+enum CommitAttempt {
+    Committed {
         events: Vec<Event>,
         more: bool,
     },
-    Again,
+    Conflict,
     Fenced,
     /// The response was lost; the commit may or may not have happened.
     Unknown,
@@ -87,27 +90,27 @@ enum Written {
 
 /// What happens to a commit whose response is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cut {
+pub enum LostReply {
     /// It did not happen.
-    Before,
+    BeforeCommit,
     /// It happened.
-    After,
+    AfterCommit,
 }
 
-impl Server {
+impl WorldServer {
     /// Creates this number of servers on an empty store.
-    pub fn new(count: usize, limits: Limits, tamper: Box<dyn Tamper>) -> Self {
-        let clock = Arc::new(AtomicI64::new(BEGINNING));
+    pub fn new(count: usize, limits: ExecutionLimits, tamper: Box<dyn Tamper>) -> Self {
+        let clock = Arc::new(AtomicI64::new(START_MICROS));
         let ticking = clock.clone();
         Self {
-            store: Kept::new(Memory::new(Arc::new(move || {
+            store: WorldStore::new(MemoryStore::new(Arc::new(move || {
                 Time(ticking.load(Ordering::Relaxed))
             }))),
             limits,
             jumps_max: pipeline::JUMPS_MAX,
-            fresh: Vec::new(),
-            told: Vec::new(),
-            cut: None,
+            new_events: Vec::new(),
+            notices: Vec::new(),
+            lost_reply: None,
             tamper,
             clock,
             nets: BTreeMap::new(),
@@ -127,7 +130,7 @@ impl Server {
     }
 
     /// Advances the time; it never goes back.
-    pub fn move_on_to(&self, time: Time) {
+    pub fn advance_time(&self, time: Time) {
         self.clock.fetch_max(time.0, Ordering::Relaxed);
     }
 
@@ -140,13 +143,13 @@ impl Server {
     pub fn submit(
         &mut self,
         path: &str,
-        payload: Option<Raw>,
-    ) -> Result<Option<ExecutionId>, Broken> {
+        payload: Option<RawJson>,
+    ) -> Result<Option<ExecutionId>, WorldError> {
         let execution = ExecutionId(self.store.ids(1).0);
-        let Some(entry) = now(self.store.latest(path, None))? else {
+        let Some(entry) = block_on_ready(self.store.catalog_entry(path, None))? else {
             return Ok(None);
         };
-        let submit = Submit {
+        let submit = ExecutionRequest {
             execution,
             path: entry.path,
             version: entry.version,
@@ -158,7 +161,7 @@ impl Server {
             reuse: None,
             env: None,
         };
-        self.post(0, execution, Input::Submit(Box::new(submit)), None)?;
+        self.apply_input(0, execution, Input::Submit(Box::new(submit)), None)?;
         Ok(Some(execution))
     }
 
@@ -167,46 +170,46 @@ impl Server {
         &mut self,
         server: usize,
         execution: ExecutionId,
-    ) -> Result<Option<&State>, Broken> {
+    ) -> Result<Option<&ExecutionState>, WorldError> {
         if !self.states[server].contains_key(&execution) {
-            let events = log(&self.store, execution);
+            let events = read_log(&self.store, execution);
             if events.is_empty() {
                 return Ok(None);
             }
             let state = events.iter().fold(None, engine::fold);
-            let state = state.ok_or(Broken::Log(execution))?;
+            let state = state.ok_or(WorldError::Log(execution))?;
             self.states[server].insert(execution, state);
         }
         Ok(self.states[server].get(&execution))
     }
 
     /// The playbook of an execution, prepared for decisions.
-    pub fn net(&mut self, hash: &PlaybookHash) -> Result<Arc<Net>, Broken> {
+    pub fn load_net(&mut self, hash: &PlaybookHash) -> Result<Arc<PlaybookNet>, WorldError> {
         if let Some(net) = self.nets.get(hash) {
             return Ok(net.clone());
         }
-        let entry = now(self.store.playbook(hash))?
+        let entry = block_on_ready(self.store.playbook(hash))?
             .expect("the catalog has the playbook of every execution");
         let parsed = model::playbook::parse(entry.path.as_str(), entry.text.as_bytes());
         let mut playbook = parsed
             .playbook
             .expect("the catalog contains only valid playbooks");
         self.tamper.playbook(&mut playbook);
-        let net = Arc::new(Net::new(Arc::new(playbook), self.limits));
+        let net = Arc::new(PlaybookNet::new(Arc::new(playbook), self.limits));
         self.nets.insert(hash.clone(), net.clone());
         Ok(net)
     }
 
     /// Decides an input, commits the decision, and processes what follows from it.
-    pub fn post(
+    pub fn apply_input(
         &mut self,
         server: usize,
         execution: ExecutionId,
         input: Input,
         consumed: Option<MessageKey>,
-    ) -> Result<Posted, Broken> {
-        if self.tamper.drops(&input) {
-            return Ok(Posted::Done(Vec::new()));
+    ) -> Result<InputResult, WorldError> {
+        if self.tamper.drops_input(&input) {
+            return Ok(InputResult::Committed(Vec::new()));
         }
         let mut all = Vec::new();
         let mut input = input;
@@ -221,36 +224,37 @@ impl Server {
                     continue;
                 }
                 Err(refusal) => {
-                    self.consume(execution, consumed)?;
-                    return Ok(Posted::Refused(refusal));
+                    self.consume_refused(execution, consumed)?;
+                    return Ok(InputResult::Refused(refusal));
                 }
             };
             let written = self.commit(server, execution, decision, consumed)?;
-            if matches!(written, Written::Unknown) && !matches!(input, Input::GoOn) {
+            if matches!(written, CommitAttempt::Unknown) && !matches!(input, Input::Continue) {
                 // What must follow if the commit happened.
-                self.post(server, execution, Input::GoOn, None)?;
+                self.apply_input(server, execution, Input::Continue, None)?;
             }
             match written {
-                Written::Again => {}
-                Written::Fenced => return Ok(Posted::Refused(Refusal::Fenced)),
+                CommitAttempt::Conflict => {}
+                CommitAttempt::Fenced => return Ok(InputResult::Refused(Refusal::Fenced)),
                 // The result of the commit is unknown. Inputs that are safe to repeat are decided again.
-                Written::Unknown if !is_told_once(&input) && self.is_left(consumed)? => {}
-                Written::Unknown => return Ok(Posted::Done(all)),
-                Written::Done { events, more } => {
+                CommitAttempt::Unknown
+                    if !must_not_repeat(&input) && self.is_unconsumed(consumed)? => {}
+                CommitAttempt::Unknown => return Ok(InputResult::Committed(all)),
+                CommitAttempt::Committed { events, more } => {
                     consumed = None;
                     all.extend(events);
                     if !more {
-                        return Ok(Posted::Done(all));
+                        return Ok(InputResult::Committed(all));
                     }
-                    input = Input::GoOn;
+                    input = Input::Continue;
                 }
             }
         }
-        Err(Broken::Undecidable)
+        Err(WorldError::Undecidable)
     }
 
     /// Whether a message is unconsumed; true for inputs that did not come from a message.
-    fn is_left(&self, consumed: Option<MessageKey>) -> Result<bool, Broken> {
+    fn is_unconsumed(&self, consumed: Option<MessageKey>) -> Result<bool, WorldError> {
         let Some(key) = consumed else { return Ok(true) };
         Ok(self.inbox()?.iter().any(|message| message.key == key))
     }
@@ -260,7 +264,7 @@ impl Server {
         server: usize,
         execution: ExecutionId,
         mut input: Input,
-    ) -> Result<Result<Decision, Refusal>, Broken> {
+    ) -> Result<Result<Decision, Refusal>, WorldError> {
         let state = self.state(server, execution)?.cloned();
         let hash = match (&state, &input) {
             (
@@ -271,9 +275,9 @@ impl Server {
             ) => switch.hash.clone(),
             (Some(state), _) => state.hash.clone(),
             (None, Input::Submit(submit)) => submit.hash.clone(),
-            (None, _) => return Ok(Err(Refusal::Ended)),
+            (None, _) => return Ok(Err(Refusal::ExecutionEnded)),
         };
-        let net = self.net(&hash)?;
+        let net = self.load_net(&hash)?;
         let mut state = state;
         if let Some(state) = &mut state {
             self.tamper.state(state);
@@ -284,18 +288,20 @@ impl Server {
             now: at,
             ids: IdBlock::starting_at(self.store.ids(IDS_PER_DECISION)),
         };
-        let mut loaded = Loaded::default();
+        let mut loaded = LoadedValues::default();
         for _ in 0..ROUNDS_MAX {
             match engine::decide(&net, state.as_ref(), input.clone(), stamp, &loaded) {
                 Ok(mut decision) => {
                     self.tamper.decision(state.as_ref(), &mut decision);
                     return Ok(Ok(decision));
                 }
-                Err(Undecided::Refused(refusal)) => return Ok(Err(refusal)),
-                Err(Undecided::Needs(needs)) => load(&self.store, execution, needs, &mut loaded),
+                Err(DecideError::Refused(refusal)) => return Ok(Err(refusal)),
+                Err(DecideError::Needs(needs)) => {
+                    load_needs(&self.store, execution, needs, &mut loaded);
+                }
             }
         }
-        Err(Broken::Undecidable)
+        Err(WorldError::Undecidable)
     }
 
     fn commit(
@@ -304,51 +310,52 @@ impl Server {
         execution: ExecutionId,
         decision: Decision,
         consumed: Option<MessageKey>,
-    ) -> Result<Written, Broken> {
+    ) -> Result<CommitAttempt, WorldError> {
         let expected = self.states[server]
             .get(&execution)
             .map_or(Seq(0), |state| state.seq);
-        let commit = self.commit_of(execution, expected, &decision, consumed);
+        let commit = self.build_commit(execution, expected, &decision, consumed);
         for body in &decision.bodies {
             let bytes = Vec::from(body.text.text()).into();
-            now(self.store.put(results::Source::Bytes(bytes))).expect("a world keeps its bodies");
+            block_on_ready(self.store.put(results::BodySource::Bytes(bytes)))
+                .expect("a world keeps its bodies");
         }
-        let cut = self.cut.take();
+        let cut = self.lost_reply.take();
         if cut.is_some() && !self.tamper.trusts_unknown() {
             self.states[server].remove(&execution);
         }
-        if cut == Some(Cut::Before) {
+        if cut == Some(LostReply::BeforeCommit) {
             if self.tamper.trusts_unknown() {
                 self.states[server].insert(execution, decision.state);
             }
-            return Ok(Written::Unknown);
+            return Ok(CommitAttempt::Unknown);
         }
-        match now(self.store.commit(commit))? {
-            Committed::Done if cut.is_some() => {
-                self.fresh.push((execution, decision.events));
-                Ok(Written::Unknown)
+        match block_on_ready(self.store.commit(commit))? {
+            CommitStatus::Committed if cut.is_some() => {
+                self.new_events.push((execution, decision.events));
+                Ok(CommitAttempt::Unknown)
             }
-            Committed::Moved { .. } => {
+            CommitStatus::VersionConflict { .. } => {
                 self.states[server].remove(&execution);
-                Ok(Written::Again)
+                Ok(CommitAttempt::Conflict)
             }
-            Committed::Fenced => {
+            CommitStatus::Fenced => {
                 self.states[server].remove(&execution);
-                Ok(Written::Fenced)
+                Ok(CommitAttempt::Fenced)
             }
-            Committed::Done => {
+            CommitStatus::Committed => {
                 self.states[server].insert(execution, decision.state);
-                self.fresh.push((execution, decision.events.clone()));
-                self.tell(server, execution, &decision.stops)?;
-                Ok(Written::Done {
+                self.new_events.push((execution, decision.events.clone()));
+                self.notify_stops(server, execution, &decision.commands_to_stop)?;
+                Ok(CommitAttempt::Committed {
                     events: decision.events,
-                    more: decision.more,
+                    more: decision.has_more,
                 })
             }
         }
     }
 
-    fn commit_of(
+    fn build_commit(
         &mut self,
         execution: ExecutionId,
         expected: Seq,
@@ -364,7 +371,7 @@ impl Server {
                     schedule_to_start,
                 } => {
                     self.pools.insert(command.pool.clone());
-                    store::CommandChange::Issue(Box::new(Issue {
+                    store::CommandChange::Issue(Box::new(IssuedCommand {
                         command: (**command).clone(),
                         claimed: None,
                         start_by: Some(self.store.now().after(*schedule_to_start)),
@@ -384,18 +391,18 @@ impl Server {
                     n: message.n,
                 },
                 to: message.to,
-                body: Raw::of(&message.body),
+                body: RawJson::from_serializable(&message.body),
             })
             .collect();
         commit.consumed = consumed.into_iter().collect();
         commit.keys = decision
-            .keys
+            .unique_keys
             .iter()
             .map(|key| match key {
-                engine::Key::Terminal { generation } => store::Key::Terminal {
+                engine::Key::Terminal { generation } => store::UniqueKey::Terminal {
                     generation: *generation,
                 },
-                engine::Key::Boundary { run, generation } => store::Key::Boundary {
+                engine::Key::Boundary { run, generation } => store::UniqueKey::Boundary {
                     run: run.clone(),
                     generation: *generation,
                 },
@@ -413,21 +420,21 @@ impl Server {
     }
 
     /// Sends a stop order to the holders of commands; withdraws unclaimed commands at once.
-    fn tell(
+    fn notify_stops(
         &mut self,
         server: usize,
         execution: ExecutionId,
         stops: &[(Seq, WorkerId)],
-    ) -> Result<(), Broken> {
+    ) -> Result<(), WorldError> {
         for (seq, _) in stops {
-            let open = now(self.store.open_commands(execution))?;
+            let open = block_on_ready(self.store.open_commands(execution))?;
             let found = open.iter().find(|open| open.command.id.seq == *seq);
             match found {
                 Some(open) if open.worker.is_some() => {
-                    self.told.push((open.command.id, Order::Stop));
+                    self.notices.push((open.command.id, Order::Stop));
                 }
                 Some(_) => {
-                    self.post(server, execution, Input::Unclaimed(*seq), None)?;
+                    self.apply_input(server, execution, Input::CommandOverdue(*seq), None)?;
                 }
                 None => {}
             }
@@ -436,22 +443,26 @@ impl Server {
     }
 
     /// Consumes a message even if its input was refused.
-    fn consume(
+    fn consume_refused(
         &mut self,
         execution: ExecutionId,
         consumed: Option<MessageKey>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), WorldError> {
         let Some(key) = consumed else { return Ok(()) };
-        let row = now(self.store.execution(execution))?;
+        let row = block_on_ready(self.store.execution(execution))?;
         let Some(row) = row else { return Ok(()) };
         let mut commit = Commit::new(execution, row.version, Vec::new());
         commit.consumed.push(key);
-        now(self.store.commit(commit))?;
+        block_on_ready(self.store.commit(commit))?;
         Ok(())
     }
 
-    pub(super) fn is_stale(&self, server: usize, execution: ExecutionId) -> Result<bool, Broken> {
-        let row = now(self.store.execution(execution))?;
+    pub(super) fn is_stale(
+        &self,
+        server: usize,
+        execution: ExecutionId,
+    ) -> Result<bool, WorldError> {
+        let row = block_on_ready(self.store.execution(execution))?;
         let version = row.map_or(Seq(0), |row| row.version);
         let known = self.states[server].get(&execution);
         Ok(known.is_some_and(|state| state.seq != version))
@@ -459,7 +470,7 @@ impl Server {
 }
 
 /// Control requests of users have no ID, so repeating one would apply it twice.
-fn is_told_once(input: &Input) -> bool {
+fn must_not_repeat(input: &Input) -> bool {
     matches!(
         input,
         Input::Signal { .. } | Input::Patch(_) | Input::Retry { .. } | Input::Cancel(_)

@@ -1,6 +1,6 @@
 //! Hooks that inject bugs into a world, to show that its checkers report them.
 
-use engine::{Decision, Input, State};
+use engine::{Decision, ExecutionState, Input};
 use model::command::Command;
 use model::id::LeaseEpoch;
 use model::playbook::Playbook;
@@ -12,16 +12,16 @@ pub trait Tamper {
     fn playbook(&mut self, _playbook: &mut Playbook) {}
 
     /// Changes the state before a decision.
-    fn state(&mut self, _state: &mut State) {}
+    fn state(&mut self, _state: &mut ExecutionState) {}
 
     /// Changes the input or its time.
-    fn input(&mut self, _state: Option<&State>, _input: &mut Input, _now: &mut Time) {}
+    fn input(&mut self, _state: Option<&ExecutionState>, _input: &mut Input, _now: &mut Time) {}
 
     /// Changes a decision before it is committed.
-    fn decision(&mut self, _before: Option<&State>, _decision: &mut Decision) {}
+    fn decision(&mut self, _before: Option<&ExecutionState>, _decision: &mut Decision) {}
 
     /// Whether an input is acknowledged without being decided.
-    fn drops(&mut self, _input: &Input) -> bool {
+    fn drops_input(&mut self, _input: &Input) -> bool {
         false
     }
 
@@ -36,6 +36,6 @@ pub trait Tamper {
 
 /// Changes nothing.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Honest;
+pub struct NoTamper;
 
-impl Tamper for Honest {}
+impl Tamper for NoTamper {}

@@ -3,40 +3,40 @@
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::events::{event, log};
-use crate::site::{Answered, HELLO, Site, answered};
+use crate::events::{event_names, legacy_event};
+use crate::fixture::{ApiFixture, ApiResponse, HELLO, read_response};
 
 /// A server with access tokens, a run, and two workers with tokens of their own.
-struct Guarded {
-    site: Site,
+struct ClaimFixture {
+    fixture: ApiFixture,
     execution: String,
     admin: String,
-    holder: String,
-    other: String,
+    holder_token: String,
+    other_token: String,
 }
 
-impl Guarded {
+impl ClaimFixture {
     async fn start() -> Self {
-        let site = Site::guarded().await;
-        let admin = site.server.first_admin().await.unwrap().unwrap();
+        let site = ApiFixture::guarded().await;
+        let admin = site.server.create_first_admin().await.unwrap().unwrap();
         let admin = admin.reveal().to_owned();
-        let holder = site.token(&admin, "worker").await;
-        let other = site.token(&admin, "worker").await;
+        let holder = site.create_token(&admin, "worker").await;
+        let other = site.create_token(&admin, "worker").await;
         let request = json!({"playbook": HELLO});
         let started = site.send(Method::POST, "/api/execute", Some(&admin), Some(&request));
-        let started = answered(started.await).await.body;
+        let started = read_response(started.await).await.body;
         Self {
             execution: started["execution_id"].as_str().unwrap().to_owned(),
-            site,
+            fixture: site,
             admin,
-            holder,
-            other,
+            holder_token: holder,
+            other_token: other,
         }
     }
 
-    async fn post(&self, token: &str, path: &str, body: &Value) -> Answered {
-        answered(
-            self.site
+    async fn post(&self, token: &str, path: &str, body: &Value) -> ApiResponse {
+        read_response(
+            self.fixture
                 .send(Method::POST, path, Some(token), Some(body))
                 .await,
         )
@@ -45,24 +45,28 @@ impl Guarded {
 
     async fn claim(&self) -> Value {
         let ask = json!({"worker": "old-worker", "max": 1, "wait_ms": 5000});
-        let claimed = self.post(&self.holder, "/api/commands/claim", &ask).await;
+        let claimed = self
+            .post(&self.holder_token, "/api/commands/claim", &ask)
+            .await;
         claimed.body["commands"][0].clone()
     }
 
     async fn log_length(&self) -> usize {
         let path = format!("/api/executions/{}/events?limit=1000", self.execution);
-        let page = self.site.send(Method::GET, &path, Some(&self.admin), None);
-        let page = answered(page.await).await;
+        let page = self
+            .fixture
+            .send(Method::GET, &path, Some(&self.admin), None);
+        let page = read_response(page.await).await;
         page.body["events"].as_array().unwrap().len()
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_worker_cannot_complete_a_command_by_guessing() {
-    let guarded = Guarded::start().await;
+    let guarded = ClaimFixture::start().await;
     let claimed = guarded.claim().await;
     let before = guarded.log_length().await;
-    let mine = event(&claimed, "call.done", &json!({"result": 1}));
+    let mine = legacy_event(&claimed, "call.done", &json!({"result": 1}));
     let epoch = claimed["lease_epoch"].as_u64().unwrap();
     let with = |epoch: Value, worker: &str| {
         let mut forged = mine.clone();
@@ -75,9 +79,11 @@ async fn another_worker_cannot_complete_a_command_by_guessing() {
     forged.push(with(json!(epoch + 1), "old-worker"));
     forged.push(with(Value::Null, "old-worker"));
     for forged in &forged {
-        let refused = guarded.post(&guarded.other, "/api/events", forged).await;
+        let refused = guarded
+            .post(&guarded.other_token, "/api/events", forged)
+            .await;
         assert_eq!(
-            (refused.status, refused.code()),
+            (refused.status, refused.error_code()),
             (StatusCode::CONFLICT, "FENCED"),
             "{forged}: {:?}",
             refused.body
@@ -87,25 +93,27 @@ async fn another_worker_cannot_complete_a_command_by_guessing() {
     let report = json!({"execution_id": guarded.execution, "worker_id": "other-worker", "command_id": id,
         "lease_epoch": epoch, "events": [], "end": "released", "pool": "default"});
     let refused = guarded
-        .post(&guarded.other, "/api/events/batch", &report)
+        .post(&guarded.other_token, "/api/events/batch", &report)
         .await;
-    assert_eq!(refused.code(), "FENCED", "{:?}", refused.body);
+    assert_eq!(refused.error_code(), "FENCED", "{:?}", refused.body);
     let release = json!({"worker": "old-worker", "lease_epoch": 1});
     let path = format!("/api/commands/{id}/release");
-    let refused = guarded.post(&guarded.other, &path, &release).await;
-    assert_eq!(refused.code(), "FENCED", "{:?}", refused.body);
+    let refused = guarded.post(&guarded.other_token, &path, &release).await;
+    assert_eq!(refused.error_code(), "FENCED", "{:?}", refused.body);
     assert_eq!(
         guarded.log_length().await,
         before,
         "the log contains nothing of it"
     );
 
-    let taken = guarded.post(&guarded.holder, "/api/events", &mine).await;
+    let taken = guarded
+        .post(&guarded.holder_token, "/api/events", &mine)
+        .await;
     assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
     assert_eq!(taken.body["status"], "recorded");
     let path = format!("/api/executions/{}/events?limit=1000", guarded.execution);
     let page = guarded
-        .site
+        .fixture
         .send(Method::GET, &path, Some(&guarded.admin), None);
     let text = page.await.text().await.unwrap();
     assert!(
@@ -120,20 +128,24 @@ async fn another_worker_cannot_complete_a_command_by_guessing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_knows_no_epochs_speaks_with_the_token_it_claimed_with() {
-    let guarded = Guarded::start().await;
+    let guarded = ClaimFixture::start().await;
     let claimed = guarded.claim().await;
-    let mut done = event(&claimed, "call.done", &json!({"result": 1}));
+    let mut done = legacy_event(&claimed, "call.done", &json!({"result": 1}));
     done.as_object_mut().unwrap().remove("meta");
-    let refused = guarded.post(&guarded.other, "/api/events", &done).await;
-    assert_eq!(refused.code(), "FENCED", "{:?}", refused.body);
-    let taken = guarded.post(&guarded.holder, "/api/events", &done).await;
+    let refused = guarded
+        .post(&guarded.other_token, "/api/events", &done)
+        .await;
+    assert_eq!(refused.error_code(), "FENCED", "{:?}", refused.body);
+    let taken = guarded
+        .post(&guarded.holder_token, "/api/events", &done)
+        .await;
     assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
     assert!(taken.body["seq"].is_u64(), "{:?}", taken.body);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_event_of_a_run_names_its_trace() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
     let traces = async |execution: &str| {
         let path = format!("/api/executions/{execution}/events?limit=1000");
@@ -156,19 +168,19 @@ async fn every_event_of_a_run_names_its_trace() {
     let named = named["execution_id"].as_str().unwrap();
     assert_eq!(traces(named).await, ["order-77"]);
 
-    let request = crate::site::http()
+    let request = crate::fixture::http_client()
         .post(format!("{}/api/execute", site.url))
         .header("traceparent", format!("00-{trace}-00f067aa0ba902b7-01"))
         .json(&json!({"playbook": HELLO}));
-    let parented = answered(request.send().await.unwrap()).await.body;
+    let parented = read_response(request.send().await.unwrap()).await.body;
     let parented = parented["execution_id"].as_str().unwrap();
     assert_eq!(traces(parented).await, [trace]);
-    assert!(log(&site, parented).await.len() > 3);
+    assert!(event_names(&site, parented).await.len() > 3);
 
     let body = json!({"playbook": HELLO, "trace_id": "a b"});
     let refused = site.post("/api/execute", &body).await;
     assert_eq!(
-        (refused.status.as_u16(), refused.code()),
+        (refused.status.as_u16(), refused.error_code()),
         (422, "TRACE_ID_INVALID")
     );
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use crate::site::{HELLO, Site};
+use crate::fixture::{ApiFixture, HELLO};
 
-async fn kinds(site: &Site, execution: &str) -> Vec<String> {
+async fn event_kinds(site: &ApiFixture, execution: &str) -> Vec<String> {
     let page = site
         .get(&format!("/api/executions/{execution}/events?limit=1000"))
         .await;
@@ -17,7 +17,7 @@ async fn kinds(site: &Site, execution: &str) -> Vec<String> {
 }
 
 /// Waits until a run has ended; returns its state.
-async fn ended(site: &Site, execution: &str) -> Value {
+async fn wait_for_end(site: &ApiFixture, execution: &str) -> Value {
     loop {
         let run = site.get(&format!("/api/executions/{execution}")).await.body;
         if run["status"] != "RUNNING" {
@@ -29,7 +29,7 @@ async fn ended(site: &Site, execution: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_is_finalized_counts_as_it_was_told_and_may_be_retried() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(HELLO).await;
     let path = format!("/api/executions/{execution}/finalize");
     let wrong = site.post(&path, &json!({"status": "perhaps"})).await;
@@ -37,7 +37,7 @@ async fn a_run_that_is_finalized_counts_as_it_was_told_and_may_be_retried() {
     let told = json!({"status": "error", "reason": "the shop is closed"});
     let answer = site.post(&path, &told).await;
     assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
-    let run = ended(&site, &execution).await;
+    let run = wait_for_end(&site, &execution).await;
     assert_eq!(run["status"], "FAILED", "{run}");
     assert!(run.to_string().contains("the shop is closed"), "{run}");
     let again = site.post(&path, &told).await;
@@ -46,23 +46,23 @@ async fn a_run_that_is_finalized_counts_as_it_was_told_and_may_be_retried() {
     let retried = site.post(&retry, &json!({})).await;
     assert_eq!(retried.body["status"], "RUNNING", "{:?}", retried.body);
     assert_eq!(retried.body["generation"], 2, "{:?}", retried.body);
-    let kinds = kinds(&site, &execution).await;
+    let kinds = event_kinds(&site, &execution).await;
     assert!(kinds.contains(&"execution.retried".to_owned()), "{kinds:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rerun_is_a_run_of_its_own_and_one_of_nothing_is_refused() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let first = site.execute(HELLO).await;
     let path = format!("/api/executions/{first}/rerun");
     let early = site.post(&path, &json!({})).await;
-    assert_eq!(early.code(), "EXECUTION_RUNNING", "{:?}", early.body);
+    assert_eq!(early.error_code(), "EXECUTION_RUNNING", "{:?}", early.body);
     let end = format!("/api/executions/{first}/cancel");
     assert_eq!(site.post(&end, &json!({})).await.status, StatusCode::OK);
-    assert_eq!(ended(&site, &first).await["status"], "CANCELLED");
+    assert_eq!(wait_for_end(&site, &first).await["status"], "CANCELLED");
     let nowhere = site.post(&path, &json!({"from_step": "nowhere"})).await;
     assert!(nowhere.status.is_client_error(), "{:?}", nowhere.body);
-    assert!(!nowhere.code().is_empty(), "{:?}", nowhere.body);
+    assert!(!nowhere.error_code().is_empty(), "{:?}", nowhere.body);
     let answer = site.post(&path, &json!({})).await;
     assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
     let second = answer.body["execution_id"].as_str().unwrap();

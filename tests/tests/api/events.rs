@@ -3,22 +3,22 @@
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use crate::site::{Answered, HELLO, Site, http};
+use crate::fixture::{ApiFixture, ApiResponse, HELLO, http_client};
 
 /// Claims one command like an old client.
-pub(crate) async fn claim(site: &Site, worker: &str) -> Value {
+pub(crate) async fn claim_command(site: &ApiFixture, worker: &str) -> Value {
     let ask = json!({"worker": worker, "max": 1, "wait_ms": 5000});
     let claimed = site.post("/api/commands/claim", &ask).await;
     assert_eq!(claimed.status, StatusCode::OK, "{:?}", claimed.body);
     claimed.body["commands"][0].clone()
 }
 
-fn number(id: &Value) -> i64 {
+fn parse_id(id: &Value) -> i64 {
     id.as_str().unwrap().parse().unwrap()
 }
 
 /// An event in the format of an old worker: IDs as integers, the claim in `meta`.
-pub(crate) fn event(claimed: &Value, name: &str, payload: &Value) -> Value {
+pub(crate) fn legacy_event(claimed: &Value, name: &str, payload: &Value) -> Value {
     let command = &claimed["command"];
     let id = command["id"].as_str().unwrap();
     let execution: i64 = id.split('.').next().unwrap().parse().unwrap();
@@ -32,7 +32,7 @@ pub(crate) fn event(claimed: &Value, name: &str, payload: &Value) -> Value {
     })
 }
 
-pub(crate) async fn log(site: &Site, execution: &str) -> Vec<String> {
+pub(crate) async fn event_names(site: &ApiFixture, execution: &str) -> Vec<String> {
     let page = site
         .get(&format!("/api/executions/{execution}/events?limit=1000"))
         .await;
@@ -45,10 +45,10 @@ pub(crate) async fn log(site: &Site, execution: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_with_integer_ids_runs_hello_world_to_its_terminal_event() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(HELLO).await;
     for (step, greeting) in [("start", "hello"), ("end", "world")] {
-        let claimed = claim(&site, "old-worker").await;
+        let claimed = claim_command(&site, "old-worker").await;
         assert_eq!(claimed["command"]["run"]["step"], step);
         for (name, payload) in [
             ("command.started", json!({})),
@@ -58,7 +58,7 @@ async fn a_client_with_integer_ids_runs_hello_world_to_its_terminal_event() {
             ("command.completed", json!({})),
         ] {
             let answer = site
-                .post("/api/events", &event(&claimed, name, &payload))
+                .post("/api/events", &legacy_event(&claimed, name, &payload))
                 .await;
             assert_eq!(answer.status, StatusCode::OK, "{name}: {:?}", answer.body);
         }
@@ -66,7 +66,7 @@ async fn a_client_with_integer_ids_runs_hello_world_to_its_terminal_event() {
     let run = site.get(&format!("/api/executions/{execution}")).await.body;
     assert_eq!(run["status"], "COMPLETED", "{run}");
     assert_eq!(run["result"], json!({"greeting": "world"}));
-    let log = log(&site, &execution).await;
+    let log = event_names(&site, &execution).await;
     assert_eq!(log.last().map(String::as_str), Some("playbook.processed"));
     let boundaries = log.iter().filter(|name| *name == "step.done").count();
     assert_eq!(boundaries, 2, "only the first end counts: {log:?}");
@@ -74,28 +74,28 @@ async fn a_client_with_integer_ids_runs_hello_world_to_its_terminal_event() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_event_again_is_one_event_and_another_content_a_conflict() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(HELLO).await;
-    let claimed = claim(&site, "old-worker").await;
-    let mut done = event(&claimed, "call.done", &json!({"result": 1}));
+    let claimed = claim_command(&site, "old-worker").await;
+    let mut done = legacy_event(&claimed, "call.done", &json!({"result": 1}));
     done["event_id"] = json!(4_000_000_001_i64);
     let first = site.post("/api/events", &done).await;
     assert_eq!(first.status, StatusCode::OK, "{:?}", first.body);
-    let length = log(&site, &execution).await.len();
+    let length = event_names(&site, &execution).await.len();
     let again = site.post("/api/events", &done).await;
     assert_eq!(again.status, StatusCode::OK);
     assert_eq!(again.body["seq"], first.body["seq"]);
     assert_eq!(again.body["duplicate"], true);
-    assert_eq!(log(&site, &execution).await.len(), length);
+    assert_eq!(event_names(&site, &execution).await.len(), length);
     done["context"] = json!({"result": 2});
     let other = site.post("/api/events", &done).await;
     assert_eq!(
-        (other.status, other.code()),
+        (other.status, other.error_code()),
         (StatusCode::CONFLICT, "EVENT_ID_CONFLICT")
     );
     // An event without an ID is identified by its claim and content.
-    let unnamed = event(
-        &claim(&site, "old-worker").await,
+    let unnamed = legacy_event(
+        &claim_command(&site, "old-worker").await,
         "call.done",
         &json!({"result": 3}),
     );
@@ -109,40 +109,46 @@ async fn the_same_event_again_is_one_event_and_another_content_a_conflict() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stale_claim_is_fenced_and_leaves_no_row() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(HELLO).await;
-    let claimed = claim(&site, "old-worker").await;
+    let claimed = claim_command(&site, "old-worker").await;
     let id = claimed["command"]["id"].as_str().unwrap();
     let release = json!({"worker": "old-worker", "lease_epoch": claimed["lease_epoch"]});
     let released = site
         .post(&format!("/api/commands/{id}/release"), &release)
         .await;
     assert_eq!(released.status, StatusCode::OK);
-    let second = claim(&site, "new-worker").await;
+    let second = claim_command(&site, "new-worker").await;
     assert!(second["lease_epoch"].as_u64() > claimed["lease_epoch"].as_u64());
-    let before = log(&site, &execution).await.len();
-    let late = event(&claimed, "call.done", &json!({"result": 1}));
+    let before = event_names(&site, &execution).await.len();
+    let late = legacy_event(&claimed, "call.done", &json!({"result": 1}));
     let late = site.post("/api/events", &late).await;
-    assert_eq!((late.status, late.code()), (StatusCode::CONFLICT, "FENCED"));
-    assert_eq!(log(&site, &execution).await.len(), before);
+    assert_eq!(
+        (late.status, late.error_code()),
+        (StatusCode::CONFLICT, "FENCED")
+    );
+    assert_eq!(event_names(&site, &execution).await.len(), before);
     let kept = site
         .post(&format!("/api/commands/{id}/heartbeat"), &release)
         .await;
-    assert_eq!((kept.status, kept.code()), (StatusCode::CONFLICT, "FENCED"));
+    assert_eq!(
+        (kept.status, kept.error_code()),
+        (StatusCode::CONFLICT, "FENCED")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn garbage_is_refused_by_name_and_place() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(HELLO).await;
-    let claimed = claim(&site, "old-worker").await;
-    let good = event(&claimed, "step.enter", &json!({}));
+    let claimed = claim_command(&site, "old-worker").await;
+    let good = legacy_event(&claimed, "step.enter", &json!({}));
     let with = |name: &str, value: Value| {
         let mut event = good.clone();
         event[name] = value;
         event
     };
-    let before = log(&site, &execution).await.len();
+    let before = event_names(&site, &execution).await.len();
     let cases: [(Value, u16, &str); 8] = [
         (with("execution_id", json!([1])), 422, "BODY_INVALID"),
         (with("execution_id", json!("abc")), 422, "BODY_INVALID"),
@@ -160,18 +166,20 @@ async fn garbage_is_refused_by_name_and_place() {
     for (body, status, code) in cases {
         let answer = site.post("/api/events", &body).await;
         assert_eq!(
-            (answer.status.as_u16(), answer.code()),
+            (answer.status.as_u16(), answer.error_code()),
             (status, code),
             "{body}"
         );
     }
-    let text = http().post(format!("{}/api/events", site.url)).body("{}");
+    let text = http_client()
+        .post(format!("{}/api/events", site.url))
+        .body("{}");
     assert_eq!(
         text.send().await.unwrap().status(),
         StatusCode::UNSUPPORTED_MEDIA_TYPE
     );
     assert_eq!(
-        log(&site, &execution).await.len(),
+        event_names(&site, &execution).await.len(),
         before,
         "nothing of it was recorded"
     );
@@ -179,22 +187,22 @@ async fn garbage_is_refused_by_name_and_place() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_is_taken_whole_or_not_at_all() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(HELLO).await;
-    let claimed = claim(&site, "old-worker").await;
-    let enter = event(&claimed, "step.enter", &json!({}));
-    let mut wrong = event(&claimed, "call.done", &json!({"result": 1}));
+    let claimed = claim_command(&site, "old-worker").await;
+    let enter = legacy_event(&claimed, "step.enter", &json!({}));
+    let mut wrong = legacy_event(&claimed, "call.done", &json!({"result": 1}));
     wrong["name"] = json!("no.such.thing");
-    let before = log(&site, &execution).await.len();
-    let batch = json!({"execution_id": number(&json!(execution)), "events": [enter, wrong]});
+    let before = event_names(&site, &execution).await.len();
+    let batch = json!({"execution_id": parse_id(&json!(execution)), "events": [enter, wrong]});
     let refused = site.post("/api/events/batch", &batch).await;
     assert_eq!(
-        (refused.status.as_u16(), refused.code()),
+        (refused.status.as_u16(), refused.error_code()),
         (422, "EVENT_INVALID")
     );
     assert_eq!(refused.body["errors"][0]["index"], 1);
-    assert_eq!(log(&site, &execution).await.len(), before);
-    let done = event(&claimed, "call.done", &json!({"result": 1}));
+    assert_eq!(event_names(&site, &execution).await.len(), before);
+    let done = legacy_event(&claimed, "call.done", &json!({"result": 1}));
     let batch = json!({"execution_id": execution, "events": [enter, done]});
     let taken = site.post("/api/events/batch", &batch).await;
     assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
@@ -204,40 +212,40 @@ async fn a_batch_is_taken_whole_or_not_at_all() {
     let batch = json!({"execution_id": execution, "events": many});
     let refused = site.post("/api/events/batch", &batch).await;
     assert_eq!(
-        (refused.status.as_u16(), refused.code()),
+        (refused.status.as_u16(), refused.error_code()),
         (422, "BATCH_TOO_LARGE")
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_accepted_batch_is_decided_later_and_can_be_asked_for() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(HELLO).await;
-    let claimed = claim(&site, "old-worker").await;
-    let done = event(
+    let claimed = claim_command(&site, "old-worker").await;
+    let done = legacy_event(
         &claimed,
         "call.done",
         &json!({"result": {"greeting": "later"}}),
     );
     let batch = json!({"execution_id": execution, "events": [done]});
     let send = async || {
-        let request = http()
+        let request = http_client()
             .post(format!("{}/api/events/batch", site.url))
             .header("prefer", "respond-async")
             .header("idempotency-key", "batch-one")
             .json(&batch);
-        crate::site::answered(request.send().await.unwrap()).await
+        crate::fixture::read_response(request.send().await.unwrap()).await
     };
     let accepted = send().await;
     assert_eq!(accepted.status, StatusCode::ACCEPTED, "{:?}", accepted.body);
     assert_eq!(accepted.body["request_id"], "batch-one");
     send().await;
     // The command of the next step exists once the batch is decided.
-    let next = claim(&site, "old-worker").await;
+    let next = claim_command(&site, "old-worker").await;
     assert_eq!(next["command"]["run"]["step"], "end");
     let status = wait_for_batch(&site).await;
     assert_eq!(status.body["status"], "completed", "{:?}", status.body);
-    let log = log(&site, &execution).await;
+    let log = event_names(&site, &execution).await;
     for name in ["batch.accepted", "batch.processing", "batch.completed"] {
         assert!(log.iter().any(|found| found == name), "{name} in {log:?}");
     }
@@ -247,10 +255,10 @@ async fn an_accepted_batch_is_decided_later_and_can_be_asked_for() {
         "{log:?}"
     );
     let unknown = site.get("/api/events/batch/no-such/status").await;
-    assert_eq!(unknown.code(), "BATCH_NOT_FOUND");
+    assert_eq!(unknown.error_code(), "BATCH_NOT_FOUND");
 }
 
-pub(crate) async fn wait_for_batch(site: &Site) -> Answered {
+pub(crate) async fn wait_for_batch(site: &ApiFixture) -> ApiResponse {
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
     loop {
         let status = site.get("/api/events/batch/batch-one/status").await;
@@ -263,9 +271,13 @@ pub(crate) async fn wait_for_batch(site: &Site) -> Answered {
 }
 
 /// Waits until the log has an event of this type.
-pub(crate) async fn wait_for(site: &Site, execution: &str, name: &str) {
+pub(crate) async fn wait_for_event(site: &ApiFixture, execution: &str, name: &str) {
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
-    while !log(site, execution).await.iter().any(|found| found == name) {
+    while !event_names(site, execution)
+        .await
+        .iter()
+        .any(|found| found == name)
+    {
         assert!(
             tokio::time::Instant::now() < deadline,
             "the log has no {name}"
@@ -276,10 +288,10 @@ pub(crate) async fn wait_for(site: &Site, execution: &str, name: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_that_an_old_worker_reports_fails_the_run_with_its_error() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(HELLO).await;
-    let claimed = claim(&site, "old-worker").await;
-    let mut failed = event(
+    let claimed = claim_command(&site, "old-worker").await;
+    let mut failed = legacy_event(
         &claimed,
         "step.exit",
         &json!({"error": {"message": "it broke", "code": "BROKE"}}),
@@ -296,7 +308,7 @@ async fn a_failure_that_an_old_worker_reports_fails_the_run_with_its_error() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn asking_twice_with_one_word_starts_one_run() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let ask = json!({"playbook": HELLO, "dedup": "nightly"});
     let first = site.post("/api/execute", &ask).await.body;
     let second = site.post("/api/execute", &ask).await.body;

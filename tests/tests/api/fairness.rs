@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use crate::site::Site;
+use crate::fixture::ApiFixture;
 
 const SMALL: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: small}\n\
                      workflow: [{step: only, next: [{step: end}]}]\n";
@@ -16,7 +16,7 @@ const ENDLESS: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name:
                        workflow:\n  - {step: ping, next: [{step: pong}]}\n  - {step: pong, next: [{step: ping}]}\n";
 
 /// A step with arcs to this number of steps, which all have an arc to one step.
-fn wide(steps: usize) -> String {
+fn wide_playbook(steps: usize) -> String {
     let mut text =
         "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: wide}\nworkflow:\n".to_owned();
     let arcs = (0..steps).map(|n| format!("{{step: s{n}, when: \"{{{{ true }}}}\"}}"));
@@ -32,14 +32,14 @@ fn wide(steps: usize) -> String {
     text + "  - {step: done, next: [{step: end}]}\n"
 }
 
-async fn status(site: &Site, execution: &str) -> Value {
+async fn run_status(site: &ApiFixture, execution: &str) -> Value {
     let path = format!("/api/executions/{execution}/status");
     site.get(&path).await.body
 }
 
-async fn ended(site: &Site, execution: &str) -> Value {
+async fn wait_for_end(site: &ApiFixture, execution: &str) -> Value {
     loop {
-        let run = status(site, execution).await;
+        let run = run_status(site, execution).await;
         if run["status"] != "RUNNING" {
             return run;
         }
@@ -49,24 +49,24 @@ async fn ended(site: &Site, execution: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_never_ends_delays_no_other_and_can_be_cancelled() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let endless = site.execute(ENDLESS).await;
     let small = site.execute(SMALL).await;
-    assert_eq!(ended(&site, &small).await["status"], "COMPLETED");
-    assert_eq!(status(&site, &endless).await["status"], "RUNNING");
+    assert_eq!(wait_for_end(&site, &small).await["status"], "COMPLETED");
+    assert_eq!(run_status(&site, &endless).await["status"], "RUNNING");
     let cancel = format!("/api/executions/{endless}/cancel");
     let answer = site.post(&cancel, &json!({})).await;
     assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
-    assert_eq!(ended(&site, &endless).await["status"], "CANCELLED");
+    assert_eq!(wait_for_end(&site, &endless).await["status"], "CANCELLED");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wide_net_delays_no_other_run_and_ends() {
-    let site = Site::open().await;
-    let large = site.execute(&wide(2_500)).await;
+    let site = ApiFixture::open().await;
+    let large = site.execute(&wide_playbook(2_500)).await;
     let small = site.execute(SMALL).await;
-    let small = ended(&site, &small).await;
-    let large = ended(&site, &large).await;
+    let small = wait_for_end(&site, &small).await;
+    let large = wait_for_end(&site, &large).await;
     assert_eq!(small["status"], "COMPLETED", "{small}");
     assert_eq!(large["status"], "COMPLETED", "{large}");
     let finished = |run: &Value| run["finished_at"].as_str().unwrap().to_owned();

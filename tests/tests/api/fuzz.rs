@@ -8,10 +8,10 @@ use std::process::Command;
 use serde_json::Value;
 use server::Server;
 
-use crate::site::Site;
+use crate::fixture::ApiFixture;
 
 /// Routes that wait or stream by design; other tests of this directory cover them.
-const WAITING: &str = "/stream|/listen|/claim";
+const WAITING_ROUTES: &str = "/stream|/listen|/claim";
 
 /// Checks of every response.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
@@ -20,7 +20,7 @@ const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_co
     clippy::disallowed_methods,
     reason = "the test runner names the tests' environment in a variable"
 )]
-fn schemathesis() -> PathBuf {
+fn schemathesis_path() -> PathBuf {
     let python = std::env::var_os("NOETL_TEST_PYTHON").map(PathBuf::from);
     let python = python.or_else(|| {
         let test = std::env::current_exe().ok()?;
@@ -32,12 +32,12 @@ fn schemathesis() -> PathBuf {
 }
 
 /// Sends generated requests; returns the status of each response by path.
-async fn statuses(site: &Site, token: Option<&str>) -> Vec<(String, u64)> {
+async fn fuzz_statuses(site: &ApiFixture, token: Option<&str>) -> Vec<(String, u64)> {
     let dir = tempfile::tempdir().unwrap();
     let document = dir.path().join("openapi.json");
     std::fs::write(&document, Server::api_document()).unwrap();
     let report = dir.path().join("report.har");
-    let mut command = Command::new(schemathesis());
+    let mut command = Command::new(schemathesis_path());
     command
         .current_dir(dir.path())
         .arg("run")
@@ -50,7 +50,12 @@ async fn statuses(site: &Site, token: Option<&str>) -> Vec<(String, u64)> {
             "-n",
             "4",
         ])
-        .args(["--request-timeout", "20", "--exclude-path-regex", WAITING])
+        .args([
+            "--request-timeout",
+            "20",
+            "--exclude-path-regex",
+            WAITING_ROUTES,
+        ])
         .args([
             "--checks",
             CHECKS,
@@ -92,8 +97,8 @@ async fn statuses(site: &Site, token: Option<&str>) -> Vec<(String, u64)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn generated_requests_without_a_token_get_nowhere() {
-    let site = Site::guarded().await;
-    let statuses = statuses(&site, None).await;
+    let site = ApiFixture::guarded().await;
+    let statuses = fuzz_statuses(&site, None).await;
     assert!(statuses.len() > 200, "{} requests", statuses.len());
     for (path, status) in statuses {
         let is_open = path == "/healthz" || path == "/readyz";
@@ -106,10 +111,10 @@ async fn generated_requests_without_a_token_get_nowhere() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn generated_requests_of_a_viewer_change_nothing() {
-    let site = Site::guarded().await;
-    let admin = site.server.first_admin().await.unwrap().unwrap();
-    let viewer = site.token(admin.reveal(), "viewer").await;
-    let statuses = statuses(&site, Some(&viewer)).await;
+    let site = ApiFixture::guarded().await;
+    let admin = site.server.create_first_admin().await.unwrap().unwrap();
+    let viewer = site.create_token(admin.reveal(), "viewer").await;
+    let statuses = fuzz_statuses(&site, Some(&viewer)).await;
     assert!(statuses.len() > 200, "{} requests", statuses.len());
     assert!(statuses.iter().any(|(_, status)| *status == 403));
     assert!(statuses.iter().any(|(_, status)| *status == 200));
@@ -117,9 +122,9 @@ async fn generated_requests_of_a_viewer_change_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn generated_requests_of_an_admin_are_answered_as_the_document_says() {
-    let site = Site::guarded().await;
-    let admin = site.server.first_admin().await.unwrap().unwrap();
-    let statuses = statuses(&site, Some(admin.reveal())).await;
+    let site = ApiFixture::guarded().await;
+    let admin = site.server.create_first_admin().await.unwrap().unwrap();
+    let statuses = fuzz_statuses(&site, Some(admin.reveal())).await;
     assert!(statuses.len() > 200, "{} requests", statuses.len());
     assert!(statuses.iter().any(|(_, status)| *status == 200));
     assert!(

@@ -4,12 +4,12 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use server::Server;
 
-use crate::site::{Site, answered, http};
+use crate::fixture::{ApiFixture, http_client, read_response};
 
 /// The roles, and which of them may use a route that requires the named role.
 const ROLES: [&str; 5] = ["worker", "viewer", "operator", "author", "admin"];
 
-fn lets_in(needed: &str, role: &str) -> bool {
+fn role_allows(needed: &str, role: &str) -> bool {
     let rank = |role: &str| ROLES.iter().position(|known| *known == role);
     match needed {
         "worker" => role == "worker" || role == "admin",
@@ -18,7 +18,7 @@ fn lets_in(needed: &str, role: &str) -> bool {
     }
 }
 
-struct Route {
+struct DocumentedRoute {
     method: Method,
     path: String,
     /// `None`: the route requires no permission.
@@ -26,7 +26,7 @@ struct Route {
 }
 
 /// Every route of the document, with values for its parameters.
-fn routes() -> Vec<Route> {
+fn routes() -> Vec<DocumentedRoute> {
     let document: Value = serde_json::from_str(Server::api_document()).unwrap();
     let mut routes = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
@@ -46,7 +46,7 @@ fn routes() -> Vec<Route> {
                 !path.contains('{'),
                 "{path} has a parameter this test does not fill in"
             );
-            routes.push(Route {
+            routes.push(DocumentedRoute {
                 method: method.to_uppercase().parse().unwrap(),
                 path,
                 role: role.map(str::to_owned),
@@ -57,7 +57,11 @@ fn routes() -> Vec<Route> {
 }
 
 /// Whether the permission layer accepted a request; a long poll that waits was accepted.
-async fn is_let_in(site: &Site, route: &Route, token: Option<&str>) -> Result<(), StatusCode> {
+async fn check_access(
+    site: &ApiFixture,
+    route: &DocumentedRoute,
+    token: Option<&str>,
+) -> Result<(), StatusCode> {
     let body = json!({});
     let sends = route.method != Method::GET;
     let sending = site.send(
@@ -77,17 +81,17 @@ async fn is_let_in(site: &Site, route: &Route, token: Option<&str>) -> Result<()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_route_needs_what_it_says() {
-    let site = Site::guarded().await;
+    let site = ApiFixture::guarded().await;
     let admin = site
         .server
-        .first_admin()
+        .create_first_admin()
         .await
         .unwrap()
         .expect("a new store has no admin");
     let admin = admin.reveal();
     let mut tokens = Vec::new();
     for role in ROLES {
-        tokens.push((role, site.token(admin, role).await));
+        tokens.push((role, site.create_token(admin, role).await));
     }
     let routes = routes();
     assert!(routes.len() > 40, "{} routes", routes.len());
@@ -100,22 +104,22 @@ async fn every_route_needs_what_it_says() {
     for route in &routes {
         let name = format!("{} {}", route.method, route.path);
         let Some(needed) = &route.role else {
-            assert_eq!(is_let_in(&site, route, None).await, Ok(()), "{name}");
+            assert_eq!(check_access(&site, route, None).await, Ok(()), "{name}");
             continue;
         };
-        let refused = is_let_in(&site, route, None).await;
+        let refused = check_access(&site, route, None).await;
         assert_eq!(
             refused,
             Err(StatusCode::UNAUTHORIZED),
             "{name} without a token"
         );
         for (role, token) in &tokens {
-            let wanted = if lets_in(needed, role) {
+            let wanted = if role_allows(needed, role) {
                 Ok(())
             } else {
                 Err(StatusCode::FORBIDDEN)
             };
-            let got = is_let_in(&site, route, Some(token)).await;
+            let got = check_access(&site, route, Some(token)).await;
             assert_eq!(got, wanted, "{name} as {role}");
         }
     }
@@ -123,8 +127,8 @@ async fn every_route_needs_what_it_says() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revoked_or_invented_token_works_nowhere() {
-    let site = Site::guarded().await;
-    let admin = site.server.first_admin().await.unwrap().unwrap();
+    let site = ApiFixture::guarded().await;
+    let admin = site.server.create_first_admin().await.unwrap().unwrap();
     let made = json!({"name": "short", "role": "viewer"});
     let made = site
         .send(
@@ -134,7 +138,7 @@ async fn a_revoked_or_invented_token_works_nowhere() {
             Some(&made),
         )
         .await;
-    let made = answered(made).await.body;
+    let made = read_response(made).await.body;
     let (id, token) = (
         made["id"].as_str().unwrap(),
         made["token"].as_str().unwrap(),
@@ -156,7 +160,7 @@ async fn a_revoked_or_invented_token_works_nowhere() {
     let audit = site
         .send(Method::GET, "/api/audit", Some(admin.reveal()), None)
         .await;
-    let audit = answered(audit).await.body;
+    let audit = read_response(audit).await.body;
     let said = audit["entries"].to_string();
     assert!(
         said.contains("token.create") && said.contains("token.revoke") && said.contains("denied")
@@ -166,7 +170,7 @@ async fn a_revoked_or_invented_token_works_nowhere() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn guessing_tokens_becomes_slow() {
-    let site = Site::guarded().await;
+    let site = ApiFixture::guarded().await;
     let mut last = StatusCode::OK;
     for n in 0..40 {
         let guess = format!("noetl_pat_{n}");
@@ -183,9 +187,9 @@ async fn guessing_tokens_becomes_slow() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_tokens_do_not_hold_back_valid_ones_of_the_same_address() {
-    let site = Site::guarded().await;
-    let admin = site.server.first_admin().await.unwrap().unwrap();
-    let worker = site.token(admin.reveal(), "worker").await;
+    let site = ApiFixture::guarded().await;
+    let admin = site.server.create_first_admin().await.unwrap().unwrap();
+    let worker = site.create_token(admin.reveal(), "worker").await;
     for n in 0..40 {
         let guess = format!("noetl_pat_{n}");
         site.send(Method::GET, "/api/executions", Some(&guess), None)
@@ -195,24 +199,24 @@ async fn wrong_tokens_do_not_hold_back_valid_ones_of_the_same_address() {
     let path = "/api/worker/pool/heartbeat";
     let answer = site.send(Method::POST, path, Some(&worker), Some(&beat));
     assert_eq!(answer.await.status(), StatusCode::OK);
-    let late = site.token(admin.reveal(), "viewer").await;
+    let late = site.create_token(admin.reveal(), "viewer").await;
     let answer = site.send(Method::GET, "/api/executions", Some(&late), None);
     assert_eq!(answer.await.status(), StatusCode::OK);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_of_another_site_cannot_start_anything() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let send = async |origin: &str| {
-        let request = http().post(format!("{}/api/execute", site.url));
+        let request = http_client().post(format!("{}/api/execute", site.url));
         let request = request
             .header("origin", origin)
             .json(&json!({"path": "none"}));
-        answered(request.send().await.unwrap()).await
+        read_response(request.send().await.unwrap()).await
     };
     let foreign = send("https://evil.example").await;
     assert_eq!(
-        (foreign.status, foreign.code()),
+        (foreign.status, foreign.error_code()),
         (StatusCode::FORBIDDEN, "ORIGIN_FOREIGN")
     );
     // Another port or scheme of the same host is another origin.
@@ -224,38 +228,38 @@ async fn a_page_of_another_site_cannot_start_anything() {
         format!("http://localhost:{port}"),
         "null".to_owned(),
     ] {
-        assert_eq!(send(&near).await.code(), "ORIGIN_FOREIGN", "{near}");
+        assert_eq!(send(&near).await.error_code(), "ORIGIN_FOREIGN", "{near}");
     }
     let own = send(&site.url).await;
     assert_eq!(
-        (own.status, own.code()),
+        (own.status, own.error_code()),
         (StatusCode::NOT_FOUND, "PLAYBOOK_NOT_FOUND")
     );
-    let rebound = http()
+    let rebound = http_client()
         .get(format!("{}/api/executions", site.url))
         .header("host", "evil.example");
-    let rebound = answered(rebound.send().await.unwrap()).await;
+    let rebound = read_response(rebound.send().await.unwrap()).await;
     assert_eq!(
-        (rebound.status.as_u16(), rebound.code()),
+        (rebound.status.as_u16(), rebound.error_code()),
         (421, "HOST_UNKNOWN")
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_changes_a_run_must_say_that_it_is_json() {
-    let site = Site::open().await;
-    let execution = site.execute(crate::site::HELLO).await;
+    let site = ApiFixture::open().await;
+    let execution = site.execute(crate::fixture::HELLO).await;
     for word in ["pause", "resume", "cancel", "retry", "signal/go"] {
         let url = format!("{}/api/executions/{execution}/{word}", site.url);
-        let plain = http().post(&url).body("");
-        let form = http()
+        let plain = http_client().post(&url).body("");
+        let form = http_client()
             .post(&url)
             .header("content-type", "text/plain")
             .body("{}");
         for request in [plain, form] {
-            let refused = answered(request.send().await.unwrap()).await;
+            let refused = read_response(request.send().await.unwrap()).await;
             assert_eq!(
-                (refused.status.as_u16(), refused.code()),
+                (refused.status.as_u16(), refused.error_code()),
                 (415, "NOT_JSON"),
                 "{word}"
             );
@@ -266,6 +270,8 @@ async fn what_changes_a_run_must_say_that_it_is_json() {
         .await;
     assert_eq!(run.body["status"], "RUNNING", "{:?}", run.body);
     let url = format!("{}/api/executions/{execution}/cancel", site.url);
-    let empty = http().post(url).header("content-type", "application/json");
+    let empty = http_client()
+        .post(url)
+        .header("content-type", "application/json");
     assert_eq!(empty.send().await.unwrap().status(), StatusCode::OK);
 }

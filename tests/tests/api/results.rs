@@ -3,17 +3,17 @@
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use crate::site::{HELLO, Site, answered, http};
+use crate::fixture::{ApiFixture, HELLO, http_client, read_response};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_that_is_put_gives_a_reference_that_resolves() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(HELLO).await;
     let path = format!("/api/result/{execution}?step=start&task=shell&attempt=2");
     let rows: Vec<_> = (0..20_000).map(|n| json!({"n": n})).collect();
     let body = json!({"status": "done", "rows": rows});
     let put = site.send(Method::PUT, &path, None, Some(&body)).await;
-    let put = answered(put).await;
+    let put = read_response(put).await;
     assert_eq!(put.status, StatusCode::OK, "{:?}", put.body);
     let reference = put.body;
     let run = "task:start.shell:run:1.1";
@@ -21,24 +21,29 @@ async fn a_result_that_is_put_gives_a_reference_that_resolves() {
     assert_eq!(reference["ref"], uri);
     assert_eq!(reference["extracted"]["status"], "done", "{reference}");
     let text = reference.to_string();
-    let found = http()
+    let found = http_client()
         .get(format!("{}/api/result/resolve", site.url))
         .query(&[("ref", text.as_str())])
         .send()
         .await
         .unwrap();
-    assert_eq!(answered(found).await.body, body);
+    assert_eq!(read_response(found).await.body, body);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_json_or_has_no_run_is_not_kept() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(HELLO).await;
     let url = format!("{}/api/result/{execution}?step=a&task=b", site.url);
-    let broken = http().put(url).body("{\"a\": ").send().await.unwrap();
-    let broken = answered(broken).await;
+    let broken = http_client()
+        .put(url)
+        .body("{\"a\": ")
+        .send()
+        .await
+        .unwrap();
+    let broken = read_response(broken).await;
     assert_eq!(broken.status, StatusCode::UNPROCESSABLE_ENTITY);
-    assert_eq!(broken.code(), "BODY_INVALID", "{:?}", broken.body);
+    assert_eq!(broken.error_code(), "BODY_INVALID", "{:?}", broken.body);
     let value = json!(1);
     for (path, status) in [
         ("/api/result/7?step=a&task=b", StatusCode::NOT_FOUND),
@@ -51,9 +56,9 @@ async fn what_is_no_json_or_has_no_run_is_not_kept() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_result_of_a_run_may_be_any_json_value() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let document = site.get("/openapi.json").await.body;
-    let result = &document["components"]["schemas"]["RunAnswer"]["properties"]["result"];
+    let result = &document["components"]["schemas"]["ExecutionDetail"]["properties"]["result"];
     assert!(result["description"].is_string(), "{result}");
     for restriction in ["type", "$ref", "oneOf", "anyOf"] {
         assert!(result.get(restriction).is_none(), "{result}");

@@ -5,47 +5,47 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use wire::Pulse;
 
-use crate::site::{Answered, HELLO, Site, answered, http};
+use crate::fixture::{ApiFixture, ApiResponse, HELLO, http_client, read_response};
 
 /// A server with tokens, and two worker tokens.
-struct GuardedSite {
-    site: Site,
+struct SessionFixture {
+    fixture: ApiFixture,
     admin: String,
-    own: String,
-    other: String,
+    own_token: String,
+    other_token: String,
 }
 
 /// What a caller presents: its access token, and the secret of its session.
 #[derive(Clone, Copy)]
-struct Caller<'c> {
+struct CallerProof<'c> {
     token: &'c str,
     secret: Option<&'c str>,
 }
 
-impl GuardedSite {
+impl SessionFixture {
     async fn start() -> Self {
-        let site = Site::guarded().await;
-        let admin = site.server.first_admin().await.unwrap().unwrap();
+        let site = ApiFixture::guarded().await;
+        let admin = site.server.create_first_admin().await.unwrap().unwrap();
         let admin = admin.reveal().to_owned();
         Self {
-            own: site.token(&admin, "worker").await,
-            other: site.token(&admin, "worker").await,
-            site,
+            own_token: site.create_token(&admin, "worker").await,
+            other_token: site.create_token(&admin, "worker").await,
+            fixture: site,
             admin,
         }
     }
 
-    async fn post(&self, caller: Caller<'_>, path: &str, body: &Value) -> Answered {
-        let request = http().post(format!("{}{path}", self.site.url));
+    async fn post(&self, caller: CallerProof<'_>, path: &str, body: &Value) -> ApiResponse {
+        let request = http_client().post(format!("{}{path}", self.fixture.url));
         let mut request = request.bearer_auth(caller.token).json(body);
         if let Some(secret) = caller.secret {
-            request = request.header(wire::SESSION, secret);
+            request = request.header(wire::SESSION_HEADER, secret);
         }
-        answered(request.send().await.unwrap()).await
+        read_response(request.send().await.unwrap()).await
     }
 
-    async fn register(&self, token: &str) -> Answered {
-        let caller = Caller {
+    async fn register(&self, token: &str) -> ApiResponse {
+        let caller = CallerProof {
             token,
             secret: None,
         };
@@ -55,8 +55,8 @@ impl GuardedSite {
     }
 
     /// Registers `w`, and returns the secret of its session.
-    async fn session(&self) -> String {
-        let registered = self.register(&self.own).await;
+    async fn register_session(&self) -> String {
+        let registered = self.register(&self.own_token).await;
         assert_eq!(registered.status, StatusCode::OK, "{registered:?}");
         registered.body["session_secret"]
             .as_str()
@@ -65,7 +65,7 @@ impl GuardedSite {
     }
 
     async fn execute(&self) -> String {
-        let caller = Caller {
+        let caller = CallerProof {
             token: &self.admin,
             secret: None,
         };
@@ -74,14 +74,14 @@ impl GuardedSite {
         started.body["execution_id"].as_str().unwrap().to_owned()
     }
 
-    async fn claim(&self, caller: Caller<'_>) -> Answered {
+    async fn claim(&self, caller: CallerProof<'_>) -> ApiResponse {
         let request = json!({"worker": "w", "max": 1, "wait_ms": 10_000});
         self.post(caller, "/api/commands/claim", &request).await
     }
 }
 
 /// Every route that is called under a worker's name, with a request body.
-fn calls(command: &str, lease_epoch: &Value) -> Vec<(String, Value)> {
+fn worker_calls(command: &str, lease_epoch: &Value) -> Vec<(String, Value)> {
     let one = json!({"worker": "w", "lease_epoch": lease_epoch});
     vec![
         (
@@ -102,17 +102,17 @@ fn calls(command: &str, lease_epoch: &Value) -> Vec<(String, Value)> {
     ]
 }
 
-fn is_mismatch(answered: &Answered) -> bool {
-    answered.status == StatusCode::FORBIDDEN && answered.code() == "SESSION_MISMATCH"
+fn is_mismatch(response: &ApiResponse) -> bool {
+    response.status == StatusCode::FORBIDDEN && response.error_code() == "SESSION_MISMATCH"
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_route_under_a_name_needs_the_secret_of_its_session() {
-    let guarded = GuardedSite::start().await;
-    let secret = guarded.session().await;
+    let guarded = SessionFixture::start().await;
+    let secret = guarded.register_session().await;
     guarded.execute().await;
-    let own = Caller {
-        token: &guarded.own,
+    let own = CallerProof {
+        token: &guarded.own_token,
         secret: Some(&secret),
     };
     let claimed = guarded.claim(own).await.body["commands"][0].clone();
@@ -120,33 +120,35 @@ async fn every_route_under_a_name_needs_the_secret_of_its_session() {
     let last = if secret.ends_with('0') { '1' } else { '0' };
     let forged = format!("{}{last}", &secret[..secret.len() - 1]);
     let strangers = [
-        (guarded.other.as_str(), None),
-        (guarded.other.as_str(), Some(secret.as_str())),
-        (guarded.own.as_str(), None),
-        (guarded.own.as_str(), Some(forged.as_str())),
-        (guarded.own.as_str(), Some("nonsense")),
+        (guarded.other_token.as_str(), None),
+        (guarded.other_token.as_str(), Some(secret.as_str())),
+        (guarded.own_token.as_str(), None),
+        (guarded.own_token.as_str(), Some(forged.as_str())),
+        (guarded.own_token.as_str(), Some("nonsense")),
     ];
-    for (path, body) in calls(command, &claimed["lease_epoch"]) {
+    for (path, body) in worker_calls(command, &claimed["lease_epoch"]) {
         for (token, secret) in strangers {
-            let answer = guarded.post(Caller { token, secret }, &path, &body).await;
+            let answer = guarded
+                .post(CallerProof { token, secret }, &path, &body)
+                .await;
             assert!(is_mismatch(&answer), "{path}: {answer:?}");
         }
     }
-    let taken = guarded.register(&guarded.other).await;
+    let taken = guarded.register(&guarded.other_token).await;
     assert_eq!(
-        (taken.status, taken.code()),
+        (taken.status, taken.error_code()),
         (StatusCode::FORBIDDEN, "WORKER_NAME_IN_USE"),
         "{taken:?}"
     );
     // The worker still holds the command, and each route works for the worker itself.
-    for (path, body) in calls(command, &claimed["lease_epoch"]) {
+    for (path, body) in worker_calls(command, &claimed["lease_epoch"]) {
         if path.ends_with("/listen") {
             continue;
         }
         let answer = guarded.post(own, &path, &body).await;
         assert_eq!(answer.status, StatusCode::OK, "{path}: {answer:?}");
     }
-    let registered = guarded.register(&guarded.other).await;
+    let registered = guarded.register(&guarded.other_token).await;
     assert_eq!(
         registered.status,
         StatusCode::OK,
@@ -156,16 +158,16 @@ async fn every_route_under_a_name_needs_the_secret_of_its_session() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_was_killed_registers_again_at_once_and_its_commands_come_back() {
-    let guarded = GuardedSite::start().await;
-    let first = guarded.session().await;
+    let guarded = SessionFixture::start().await;
+    let first = guarded.register_session().await;
     let execution = guarded.execute().await;
-    let killed = Caller {
-        token: &guarded.own,
+    let killed = CallerProof {
+        token: &guarded.own_token,
         secret: Some(&first),
     };
     let before = guarded.claim(killed).await.body["commands"][0].clone();
-    let second = guarded.session().await;
-    let restarted = Caller {
+    let second = guarded.register_session().await;
+    let restarted = CallerProof {
         secret: Some(&second),
         ..killed
     };
@@ -180,9 +182,9 @@ async fn a_worker_that_was_killed_registers_again_at_once_and_its_commands_come_
     assert_eq!(after["command"]["run"], before["command"]["run"]);
     let path = format!("/api/executions/{execution}/events?limit=1000");
     let log = guarded
-        .site
+        .fixture
         .send(Method::GET, &path, Some(&guarded.admin), None);
-    let log = answered(log.await).await.body;
+    let log = read_response(log.await).await.body;
     let events = log["events"].as_array().unwrap();
     let expired = events
         .iter()
@@ -192,24 +194,26 @@ async fn a_worker_that_was_killed_registers_again_at_once_and_its_commands_come_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_without_a_secret_is_known_by_its_access_token() {
-    let guarded = GuardedSite::start().await;
-    let client = |token| Caller {
+    let guarded = SessionFixture::start().await;
+    let client = |token| CallerProof {
         token,
         secret: None,
     };
     let beat = json!({"worker": "w", "holds": []});
     let path = "/api/worker/pool/heartbeat";
     for _ in 0..2 {
-        let taken = guarded.post(client(&guarded.own), path, &beat).await;
+        let taken = guarded.post(client(&guarded.own_token), path, &beat).await;
         assert_eq!(taken.status, StatusCode::OK, "{taken:?}");
     }
-    let refused = guarded.post(client(&guarded.other), path, &beat).await;
+    let refused = guarded
+        .post(client(&guarded.other_token), path, &beat)
+        .await;
     assert!(is_mismatch(&refused), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_name_of_a_worker_inside_the_server_is_refused_over_http() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let pulse = Pulse {
         worker: WorkerId("inside/1".into()),
         holds: Vec::new(),
@@ -220,6 +224,6 @@ async fn the_name_of_a_worker_inside_the_server_is_refused_over_http() {
     assert!(is_mismatch(&refused), "{refused:?}");
     let register = json!({"worker": "inside/1", "session_secret": true});
     let refused = site.post("/api/worker/pool/register", &register).await;
-    assert_eq!(refused.code(), "WORKER_NAME_IN_USE", "{refused:?}");
+    assert_eq!(refused.error_code(), "WORKER_NAME_IN_USE", "{refused:?}");
     site.server.transport().heartbeat(&pulse).await.unwrap();
 }

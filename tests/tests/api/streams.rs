@@ -4,10 +4,13 @@ use futures_util::StreamExt;
 use reqwest::Response;
 use serde_json::{Value, json};
 
-use crate::site::{HELLO, Site, http};
+use crate::fixture::{ApiFixture, HELLO, http_client};
 
 /// Reads server-sent events until `enough` returns true or the stream ends.
-async fn read(response: Response, enough: impl Fn(&[(u64, Value)]) -> bool) -> Vec<(u64, Value)> {
+async fn read_events(
+    response: Response,
+    enough: impl Fn(&[(u64, Value)]) -> bool,
+) -> Vec<(u64, Value)> {
     let mut chunks = response.bytes_stream();
     let mut text = String::new();
     let mut events = Vec::new();
@@ -32,8 +35,8 @@ async fn read(response: Response, enough: impl Fn(&[(u64, Value)]) -> bool) -> V
     events
 }
 
-async fn stream(site: &Site, path: &str, last: Option<u64>) -> Response {
-    let mut request = http().get(format!("{}{path}", site.url));
+async fn open_stream(site: &ApiFixture, path: &str, last: Option<u64>) -> Response {
+    let mut request = http_client().get(format!("{}{path}", site.url));
     if let Some(last) = last {
         request = request.header("last-event-id", last.to_string());
     }
@@ -44,15 +47,18 @@ async fn stream(site: &Site, path: &str, last: Option<u64>) -> Response {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_is_followed_from_where_the_reader_broke_off() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(HELLO).await;
     let path = format!("/api/executions/{execution}/stream");
-    let first = read(stream(&site, &path, None).await, |events| events.len() >= 3).await;
+    let first = read_events(open_stream(&site, &path, None).await, |events| {
+        events.len() >= 3
+    })
+    .await;
     let last = first[2].0;
     let cancel = json!({"reason": "enough"});
     site.post(&format!("/api/executions/{execution}/cancel"), &cancel)
         .await;
-    let rest = read(stream(&site, &path, Some(last)).await, |_| false).await;
+    let rest = read_events(open_stream(&site, &path, Some(last)).await, |_| false).await;
     let mut seqs: Vec<u64> = first[..3].iter().chain(&rest).map(|(id, _)| *id).collect();
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
     let ends = rest
@@ -69,13 +75,14 @@ async fn a_log_is_followed_from_where_the_reader_broke_off() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_ends_with_its_run_whenever_that_ends() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     for _ in 0..40 {
         let execution = site.execute(HELLO).await;
         let path = format!("/api/executions/{execution}/stream");
         let cancel = json!({"reason": "enough"});
         let cancelling = format!("/api/executions/{execution}/cancel");
-        let following = async { read(stream(&site, &path, None).await, |_| false).await };
+        let following =
+            async { read_events(open_stream(&site, &path, None).await, |_| false).await };
         let (told, _) = tokio::join!(following, site.post(&cancelling, &cancel));
         let is_end = |(_, event): &&(u64, Value)| event["event_type"] == "playbook.finished";
         assert_eq!(told.iter().filter(is_end).count(), 1);
@@ -87,11 +94,11 @@ async fn a_stream_ends_with_its_run_whenever_that_ends() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_runs_are_followed_in_one_stream() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let first = site.execute(HELLO).await;
-    let response = stream(&site, "/api/executions/stream", None).await;
+    let response = open_stream(&site, "/api/executions/stream", None).await;
     let second = site.execute(HELLO).await;
-    let seen = read(response, |events| {
+    let seen = read_events(response, |events| {
         let ids: Vec<&str> = events
             .iter()
             .filter_map(|(_, run)| run["execution_id"].as_str())
@@ -103,7 +110,7 @@ async fn all_runs_are_followed_in_one_stream() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_runs_and_events_meet_without_gap_or_overlap() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let mut started = Vec::new();
     for _ in 0..5 {
         started.push(site.execute(HELLO).await);

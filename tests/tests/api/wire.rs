@@ -4,8 +4,8 @@
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use crate::events::{claim, event, log};
-use crate::site::{HELLO, Site};
+use crate::events::{claim_command, event_names, legacy_event};
+use crate::fixture::{ApiFixture, HELLO};
 
 /// A step with one task, and one with two.
 const ONE: &str = "
@@ -28,8 +28,8 @@ workflow:
 ";
 
 /// An event about a task.
-fn of_task(claimed: &Value, name: &str, label: Option<&str>, payload: Option<&Value>) -> Value {
-    let mut event = event(claimed, name, &json!({}));
+fn task_event(claimed: &Value, name: &str, label: Option<&str>, payload: Option<&Value>) -> Value {
+    let mut event = legacy_event(claimed, name, &json!({}));
     if let Some(label) = label {
         event["task_label"] = json!(label);
     }
@@ -43,7 +43,7 @@ fn of_task(claimed: &Value, name: &str, label: Option<&str>, payload: Option<&Va
 }
 
 /// The events of a run, without IDs and times.
-async fn happened(site: &Site, execution: &str) -> Vec<Value> {
+async fn recorded_events(site: &ApiFixture, execution: &str) -> Vec<Value> {
     let page = site
         .get(&format!("/api/executions/{execution}/events?limit=1000"))
         .await;
@@ -63,32 +63,32 @@ async fn happened(site: &Site, execution: &str) -> Vec<Value> {
 
 /// Runs a playbook with these events, posted one by one or as a batch, and returns what happened.
 async fn run_with(
-    site: &Site,
+    site: &ApiFixture,
     playbook: &str,
     events: &dyn Fn(&Value) -> Vec<Value>,
     together: bool,
 ) -> Vec<Value> {
     let execution = site.execute(playbook).await;
-    let claimed = claim(site, "old-worker").await;
+    let claimed = claim_command(site, "old-worker").await;
     let events = events(&claimed);
     if together {
         let batch = json!({"execution_id": execution, "events": events});
         let taken = site.post("/api/events/batch", &batch).await;
         assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
         for answer in taken.body["events"].as_array().unwrap() {
-            assert!(says_what_became(answer), "{answer}");
+            assert!(has_event_outcome(answer), "{answer}");
         }
     } else {
         for event in events {
             let taken = site.post("/api/events", &event).await;
             assert_eq!(taken.status, StatusCode::OK, "{event}: {:?}", taken.body);
-            assert!(says_what_became(&taken.body), "{event}: {:?}", taken.body);
+            assert!(has_event_outcome(&taken.body), "{event}: {:?}", taken.body);
         }
     }
-    happened(site, &execution).await
+    recorded_events(site, &execution).await
 }
 
-fn says_what_became(answer: &Value) -> bool {
+fn has_event_outcome(answer: &Value) -> bool {
     match answer["status"].as_str().unwrap_or_default() {
         "recorded" | "duplicate" => answer["seq"].is_u64(),
         "known" | "acknowledged" => true,
@@ -97,11 +97,11 @@ fn says_what_became(answer: &Value) -> bool {
 }
 
 /// Builds what a client sends for one run, from its claim.
-type Events<'a> = Box<dyn Fn(&Value) -> Vec<Value> + 'a>;
+type EventBuilder<'a> = Box<dyn Fn(&Value) -> Vec<Value> + 'a>;
 /// Name of an event, and the task it names.
-type Named = (&'static str, Option<&'static str>);
+type ExpectedEvent = (&'static str, Option<&'static str>);
 
-const LEGACY: &[Named] = &[
+const LEGACY: &[ExpectedEvent] = &[
     ("command.started", None),
     ("step.enter", None),
     ("tool.started", None),
@@ -109,14 +109,14 @@ const LEGACY: &[Named] = &[
     ("step.exit", None),
     ("command.completed", None),
 ];
-const SHORT: &[Named] = &[("tool.processed", None), ("call.done", None)];
-const NATIVE: &[Named] = &[
+const SHORT: &[ExpectedEvent] = &[("tool.processed", None), ("call.done", None)];
+const NATIVE: &[ExpectedEvent] = &[
     ("step.started", None),
     ("task.started", None),
     ("task.done", None),
     ("step.done", None),
 ];
-const NATIVE_TWO: &[Named] = &[
+const NATIVE_TWO: &[ExpectedEvent] = &[
     ("step.started", None),
     ("task.started", Some("a")),
     ("task.done", Some("a")),
@@ -124,7 +124,7 @@ const NATIVE_TWO: &[Named] = &[
     ("task.done", Some("b")),
     ("step.done", None),
 ];
-const LEGACY_TWO: &[Named] = &[
+const LEGACY_TWO: &[ExpectedEvent] = &[
     ("tool.processed", Some("a")),
     ("sink.started", Some("b")),
     ("sink.completed", Some("b")),
@@ -134,19 +134,20 @@ const LEGACY_TWO: &[Named] = &[
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_by_one_comes_to_what_a_batch_comes_to() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let result = json!({"result": {"n": 1}});
     let outcome = json!({"outcome": {"status": "ok", "result": {"n": 1}}});
     let named = |names: &'static [(&'static str, Option<&'static str>)],
                  payload: Option<&Value>| {
         let payload = payload.cloned();
-        let events: Events<'_> = Box::new(move |claimed| {
-            let event = |(name, label): &Named| of_task(claimed, name, *label, payload.as_ref());
+        let events: EventBuilder<'_> = Box::new(move |claimed| {
+            let event =
+                |(name, label): &ExpectedEvent| task_event(claimed, name, *label, payload.as_ref());
             names.iter().map(event).collect()
         });
         events
     };
-    let scripts: Vec<(&str, Events<'_>)> = vec![
+    let scripts: Vec<(&str, EventBuilder<'_>)> = vec![
         (ONE, named(LEGACY, Some(&result))),
         (ONE, named(LEGACY, None)),
         (ONE, named(SHORT, Some(&outcome))),
@@ -178,14 +179,14 @@ async fn one_by_one_comes_to_what_a_batch_comes_to() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_that_the_step_does_not_have_is_refused_by_name() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(TWO).await;
-    let claimed = claim(&site, "old-worker").await;
-    let before = log(&site, &execution).await.len();
-    let wrong = of_task(&claimed, "task.done", Some("c"), None);
+    let claimed = claim_command(&site, "old-worker").await;
+    let before = event_names(&site, &execution).await.len();
+    let wrong = task_event(&claimed, "task.done", Some("c"), None);
     let refused = site.post("/api/events", &wrong).await;
     assert_eq!(
-        (refused.status.as_u16(), refused.code()),
+        (refused.status.as_u16(), refused.error_code()),
         (422, "EVENT_INVALID")
     );
     let detail = refused.body["detail"].as_str().unwrap();
@@ -193,12 +194,12 @@ async fn a_task_that_the_step_does_not_have_is_refused_by_name() {
         detail.contains("`c`") && detail.contains("`a`, `b`"),
         "{detail}"
     );
-    assert_eq!(log(&site, &execution).await.len(), before);
+    assert_eq!(event_names(&site, &execution).await.len(), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_for_a_command_that_nobody_holds_is_answered_at_once() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(ONE).await;
     let page = site
         .get(&format!("/api/executions/{execution}/events"))
@@ -216,7 +217,7 @@ async fn an_event_for_a_command_that_nobody_holds_is_answered_at_once() {
     );
     let answer = answer.await.expect("the response arrives at once");
     assert_eq!(
-        (answer.status, answer.code()),
+        (answer.status, answer.error_code()),
         (StatusCode::CONFLICT, "FENCED")
     );
     let detail = answer.body["detail"].as_str().unwrap();
@@ -225,28 +226,28 @@ async fn an_event_for_a_command_that_nobody_holds_is_answered_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_is_done_or_failed_by_its_status() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(ONE).await;
-    let claimed = claim(&site, "old-worker").await;
+    let claimed = claim_command(&site, "old-worker").await;
     let attempt = |name: &str, attempt: u32, status: &str| {
-        let mut event = of_task(&claimed, name, None, None);
+        let mut event = task_event(&claimed, name, None, None);
         event["attempt"] = json!(attempt);
         event["status"] = json!(status);
         event
     };
     for event in [
-        of_task(&claimed, "tool.started", None, None),
+        task_event(&claimed, "tool.started", None, None),
         attempt("retry.processed", 1, "FAILED"),
         attempt("retry.started", 2, "STARTED"),
         attempt("retry.processed", 2, "COMPLETED"),
-        of_task(&claimed, "tool.processed", None, None),
-        of_task(&claimed, "step.exit", None, None),
+        task_event(&claimed, "tool.processed", None, None),
+        task_event(&claimed, "step.exit", None, None),
     ] {
         let taken = site.post("/api/events", &event).await;
         assert_eq!(taken.status, StatusCode::OK, "{event}: {:?}", taken.body);
         assert_eq!(taken.body["status"], "recorded", "{event}");
     }
-    let attempts: Vec<Value> = happened(&site, &execution).await;
+    let attempts: Vec<Value> = recorded_events(&site, &execution).await;
     let attempts: Vec<String> = attempts
         .iter()
         .filter(|told| told[0].as_str().unwrap().starts_with("task.attempt."))
@@ -264,10 +265,10 @@ async fn a_retry_is_done_or_failed_by_its_status() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn words_that_need_no_row_are_acknowledged() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(ONE).await;
-    let claimed = claim(&site, "old-worker").await;
-    let before = log(&site, &execution).await.len();
+    let claimed = claim_command(&site, "old-worker").await;
+    let before = event_names(&site, &execution).await.len();
     for name in [
         "command.heartbeat",
         "case.started",
@@ -275,27 +276,30 @@ async fn words_that_need_no_row_are_acknowledged() {
         "loop.done",
     ] {
         let answer = site
-            .post("/api/events", &of_task(&claimed, name, None, None))
+            .post("/api/events", &task_event(&claimed, name, None, None))
             .await;
         assert_eq!(answer.status, StatusCode::OK, "{name}: {:?}", answer.body);
         assert_eq!(answer.body["status"], "acknowledged", "{name}");
     }
-    assert_eq!(log(&site, &execution).await.len(), before);
+    assert_eq!(event_names(&site, &execution).await.len(), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn items_of_a_batch_inherit_its_execution_and_a_status_may_be_left_out() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(ONE).await;
-    let claimed = claim(&site, "old-worker").await;
-    let mut started = of_task(&claimed, "task.started", None, None);
+    let claimed = claim_command(&site, "old-worker").await;
+    let mut started = task_event(&claimed, "task.started", None, None);
     started.as_object_mut().unwrap().remove("execution_id");
     started["event_id"] = json!("77");
     let batch = json!({"execution_id": execution, "events": [started]});
     let taken = site.post("/api/events/batch", &batch).await;
     assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
     let alone = site.post("/api/events", &started).await;
-    assert_eq!((alone.status.as_u16(), alone.code()), (422, "BODY_INVALID"));
+    assert_eq!(
+        (alone.status.as_u16(), alone.error_code()),
+        (422, "BODY_INVALID")
+    );
     started["execution_id"] = json!(execution);
     started["status"] = json!("STARTED");
     let again = site.post("/api/events", &started).await;
@@ -305,10 +309,10 @@ async fn items_of_a_batch_inherit_its_execution_and_a_status_may_be_left_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn results_and_errors_are_stored_in_the_shape_of_the_envelope() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(ONE).await;
-    let claimed = claim(&site, "old-worker").await;
-    let mut done = of_task(&claimed, "call.done", None, Some(&json!({"n": 1})));
+    let claimed = claim_command(&site, "old-worker").await;
+    let mut done = task_event(&claimed, "call.done", None, Some(&json!({"n": 1})));
     done["result_kind"] = json!("data");
     assert_eq!(site.post("/api/events", &done).await.status, StatusCode::OK);
     let run = site.get(&format!("/api/executions/{execution}")).await.body;
@@ -316,9 +320,9 @@ async fn results_and_errors_are_stored_in_the_shape_of_the_envelope() {
     assert_eq!(run["result"], stored, "{run}");
 
     let execution = site.execute(ONE).await;
-    let claimed = claim(&site, "old-worker").await;
+    let claimed = claim_command(&site, "old-worker").await;
     let error = json!({"error": {"code": "BROKE", "message": "it broke"}});
-    let failed = of_task(&claimed, "call.error", None, Some(&error));
+    let failed = task_event(&claimed, "call.error", None, Some(&error));
     assert_eq!(
         site.post("/api/events", &failed).await.status,
         StatusCode::OK
@@ -344,9 +348,9 @@ async fn a_stored_result_is_taken_as_the_event_model_prints_it() {
         "tool: { kind: noop }",
         "tool: [{ fetch_page: { kind: noop } }]",
     );
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(&playbook).await;
-    let claimed = claim(&site, "old-worker").await;
+    let claimed = claim_command(&site, "old-worker").await;
     let stored = json!({
         "event_id": "4711",
         "event_type": "result.stored",
@@ -395,12 +399,12 @@ async fn a_stored_result_is_taken_as_the_event_model_prints_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_that_ends_its_run_is_told_to_be_completed() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(ONE).await;
-    let claimed = claim(&site, "old-worker").await;
-    let done = of_task(&claimed, "call.done", None, None);
+    let claimed = claim_command(&site, "old-worker").await;
+    let done = task_event(&claimed, "call.done", None, None);
     let batch = json!({"execution_id": execution, "events": [done]});
-    let request = crate::site::http()
+    let request = crate::fixture::http_client()
         .post(format!("{}/api/events/batch", site.url))
         .header("prefer", "respond-async")
         .header("idempotency-key", "batch-one")
@@ -409,8 +413,8 @@ async fn a_batch_that_ends_its_run_is_told_to_be_completed() {
     assert_eq!(accepted.status(), StatusCode::ACCEPTED);
     let status = crate::events::wait_for_batch(&site).await;
     assert_eq!(status.body["status"], "completed", "{:?}", status.body);
-    crate::events::wait_for(&site, &execution, "batch.completed").await;
-    let log = log(&site, &execution).await;
+    crate::events::wait_for_event(&site, &execution, "batch.completed").await;
+    let log = event_names(&site, &execution).await;
     assert!(
         log.iter().any(|name| name == "playbook.finished"),
         "{log:?}"
@@ -419,35 +423,35 @@ async fn a_batch_that_ends_its_run_is_told_to_be_completed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_later_word_on_an_end_is_known_and_a_second_end_is_fenced() {
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(HELLO).await;
-    let claimed = claim(&site, "old-worker").await;
-    let first = of_task(&claimed, "call.done", None, None);
+    let claimed = claim_command(&site, "old-worker").await;
+    let first = task_event(&claimed, "call.done", None, None);
     let first = site.post("/api/events", &first).await;
     assert_eq!(first.body["status"], "recorded");
-    let later = of_task(&claimed, "step.exit", None, Some(&json!({"result": 2})));
+    let later = task_event(&claimed, "step.exit", None, Some(&json!({"result": 2})));
     let later = site.post("/api/events", &later).await;
     assert_eq!(later.body["status"], "known", "{:?}", later.body);
     assert_eq!(later.body["seq"], first.body["seq"]);
-    let second = of_task(&claimed, "step.done", None, Some(&json!({"result": 3})));
+    let second = task_event(&claimed, "step.done", None, Some(&json!({"result": 3})));
     let second = site.post("/api/events", &second).await;
     assert_eq!(
-        (second.status, second.code()),
+        (second.status, second.error_code()),
         (StatusCode::CONFLICT, "FENCED")
     );
 
-    let last = claim(&site, "old-worker").await;
+    let last = claim_command(&site, "old-worker").await;
     let cancel = site
         .post(&format!("/api/executions/{execution}/cancel"), &json!({}))
         .await;
     assert_eq!(cancel.status, StatusCode::OK, "{:?}", cancel.body);
-    crate::events::wait_for(&site, &execution, "playbook.finished").await;
+    crate::events::wait_for_event(&site, &execution, "playbook.finished").await;
     for name in ["step.done", "step.exit"] {
         let late = site
-            .post("/api/events", &of_task(&last, name, None, None))
+            .post("/api/events", &task_event(&last, name, None, None))
             .await;
         assert_eq!(
-            (late.status, late.code()),
+            (late.status, late.error_code()),
             (StatusCode::CONFLICT, "FENCED"),
             "{name}"
         );
@@ -460,10 +464,10 @@ async fn a_step_that_collected_names_its_manifest_when_it_is_done() {
         "tool: { kind: noop }",
         "tool: [{ page: { kind: noop, spec: { result: { accumulate: {} } } } }]",
     );
-    let site = Site::open().await;
+    let site = ApiFixture::open().await;
     let execution = site.execute(&playbook).await;
-    let claimed = claim(&site, "old-worker").await;
-    let done = of_task(&claimed, "call.done", None, Some(&json!({"result": [1]})));
+    let claimed = claim_command(&site, "old-worker").await;
+    let done = task_event(&claimed, "call.done", None, Some(&json!({"result": [1]})));
     let taken = site.post("/api/events", &done).await;
     assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
     let one = async |name: &str| {

@@ -6,11 +6,11 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
-mod away;
 mod database;
-mod elsewhere;
-mod faults;
-mod served;
+mod database_faults;
+mod http_bodies;
+mod outages;
+mod remote_worker;
 mod space_waits;
 mod stores;
 mod tier;

@@ -6,24 +6,25 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use model::result_ref::ResultRef;
-use results::contract::Site;
+use results::contract::BodyStoreFixture;
 use results::{
-    Bodies, CacheConfig, CloudTier, Codec, Error, Home, Kind, Local, NatsConfig, Packing, Reading,
-    Secret, Source, Stored, Stores, StoresConfig, Wish,
+    BodySource, BodyStore, BodyStream, CacheConfig, CloudTier, Codec, Compression, DirBodyStore,
+    Error, HomeStore, NatsConfig, SecretString, StorageOptions, StoreKind, StoreRouter, StoredBody,
+    StoresConfig,
 };
 use tempfile::TempDir;
-use tests::peers::{Gcs, Nats, S3};
+use tests::peers::{FakeGcs, NatsServer, S3Server};
 
 /// Stores as a task with this wish sees them.
-pub(crate) struct Wishing {
-    pub(crate) stores: Stores,
-    pub(crate) wish: Wish,
+pub(crate) struct OptionStore {
+    pub(crate) stores: StoreRouter,
+    pub(crate) options: StorageOptions,
 }
 
 #[async_trait]
-impl Bodies for Wishing {
-    async fn put(&self, body: Source<'_>) -> Result<Stored, Error> {
-        self.stores.put_as(body, &self.wish).await
+impl BodyStore for OptionStore {
+    async fn put(&self, body: BodySource<'_>) -> Result<StoredBody, Error> {
+        self.stores.put_with(body, &self.options).await
     }
 
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
@@ -34,7 +35,7 @@ impl Bodies for Wishing {
         &self,
         reference: &ResultRef,
         range: Option<std::ops::Range<u64>>,
-    ) -> Result<Reading, Error> {
+    ) -> Result<BodyStream, Error> {
         self.stores.read(reference, range).await
     }
 
@@ -44,7 +45,7 @@ impl Bodies for Wishing {
 }
 
 /// No store but the server's own, in this directory.
-pub(crate) fn nothing(dir: &TempDir) -> StoresConfig {
+pub(crate) fn empty_config(dir: &TempDir) -> StoresConfig {
     StoresConfig {
         cloud_tier: None,
         cache: None,
@@ -57,43 +58,43 @@ pub(crate) fn nothing(dir: &TempDir) -> StoresConfig {
     }
 }
 
-pub(crate) fn wishing(
+pub(crate) fn option_store(
     config: &StoresConfig,
     dir: &TempDir,
-    kind: Kind,
-    compression: Packing,
-) -> Wishing {
-    let home = Home::Own(Arc::new(Local::open(dir.path()).unwrap()));
-    let stores = Stores::open(config, home);
-    Wishing {
+    kind: StoreKind,
+    compression: Compression,
+) -> OptionStore {
+    let home = HomeStore::Own(Arc::new(DirBodyStore::open(dir.path()).unwrap()));
+    let stores = StoreRouter::open(config, home);
+    OptionStore {
         stores: stores.unwrap_or_else(|error| panic!("{error:?}")),
-        wish: Wish { kind, compression },
+        options: StorageOptions { kind, compression },
     }
 }
 
 /// What the store holds, by its hash: the body itself, or what it was compressed to.
-fn held(stored: &Stored) -> &str {
+fn stored_name(stored: &StoredBody) -> &str {
     let packed = stored.location.get("stored_sha256");
     packed
         .and_then(|hash| hash.as_str())
         .unwrap_or(&stored.sha256)
 }
 
-fn flip(bytes: &mut [u8]) {
+fn flip_bits(bytes: &mut [u8]) {
     *bytes.last_mut().unwrap() ^= 1;
 }
 
-struct InS3 {
-    s3: S3,
+struct S3Fixture {
+    s3: S3Server,
     dir: TempDir,
-    compression: Packing,
+    compression: Compression,
     is_cached: bool,
 }
 
-impl InS3 {
-    fn new(compression: Packing, is_cached: bool) -> Self {
+impl S3Fixture {
+    fn new(compression: Compression, is_cached: bool) -> Self {
         Self {
-            s3: S3::private(),
+            s3: S3Server::private(),
             dir: TempDir::new().unwrap(),
             compression,
             is_cached,
@@ -102,8 +103,8 @@ impl InS3 {
 }
 
 #[async_trait]
-impl Site for InS3 {
-    async fn join(&self) -> Arc<dyn Bodies> {
+impl BodyStoreFixture for S3Fixture {
+    async fn open_store(&self) -> Arc<dyn BodyStore> {
         let cache = CacheConfig {
             dir: self.dir.path().join("cache"),
             bytes_max: 1 << 30,
@@ -112,28 +113,38 @@ impl Site for InS3 {
             cloud_tier: Some(CloudTier::S3),
             s3: Some(self.s3.config()),
             cache: self.is_cached.then_some(cache),
-            ..nothing(&self.dir)
+            ..empty_config(&self.dir)
         };
-        Arc::new(wishing(&config, &self.dir, Kind::Disk, self.compression))
+        Arc::new(option_store(
+            &config,
+            &self.dir,
+            StoreKind::Disk,
+            self.compression,
+        ))
     }
 
-    fn tells_the_old(&self) -> bool {
+    fn has_age_listing(&self) -> bool {
         false
     }
 
-    async fn damage(&self, stored: &Stored) {
+    async fn damage_body(&self, stored: &StoredBody) {
         assert_eq!(
             (stored.store, stored.location["bucket"].as_str()),
-            ("s3", Some(S3::BUCKET))
+            ("s3", Some(S3Server::BUCKET))
         );
         let key = stored.location["key"].as_str().unwrap();
-        let mut bytes = self.s3.get(key).unwrap();
-        flip(&mut bytes);
-        self.s3.put(key, &bytes);
+        let mut bytes = self.s3.get_object(key).unwrap();
+        flip_bits(&mut bytes);
+        self.s3.put_object(key, &bytes);
         for pool in ["meta", "data"] {
-            let file = self.dir.path().join("cache").join(pool).join(held(stored));
+            let file = self
+                .dir
+                .path()
+                .join("cache")
+                .join(pool)
+                .join(stored_name(stored));
             if let Ok(mut bytes) = std::fs::read(&file) {
-                flip(&mut bytes);
+                flip_bits(&mut bytes);
                 std::fs::write(file, bytes).unwrap();
             }
         }
@@ -142,69 +153,74 @@ impl Site for InS3 {
 
 mod s3 {
     use super::*;
-    results::contract_suite!(InS3::new(Packing::Plain, false));
+    results::contract_suite!(S3Fixture::new(Compression::Uncompressed, false));
 }
 
 mod s3_compressed {
     use super::*;
-    results::contract_suite!(InS3::new(Packing::With(Codec::Zstd), false));
+    results::contract_suite!(S3Fixture::new(Compression::With(Codec::Zstd), false));
 }
 
 mod disk_before_s3 {
     use super::*;
-    results::contract_suite!(InS3::new(Packing::Auto, true));
+    results::contract_suite!(S3Fixture::new(Compression::Auto, true));
 }
 
-struct InGcs {
-    gcs: Gcs,
+struct GcsFixture {
+    gcs: FakeGcs,
     dir: TempDir,
 }
 
-impl InGcs {
+impl GcsFixture {
     fn new() -> Self {
         Self {
-            gcs: Gcs::private(),
+            gcs: FakeGcs::private(),
             dir: TempDir::new().unwrap(),
         }
     }
 }
 
 #[async_trait]
-impl Site for InGcs {
-    async fn join(&self) -> Arc<dyn Bodies> {
+impl BodyStoreFixture for GcsFixture {
+    async fn open_store(&self) -> Arc<dyn BodyStore> {
         let config = StoresConfig {
             gcs: Some(self.gcs.config()),
-            ..nothing(&self.dir)
+            ..empty_config(&self.dir)
         };
-        Arc::new(wishing(&config, &self.dir, Kind::Gcs, Packing::Plain))
+        Arc::new(option_store(
+            &config,
+            &self.dir,
+            StoreKind::Gcs,
+            Compression::Uncompressed,
+        ))
     }
 
-    fn tells_the_old(&self) -> bool {
+    fn has_age_listing(&self) -> bool {
         false
     }
 
-    async fn damage(&self, stored: &Stored) {
+    async fn damage_body(&self, stored: &StoredBody) {
         assert_eq!(stored.store, "gcs");
         let object = stored.location["object"].as_str().unwrap();
-        self.gcs.change(object, |bytes| flip(bytes));
+        self.gcs.modify_object(object, |bytes| flip_bits(bytes));
     }
 }
 
 mod gcs {
     use super::*;
-    results::contract_suite!(InGcs::new());
+    results::contract_suite!(GcsFixture::new());
 }
 
-struct InNats {
-    nats: Nats,
+struct NatsBodyFixture {
+    nats: NatsServer,
     dir: TempDir,
-    kind: Kind,
+    kind: StoreKind,
 }
 
-impl InNats {
-    fn new(kind: Kind) -> Self {
+impl NatsBodyFixture {
+    fn new(kind: StoreKind) -> Self {
         Self {
-            nats: Nats::private(),
+            nats: NatsServer::private(),
             dir: TempDir::new().unwrap(),
             kind,
         }
@@ -213,32 +229,37 @@ impl InNats {
 
 pub(crate) fn nats_config(url: String) -> NatsConfig {
     NatsConfig {
-        url: Secret::new(url),
+        url: SecretString::new(url),
         bucket: "bodies".to_owned(),
     }
 }
 
 #[async_trait]
-impl Site for InNats {
-    async fn join(&self) -> Arc<dyn Bodies> {
+impl BodyStoreFixture for NatsBodyFixture {
+    async fn open_store(&self) -> Arc<dyn BodyStore> {
         let config = StoresConfig {
             nats: Some(nats_config(self.nats.url())),
-            ..nothing(&self.dir)
+            ..empty_config(&self.dir)
         };
-        Arc::new(wishing(&config, &self.dir, self.kind, Packing::Plain))
+        Arc::new(option_store(
+            &config,
+            &self.dir,
+            self.kind,
+            Compression::Uncompressed,
+        ))
     }
 
-    fn tells_the_old(&self) -> bool {
+    fn has_age_listing(&self) -> bool {
         false
     }
 
-    async fn damage(&self, stored: &Stored) {
+    async fn damage_body(&self, stored: &StoredBody) {
         let client = async_nats::connect(self.nats.url()).await.unwrap();
         let context = async_nats::jetstream::new(client);
         let key = stored.location["key"].as_str().unwrap();
         let mut other = vec![7; usize::try_from(stored.bytes).unwrap()];
-        flip(&mut other);
-        if self.kind == Kind::NatsKv {
+        flip_bits(&mut other);
+        if self.kind == StoreKind::NatsKv {
             let bucket = context.get_key_value("bodies").await.unwrap();
             bucket.put(key, other.into()).await.unwrap();
         } else {
@@ -249,7 +270,7 @@ impl Site for InNats {
 
     fn bytes_max(&self) -> usize {
         match self.kind {
-            Kind::NatsKv => 1024 * 1024,
+            StoreKind::NatsKv => 1024 * 1024,
             _ => 5 * 1024 * 1024 + 17,
         }
     }
@@ -257,22 +278,22 @@ impl Site for InNats {
 
 mod nats_kv {
     use super::*;
-    results::contract_suite!(InNats::new(Kind::NatsKv));
+    results::contract_suite!(NatsBodyFixture::new(StoreKind::NatsKv));
 }
 
 mod nats_object {
     use super::*;
-    results::contract_suite!(InNats::new(Kind::NatsObject));
+    results::contract_suite!(NatsBodyFixture::new(StoreKind::NatsObject));
 }
 
-struct InDirectory {
+struct DirFixture {
     dir: TempDir,
-    kind: Kind,
-    compression: Packing,
+    kind: StoreKind,
+    compression: Compression,
 }
 
-impl InDirectory {
-    fn new(kind: Kind, compression: Packing) -> Self {
+impl DirFixture {
+    fn new(kind: StoreKind, compression: Compression) -> Self {
         Self {
             dir: TempDir::new().unwrap(),
             kind,
@@ -282,38 +303,46 @@ impl InDirectory {
 }
 
 #[async_trait]
-impl Site for InDirectory {
-    async fn join(&self) -> Arc<dyn Bodies> {
+impl BodyStoreFixture for DirFixture {
+    async fn open_store(&self) -> Arc<dyn BodyStore> {
         let config = StoresConfig {
             dir: Some(self.dir.path().join("shared")),
-            ..nothing(&self.dir)
+            ..empty_config(&self.dir)
         };
-        Arc::new(wishing(&config, &self.dir, self.kind, self.compression))
+        Arc::new(option_store(
+            &config,
+            &self.dir,
+            self.kind,
+            self.compression,
+        ))
     }
 
-    fn tells_the_old(&self) -> bool {
+    fn has_age_listing(&self) -> bool {
         false
     }
 
-    async fn damage(&self, stored: &Stored) {
-        let (rack, rest) = held(stored).split_at(2);
+    async fn damage_body(&self, stored: &StoredBody) {
+        let (rack, rest) = stored_name(stored).split_at(2);
         let root = match self.kind {
-            Kind::Pvc => self.dir.path().join("shared"),
+            StoreKind::Pvc => self.dir.path().join("shared"),
             _ => self.dir.path().to_owned(),
         };
         let file = root.join("bodies").join(rack).join(rest);
         let mut bytes = std::fs::read(&file).unwrap();
-        flip(&mut bytes);
+        flip_bits(&mut bytes);
         std::fs::write(file, bytes).unwrap();
     }
 }
 
 mod pvc {
     use super::*;
-    results::contract_suite!(InDirectory::new(Kind::Pvc, Packing::Plain));
+    results::contract_suite!(DirFixture::new(StoreKind::Pvc, Compression::Uncompressed));
 }
 
 mod disk_compressed {
     use super::*;
-    results::contract_suite!(InDirectory::new(Kind::Auto, Packing::With(Codec::Gzip)));
+    results::contract_suite!(DirFixture::new(
+        StoreKind::Auto,
+        Compression::With(Codec::Gzip)
+    ));
 }

@@ -1,10 +1,10 @@
 //! The real binary with a cloud tier: a large result is handed on by reference, and outlives the worker's cache.
 
 use serde_json::{Value, json};
-use tests::binary::{Desk, Going};
-use tests::peers::{Postgres, S3};
+use tests::cli_sandbox::{CliSandbox, RunningCommand};
+use tests::peers::{PostgresServer, S3Server};
 
-use crate::elsewhere::{Mortal, free_address, until};
+use crate::remote_worker::{KillableProcess, free_address, wait_until};
 
 const PLAYBOOK: &str = "
 apiVersion: noetl.io/v2
@@ -18,10 +18,10 @@ workflow:
     tool: {kind: python, input: {rows: '{{ start.rows }}'}, code: 'result = {\"count\": len(rows)}'}
 ";
 
-fn variables(s3: &S3, desk: &Desk) -> Vec<(&'static str, String)> {
+fn variables(s3: &S3Server, desk: &CliSandbox) -> Vec<(&'static str, String)> {
     vec![
         ("NOETL_STORAGE_CLOUD_TIER", "s3".to_owned()),
-        ("NOETL_STORAGE_S3_BUCKET", S3::BUCKET.to_owned()),
+        ("NOETL_STORAGE_S3_BUCKET", S3Server::BUCKET.to_owned()),
         ("NOETL_STORAGE_S3_ENDPOINT", s3.url()),
         ("NOETL_STORAGE_S3_REGION", "us-east-1".to_owned()),
         (
@@ -33,42 +33,46 @@ fn variables(s3: &S3, desk: &Desk) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn start(desk: &Desk, args: &[&str], variables: &[(&str, String)]) -> Mortal {
+fn start_process(
+    desk: &CliSandbox,
+    args: &[&str],
+    variables: &[(&str, String)],
+) -> KillableProcess {
     let mut command = desk.command(args);
     command.envs(variables.iter().map(|(name, value)| (name, value)));
-    Mortal(Some(Going::spawn(command)))
+    KillableProcess(Some(RunningCommand::spawn(command)))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_result_in_the_cloud_tier_is_handed_on_and_outlives_the_cache() {
-    let database = Postgres::shared().fresh_database();
-    let (s3, desk) = (S3::private(), Desk::new());
+    let database = PostgresServer::shared().fresh_database();
+    let (s3, desk) = (S3Server::private(), CliSandbox::new());
     let variables = variables(&s3, &desk);
     let (address, store) = (free_address(), database.url());
     let url = format!("http://{address}");
-    let _server = start(
+    let _server = start_process(
         &desk,
         &["serve", "--store", &store, "--listen", &address],
         &variables,
     );
-    until(&url, "/readyz", |_| true).await;
-    let _worker = start(&desk, &["worker", "--server", &url], &variables);
+    wait_until(&url, "/readyz", |_| true).await;
+    let _worker = start_process(&desk, &["worker", "--server", &url], &variables);
     let client = wire::Client::new(std::slice::from_ref(&url), None).unwrap();
     let request = json!({"path": "hand", "playbook": PLAYBOOK});
     let started: Value = client.post("/api/execute", &request).await.unwrap();
     let id = started["execution_id"].as_str().unwrap();
     let over = |run: &Value| run["status"] == "COMPLETED";
-    until(&url, &format!("/api/executions/{id}/status"), over).await;
-    let list = until(&url, &format!("/api/result/{id}/list"), |_| true).await;
+    wait_until(&url, &format!("/api/executions/{id}/status"), over).await;
+    let list = wait_until(&url, &format!("/api/result/{id}/list"), |_| true).await;
     let reference = &list["results"][0]["reference"];
     assert_eq!(reference["store"], "s3");
-    assert_eq!(reference["meta"]["bucket"], S3::BUCKET);
+    assert_eq!(reference["meta"]["bucket"], S3Server::BUCKET);
     let key = reference["meta"]["key"].as_str().unwrap();
-    assert!(s3.get(key).is_some(), "the bucket holds {key}");
+    assert!(s3.get_object(key).is_some(), "the bucket holds {key}");
     assert_eq!(reference["meta"]["compression"], "zstd");
     std::fs::remove_dir_all(desk.path("cache")).unwrap();
     let uri = reference["ref"].as_str().unwrap();
-    let body = until(&url, &format!("/api/result/resolve?ref={uri}"), |_| true).await;
+    let body = wait_until(&url, &format!("/api/result/resolve?ref={uri}"), |_| true).await;
     assert_eq!(body["rows"].as_array().unwrap().len(), 9000);
 }
 
@@ -86,18 +90,18 @@ workflow:
 
 #[test]
 fn a_store_that_is_not_configured_is_warned_of_and_one_that_is_takes_the_body() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("large.yaml", LARGE);
     let said = desk.run(&["validate", "large.yaml"]);
     assert_eq!(said.code, Some(0), "{said:?}");
-    let all = format!("{}{}", said.out, said.err);
+    let all = format!("{}{}", said.stdout, said.stderr);
     assert!(
         all.contains("warning[W233]") && all.contains("NOETL_STORAGE_DIR"),
         "{all}"
     );
     let said = desk.run(&["run", "large.yaml"]);
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.err.contains("1 warning"), "{said:?}");
+    assert!(said.stderr.contains("1 warning"), "{said:?}");
     let mut command = desk.command(&["run", "large.yaml", "-o", "json"]);
     command.env("NOETL_STORAGE_DIR", desk.path("shared"));
     let output = command.output().unwrap();

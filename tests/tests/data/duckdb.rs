@@ -6,14 +6,16 @@ use model::template::Piece;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 use tokio_util::sync::CancellationToken;
-use tools::{DuckdbConfig, NoLog, Registry};
+use tools::{DiscardingLogSink, DuckdbConfig, Registry};
 
-use crate::bench::{command, error, keeper, result, run, sql, tools};
+use crate::fixture::{
+    command_call, failure_error, result_writer, run_call, sql_call, success_value, tool_registry,
+};
 
 #[tokio::test]
 async fn every_type_has_its_json_form() {
     let dir = tempdir().unwrap();
-    let tools = tools(dir.path());
+    let tools = tool_registry(dir.path());
     let select = "SELECT true AS b, 1::TINYINT AS i8, -5::BIGINT AS i64, 18446744073709551615::UBIGINT AS u64, \
         170141183460469231731687303715884105727::HUGEINT AS huge, 340282366920938463463374607431768211455::UHUGEINT AS uhuge, \
         12.50::DECIMAL(10,2) AS dec, 12345678901234567890.12::DECIMAL(38,2) AS bigdec, 0.1::FLOAT AS f32, 2.5::DOUBLE AS f64, \
@@ -25,7 +27,7 @@ async fn every_type_has_its_json_form() {
         MAP {'k': 1} AS m, MAP {1: 'x'} AS mi, [1, 2]::INTEGER[2] AS arr, 'one'::ENUM('zero', 'one') AS e, \
         union_value(num := 5) AS un, '1010'::BIT AS bits, '{\"x\": [1]}'::JSON AS j, NULL AS n, \
         [[{'a': 'deep text that is not inline'}]] AS nested, '12:00:00+02'::TIMETZ AS ttz";
-    let got = result(run(&tools, sql(dir.path(), select, json!({}))).await);
+    let got = success_value(run_call(&tools, sql_call(dir.path(), select, json!({}))).await);
     let row = &got["rows"][0];
     let expected = json!({
         "b": true, "i8": 1, "i64": -5, "u64": 18_446_744_073_709_551_615_u64,
@@ -42,25 +44,25 @@ async fn every_type_has_its_json_form() {
         assert_eq!(&row[key], value, "{key}");
     }
     assert_eq!(got["row_count"], 1);
-    let odd = run(
+    let odd = run_call(
         &tools,
-        sql(
+        sql_call(
             dir.path(),
             "SELECT 12345678901234567890123::VARINT AS v",
             json!({}),
         ),
     )
     .await;
-    assert!(error(odd).message.contains("VARCHAR"));
+    assert!(failure_error(odd).message.contains("VARCHAR"));
 }
 
 #[tokio::test]
 async fn a_file_persists_between_calls_and_two_calls_share_it() {
     let dir = tempdir().unwrap();
-    let tools = tools(dir.path());
+    let tools = tool_registry(dir.path());
     let on = json!({"database": "shop.duckdb"});
     let make = "CREATE TABLE t(n INTEGER, s TEXT); INSERT INTO t VALUES (1, 'a'), (2, 'b')";
-    let first = result(run(&tools, sql(dir.path(), make, on.clone())).await);
+    let first = success_value(run_call(&tools, sql_call(dir.path(), make, on.clone())).await);
     assert_eq!(
         (&first["affected_rows"], &first["command_0"]["row_count"]),
         (&json!(2), &json!(0))
@@ -71,15 +73,21 @@ async fn a_file_persists_between_calls_and_two_calls_share_it() {
             Piece::Value(json!(n)),
             Piece::Text(", 'x' FROM range(1000)".to_owned()),
         ];
-        run(&tools, command(dir.path(), pieces, on.clone()))
+        run_call(&tools, command_call(dir.path(), pieces, on.clone()))
     };
     let (first, second) = tokio::join!(insert(3), insert(4));
-    assert_eq!(result(first)["affected_rows"], 1000);
-    assert_eq!(result(second)["affected_rows"], 1000);
-    let count = result(run(&tools, sql(dir.path(), "SELECT count(*) AS n FROM t", on)).await);
+    assert_eq!(success_value(first)["affected_rows"], 1000);
+    assert_eq!(success_value(second)["affected_rows"], 1000);
+    let count = success_value(
+        run_call(
+            &tools,
+            sql_call(dir.path(), "SELECT count(*) AS n FROM t", on),
+        )
+        .await,
+    );
     assert_eq!(count["rows"], json!([{"n": 2002}]));
-    let apart = run(&tools, sql(dir.path(), "SELECT * FROM t", json!({}))).await;
-    let gone = error(apart);
+    let apart = run_call(&tools, sql_call(dir.path(), "SELECT * FROM t", json!({}))).await;
+    let gone = failure_error(apart);
     assert_eq!(
         (gone.code.as_str(), &gone.details["sqlstate"]),
         ("DUCKDB_CATALOG", &json!("42P01"))
@@ -89,7 +97,7 @@ async fn a_file_persists_between_calls_and_two_calls_share_it() {
 #[tokio::test]
 async fn values_are_bound_by_their_place_and_params_by_number_or_name() {
     let dir = tempdir().unwrap();
-    let tools = tools(dir.path());
+    let tools = tool_registry(dir.path());
     let evil = "'; DROP TABLE t; --";
     let pieces = vec![
         Piece::Text("SELECT ".to_owned()),
@@ -102,7 +110,7 @@ async fn values_are_bound_by_their_place_and_params_by_number_or_name() {
         Piece::Text(") ORDER BY ".to_owned()),
         Piece::Ident(json!("n")),
     ];
-    let got = result(run(&tools, command(dir.path(), pieces, json!({}))).await);
+    let got = success_value(run_call(&tools, command_call(dir.path(), pieces, json!({}))).await);
     assert_eq!(
         got["rows"][1],
         json!({"a": evil, "b": format!("<{evil}>"), "c": "{{", "n": 2})
@@ -112,22 +120,32 @@ async fn values_are_bound_by_their_place_and_params_by_number_or_name() {
         ("SELECT ? + ? AS n", json!([1, 2])),
         ("SELECT $a + $b AS n", json!({"a": 1, "b": 2})),
     ] {
-        let got = result(run(&tools, sql(dir.path(), text, json!({"params": params}))).await);
+        let got = success_value(
+            run_call(
+                &tools,
+                sql_call(dir.path(), text, json!({"params": params})),
+            )
+            .await,
+        );
         assert_eq!(got["rows"][0]["n"], 3, "{text}");
     }
-    let missing = run(&tools, sql(dir.path(), "SELECT $2", json!({"params": [1]}))).await;
-    assert_eq!(error(missing).code, "SQL_BIND");
+    let missing = run_call(
+        &tools,
+        sql_call(dir.path(), "SELECT $2", json!({"params": [1]})),
+    )
+    .await;
+    assert_eq!(failure_error(missing).code, "SQL_BIND");
 }
 
 #[tokio::test]
 async fn several_statements_are_all_or_none() {
     let dir = tempdir().unwrap();
-    let tools = tools(dir.path());
+    let tools = tool_registry(dir.path());
     let on = json!({"database": "a.duckdb"});
-    result(
-        run(
+    success_value(
+        run_call(
             &tools,
-            sql(
+            sql_call(
                 dir.path(),
                 "CREATE TABLE t(n INTEGER PRIMARY KEY)",
                 on.clone(),
@@ -136,67 +154,73 @@ async fn several_statements_are_all_or_none() {
         .await,
     );
     let twice = "INSERT INTO t VALUES (1); INSERT INTO t VALUES (1)";
-    let failed = error(run(&tools, sql(dir.path(), twice, on.clone())).await);
+    let failed = failure_error(run_call(&tools, sql_call(dir.path(), twice, on.clone())).await);
     assert_eq!(failed.code, "DUCKDB_CONSTRAINT");
     assert_eq!(
         (&failed.details["sqlstate"], &failed.details["statement"]),
         (&json!("23505"), &json!(1))
     );
-    let count = result(run(&tools, sql(dir.path(), "SELECT count(*) AS n FROM t", on)).await);
+    let count = success_value(
+        run_call(
+            &tools,
+            sql_call(dir.path(), "SELECT count(*) AS n FROM t", on),
+        )
+        .await,
+    );
     assert_eq!(count["rows"][0]["n"], 0);
-    let wrong = error(run(&tools, sql(dir.path(), "SELEC 1", json!({}))).await);
+    let wrong = failure_error(run_call(&tools, sql_call(dir.path(), "SELEC 1", json!({}))).await);
     assert_eq!(wrong.code, "DUCKDB_SYNTAX");
     let pivot = "CREATE TABLE p AS SELECT * FROM (VALUES ('a', 1), ('b', 2)) v(k, n); PIVOT p ON k USING sum(n)";
-    let pivoted = result(run(&tools, sql(dir.path(), pivot, json!({}))).await);
+    let pivoted = success_value(run_call(&tools, sql_call(dir.path(), pivot, json!({}))).await);
     assert_eq!(pivoted["row_count"], 1);
 }
 
 #[tokio::test]
 async fn many_rows_pass_into_the_store_and_are_not_held() {
     let dir = tempdir().unwrap();
-    let tools = tools(dir.path());
-    let mut call = sql(
+    let tools = tool_registry(dir.path());
+    let mut call = sql_call(
         dir.path(),
         "SELECT i, 'some text ' || i AS s FROM range(200000) r(i) ORDER BY i",
         json!({}),
     );
-    let keeper = keeper(dir.path());
-    call.keeper = Some(keeper.clone());
-    let outcome = run(&tools, call).await;
+    let keeper = result_writer(dir.path());
+    call.result_writer = Some(keeper.clone());
+    let outcome = run_call(&tools, call).await;
     let model::outcome::Outcome::Ok(success) = outcome else {
         panic!("{outcome:?}")
     };
     let reference = success.reference.unwrap();
     assert_eq!(reference.extracted["row_count"], 200_000);
-    let body = keeper.bodies.get(&reference).await.unwrap();
+    let body = keeper.store.get(&reference).await.unwrap();
     let body: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(
         body["rows"][199_999],
         json!({"i": 199_999, "s": "some text 199999"})
     );
-    let mut broken = sql(
+    let mut broken = sql_call(
         dir.path(),
         "SELECT CASE WHEN i = 190000 THEN error('no') ELSE i::VARCHAR END AS s FROM range(200000) r(i)",
         json!({}),
     );
-    broken.keeper = Some(keeper);
-    let failed = error(run(&tools, broken).await);
+    broken.result_writer = Some(keeper);
+    let failed = failure_error(run_call(&tools, broken).await);
     assert!(failed.message.contains("no"), "{failed:?}");
 }
 
 #[tokio::test]
 async fn a_call_ends_when_it_is_stopped_or_too_late() {
     let dir = tempdir().unwrap();
-    let tools = tools(dir.path());
+    let tools = tool_registry(dir.path());
     let endless =
         "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range + b.range = 7";
-    let mut late = sql(dir.path(), endless, json!({}));
+    let mut late = sql_call(dir.path(), endless, json!({}));
     late.timeout.total = Some(Duration::from_millis(100));
-    assert_eq!(error(run(&tools, late).await).code, "TIMEOUT");
+    assert_eq!(failure_error(run_call(&tools, late).await).code, "TIMEOUT");
     let stop = CancellationToken::new();
-    let call = sql(dir.path(), endless, json!({"database": "x.duckdb"}));
+    let call = sql_call(dir.path(), endless, json!({"database": "x.duckdb"}));
     let tool = tools.get("duckdb").unwrap();
-    let running = tool.call(call, stop.clone(), &NoLog);
+    let running = tool.call(call, stop.clone(), &DiscardingLogSink);
     tokio::pin!(running);
     let file = dir.path().join("x.duckdb");
     loop {
@@ -207,11 +231,11 @@ async fn a_call_ends_when_it_is_stopped_or_too_late() {
         }
     }
     stop.cancel();
-    assert_eq!(error(running.await).code, "CANCELLED");
-    let after = result(
-        run(
+    assert_eq!(failure_error(running.await).code, "CANCELLED");
+    let after = success_value(
+        run_call(
             &tools,
-            sql(dir.path(), "SELECT 1 AS n", json!({"database": "x.duckdb"})),
+            sql_call(dir.path(), "SELECT 1 AS n", json!({"database": "x.duckdb"})),
         )
         .await,
     );
@@ -221,7 +245,7 @@ async fn a_call_ends_when_it_is_stopped_or_too_late() {
 #[tokio::test]
 async fn files_of_a_result_are_read_and_the_engine_s_own_are_refused() {
     let dir = tempdir().unwrap();
-    let tools = tools(dir.path());
+    let tools = tool_registry(dir.path());
     let file = dir.path().join("rows.json");
     std::fs::write(&file, r#"[{"n": 1}, {"n": 2}]"#).unwrap();
     let pieces = vec![
@@ -229,7 +253,7 @@ async fn files_of_a_result_are_read_and_the_engine_s_own_are_refused() {
         Piece::Value(json!(file.display().to_string())),
         Piece::Text("'".to_owned()),
     ];
-    let got = result(run(&tools, command(dir.path(), pieces, json!({}))).await);
+    let got = success_value(run_call(&tools, command_call(dir.path(), pieces, json!({}))).await);
     assert_eq!(got["rows"][0]["n"], 3);
     std::fs::write(dir.path().join("noetl.db"), "x").unwrap();
     let own = dir.path().join("noetl.db").display().to_string();
@@ -246,7 +270,7 @@ async fn files_of_a_result_are_read_and_the_engine_s_own_are_refused() {
             json!({"auth": {"a": {"type": "duckdb", "database": "noetl.db"}}}),
         ),
     ] {
-        let refused = error(run(&tools, sql(dir.path(), &text, fields)).await);
+        let refused = failure_error(run_call(&tools, sql_call(dir.path(), &text, fields)).await);
         assert_eq!(refused.code, "DATABASE_FORBIDDEN", "{text}");
     }
 }
@@ -254,40 +278,45 @@ async fn files_of_a_result_are_read_and_the_engine_s_own_are_refused() {
 #[tokio::test]
 async fn an_alias_is_attached_for_one_call_and_a_missing_extension_is_named() {
     let dir = tempdir().unwrap();
-    let tools = tools(dir.path());
+    let tools = tool_registry(dir.path());
     let other = json!({"database": "other.duckdb"});
-    result(
-        run(
+    success_value(
+        run_call(
             &tools,
-            sql(dir.path(), "CREATE TABLE t AS SELECT 7 AS n", other),
+            sql_call(dir.path(), "CREATE TABLE t AS SELECT 7 AS n", other),
         )
         .await,
     );
     let auth = json!({"far": {"type": "duckdb", "database": "other.duckdb"}});
     let fields = json!({"database": "near.duckdb", "auth": auth});
     for _ in 0..2 {
-        let got = result(
-            run(
+        let got = success_value(
+            run_call(
                 &tools,
-                sql(dir.path(), "SELECT n FROM far.t", fields.clone()),
+                sql_call(dir.path(), "SELECT n FROM far.t", fields.clone()),
             )
             .await,
         );
         assert_eq!(got["rows"][0]["n"], 7);
     }
     let bare = json!({"database": "near.duckdb"});
-    let gone = error(run(&tools, sql(dir.path(), "SELECT n FROM far.t", bare)).await);
+    let gone =
+        failure_error(run_call(&tools, sql_call(dir.path(), "SELECT n FROM far.t", bare)).await);
     assert_eq!(gone.code, "DUCKDB_CATALOG");
     let secret = "a-password-that-nobody-says";
     let auth = json!({"pg": {"type": "postgres", "db_host": "localhost", "db_password": secret}});
-    let missing = run(&tools, sql(dir.path(), "SELECT 1", json!({"auth": auth}))).await;
-    let missing = error(missing);
+    let missing = run_call(
+        &tools,
+        sql_call(dir.path(), "SELECT 1", json!({"auth": auth})),
+    )
+    .await;
+    let missing = failure_error(missing);
     assert_eq!(missing.code, "DUCKDB_EXTENSION", "{missing:?}");
     assert!(!format!("{missing:?}").contains(secret));
-    let named = error(
-        run(
+    let named = failure_error(
+        run_call(
             &tools,
-            sql(dir.path(), "SELECT 1", json!({"auth": {"pg": "name"}})),
+            sql_call(dir.path(), "SELECT 1", json!({"auth": {"pg": "name"}})),
         )
         .await,
     );
@@ -297,13 +326,13 @@ async fn an_alias_is_attached_for_one_call_and_a_missing_extension_is_named() {
 #[tokio::test]
 async fn memory_and_threads_are_bounded_by_the_task() {
     let dir = tempdir().unwrap();
-    let tools = tools(dir.path());
+    let tools = tool_registry(dir.path());
     let asked = "SELECT current_setting('memory_limit') AS m, current_setting('threads') AS t";
     let fields = json!({"memory_limit": "64MiB", "threads": 1});
-    let got = result(run(&tools, sql(dir.path(), asked, fields)).await);
+    let got = success_value(run_call(&tools, sql_call(dir.path(), asked, fields)).await);
     assert_eq!(got["rows"][0], json!({"m": "64.0 MiB", "t": 1}));
-    let wrong = run(&tools, sql(dir.path(), asked, json!({"threads": 0}))).await;
-    assert_eq!(error(wrong).code, "TOOL_INPUT");
+    let wrong = run_call(&tools, sql_call(dir.path(), asked, json!({"threads": 0}))).await;
+    assert_eq!(failure_error(wrong).code, "TOOL_INPUT");
 }
 
 #[tokio::test]
@@ -316,7 +345,8 @@ async fn a_missing_library_is_named_with_where_to_get_it() {
         },
         ..tools::Config::default()
     });
-    let missing = error(run(&tools, sql(dir.path(), "SELECT 1", json!({}))).await);
+    let missing =
+        failure_error(run_call(&tools, sql_call(dir.path(), "SELECT 1", json!({}))).await);
     assert_eq!(missing.code, "DUCKDB_MISSING");
     assert!(missing.message.contains("NOETL_DUCKDB_LIB"), "{missing:?}");
 }

@@ -10,7 +10,7 @@ use tempfile::{TempDir, tempdir};
 use tests::injection::{around, in_quotes};
 use tools::{Call, Registry};
 
-use crate::bench::{command, result, run, sql, tools};
+use crate::fixture::{command_call, run_call, sql_call, success_value, tool_registry};
 
 /// What would be run besides, if a value got out of its place.
 const ATTACKS: [&str; 6] = [
@@ -46,13 +46,13 @@ impl CanaryDatabase {
     async fn new() -> Self {
         let dir = tempdir().unwrap();
         let made = Self {
-            tools: tools(dir.path()),
+            tools: tool_registry(dir.path()),
             dir,
         };
         let tables = "CREATE TABLE canary (n INT, secret TEXT); \
             INSERT INTO canary SELECT n, 's' || n FROM range(1, 6) r(n); \
             CREATE TABLE kept (v TEXT); CREATE TABLE other (v TEXT)";
-        result(made.outcome(vec![Piece::Text(tables.to_owned())]).await);
+        success_value(made.outcome(vec![Piece::Text(tables.to_owned())]).await);
         made
     }
 
@@ -61,11 +61,11 @@ impl CanaryDatabase {
     }
 
     fn call(&self, pieces: Vec<Piece>) -> Call {
-        command(self.path(), pieces, json!({"database": "canary.duckdb"}))
+        command_call(self.path(), pieces, json!({"database": "canary.duckdb"}))
     }
 
     async fn outcome(&self, pieces: Vec<Piece>) -> Outcome {
-        run(&self.tools, self.call(pieces)).await
+        run_call(&self.tools, self.call(pieces)).await
     }
 
     /// What is in the table, which tables there are, and whether more databases are attached.
@@ -73,8 +73,8 @@ impl CanaryDatabase {
         let state = "SELECT count(*) || ':' || sum(n) || ':' || string_agg(secret, ',' ORDER BY n) AS canary, \
             (SELECT string_agg(table_name, ',' ORDER BY table_name) FROM duckdb_tables() WHERE NOT temporary) AS tables, \
             (SELECT count(*) FROM duckdb_databases() WHERE NOT internal) AS databases FROM canary";
-        let call = sql(self.path(), state, json!({"database": "canary.duckdb"}));
-        result(run(&self.tools, call).await)["rows"][0].clone()
+        let call = sql_call(self.path(), state, json!({"database": "canary.duckdb"}));
+        success_value(run_call(&self.tools, call).await)["rows"][0].clone()
     }
 
     async fn assert_untouched(&self, place: &str) {
@@ -241,7 +241,7 @@ async fn values_where_only_a_name_can_stand_are_only_names() {
         .collect();
     let place = |value: &String| around("SELECT 1 AS ", value, ";\n");
     let pieces = names.iter().flat_map(place).collect();
-    let found = result(database.outcome(pieces).await);
+    let found = success_value(database.outcome(pieces).await);
     for (at, name) in names.iter().enumerate() {
         assert_eq!(found[format!("command_{at}")]["columns"], json!([name]));
     }
@@ -256,7 +256,7 @@ async fn values_that_name_a_file_write_only_that_file() {
     for value in part_of_corpus(0) {
         let copied = database.outcome(around(&before, &value, "'")).await;
         if !value.contains('/') && !value.is_empty() {
-            result(copied);
+            success_value(copied);
             let names = in_quotes(&value).map(|name| folder.join(name));
             assert!(names.iter().any(|name| name.is_file()), "{value:?}");
         }
@@ -277,9 +277,9 @@ async fn an_attack_that_gets_out_is_noticed() {
         ];
         database.outcome(raw).await;
     }
-    let state = run(
+    let state = run_call(
         &database.tools,
-        sql(
+        sql_call(
             database.path(),
             "SELECT count(*) AS n FROM canary WHERE n BETWEEN 1 AND 5",
             json!({"database": "canary.duckdb"}),

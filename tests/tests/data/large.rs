@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::json;
-use tests::peers::Postgres;
+use tests::peers::PostgresServer;
 use tokio_postgres::NoTls;
 
-use crate::bench::{call, result, run, sql, tools};
+use crate::fixture::{new_call, run_call, sql_call, success_value, tool_registry};
 
 const ROWS: u64 = 1_000_000;
 /// DuckDB may take 256 MiB for itself; two chunks of rows and the driver's buffers come on top.
@@ -24,10 +24,16 @@ fn peak_kib() -> u64 {
 
 /// Makes the transfers in a process whose memory nothing else touches.
 #[expect(clippy::print_stdout, reason = "the child says what it took")]
-async fn carry(url: &str, dir: &Path) {
-    let tools = tools(dir);
+async fn run_transfers(url: &str, dir: &Path) {
+    let tools = tool_registry(dir);
     let table = "CREATE TABLE t (id BIGINT, name TEXT, price DOUBLE, \"at\" TIMESTAMP)";
-    result(run(&tools, sql(dir, table, json!({"database": "x.duckdb"}))).await);
+    success_value(
+        run_call(
+            &tools,
+            sql_call(dir, table, json!({"database": "x.duckdb"})),
+        )
+        .await,
+    );
     let auth = json!({"dsn": url, "sslmode": "disable"});
     let postgres = |table: &str| json!({"kind": "postgres", "table": table, "auth": auth});
     let duckdb = json!({"kind": "duckdb", "database": "x.duckdb", "table": "t"});
@@ -38,10 +44,10 @@ async fn carry(url: &str, dir: &Path) {
         (duckdb, postgres("back")),
         (parquet, postgres("again")),
     ] {
-        let done = result(
-            run(
+        let done = success_value(
+            run_call(
                 &tools,
-                call("transfer", dir, json!({"source": source, "target": target})),
+                new_call("transfer", dir, json!({"source": source, "target": target})),
             )
             .await,
         );
@@ -57,9 +63,9 @@ async fn carry(url: &str, dir: &Path) {
 )]
 async fn a_million_rows_go_over_in_constant_memory() {
     if let (Ok(url), Ok(dir)) = (std::env::var("LARGE_URL"), std::env::var("LARGE_DIR")) {
-        return carry(&url, Path::new(&dir)).await;
+        return run_transfers(&url, Path::new(&dir)).await;
     }
-    let database = Postgres::shared().fresh_database();
+    let database = PostgresServer::shared().fresh_database();
     let (client, connection) = tokio_postgres::connect(&database.url(), NoTls)
         .await
         .unwrap();

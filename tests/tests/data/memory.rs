@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::tempdir;
 use tools::{Call, Registry};
 
-use crate::bench::{call, error, result, run};
+use crate::fixture::{failure_error, new_call, run_call, success_value};
 
 /// What this process may grow by, whatever a program asks for.
 const GROWTH_BYTES_MAX: u64 = 200 * 1024 * 1024;
@@ -56,13 +56,13 @@ const SCRIPTS: [&str; 9] = [
 fn tools_with_evaluation(dir: &Path) -> Registry {
     Registry::builtin(tools::Config {
         scratch_dir: dir.to_owned(),
-        evaluation_program: Some(tests::binary::noetl()),
+        evaluation_program: Some(tests::cli_sandbox::noetl_path()),
         ..tools::Config::default()
     })
 }
 
-fn jq(dir: &Path, program: &str) -> Call {
-    let mut call = call("transform", dir, json!({"jq": program}));
+fn jq_call(dir: &Path, program: &str) -> Call {
+    let mut call = new_call("transform", dir, json!({"jq": program}));
     call.timeout.total = Some(Duration::from_secs(5));
     call
 }
@@ -79,10 +79,13 @@ fn peak_bytes() -> u64 {
 async fn a_jq_program_that_wants_all_memory_fails_alone() {
     let dir = tempdir().unwrap();
     let tools = tools_with_evaluation(dir.path());
-    assert_eq!(result(run(&tools, jq(dir.path(), "1 + 1")).await), 2);
+    assert_eq!(
+        success_value(run_call(&tools, jq_call(dir.path(), "1 + 1")).await),
+        2
+    );
     let before = peak_bytes();
     for program in PROGRAMS {
-        let outcome = run(&tools, jq(dir.path(), program)).await;
+        let outcome = run_call(&tools, jq_call(dir.path(), program)).await;
         let Outcome::Error(failure) = &outcome else {
             panic!("{program}: it has an end")
         };
@@ -100,11 +103,14 @@ async fn a_jq_program_that_wants_all_memory_fails_alone() {
         assert!(grown < GROWTH_BYTES_MAX, "{program}: {grown} bytes");
     }
     // Those that share a machine with them go on.
-    assert_eq!(result(run(&tools, jq(dir.path(), "[1, 2] | add")).await), 3);
+    assert_eq!(
+        success_value(run_call(&tools, jq_call(dir.path(), "[1, 2] | add")).await),
+        3
+    );
 }
 
-fn script(dir: &Path, code: &str) -> Call {
-    let mut call = call("rhai", dir, json!({"code": code}));
+fn script_call(dir: &Path, code: &str) -> Call {
+    let mut call = new_call("rhai", dir, json!({"code": code}));
     call.timeout.total = Some(Duration::from_secs(10));
     call
 }
@@ -113,10 +119,13 @@ fn script(dir: &Path, code: &str) -> Call {
 async fn a_rhai_script_that_wants_all_memory_fails_alone() {
     let dir = tempdir().unwrap();
     let tools = tools_with_evaluation(dir.path());
-    assert_eq!(result(run(&tools, script(dir.path(), "1 + 1")).await), 2);
+    assert_eq!(
+        success_value(run_call(&tools, script_call(dir.path(), "1 + 1")).await),
+        2
+    );
     let before = peak_bytes();
     for code in SCRIPTS {
-        let failed = error(run(&tools, script(dir.path(), code)).await);
+        let failed = failure_error(run_call(&tools, script_call(dir.path(), code)).await);
         assert!(
             matches!(
                 failed.code.as_str(),
@@ -133,7 +142,7 @@ async fn a_rhai_script_that_wants_all_memory_fails_alone() {
         println!("{}: {} bytes, {code}", failed.code, grown);
     }
     assert_eq!(
-        result(run(&tools, script(dir.path(), "[1, 2].len")).await),
+        success_value(run_call(&tools, script_call(dir.path(), "[1, 2].len")).await),
         2
     );
 }
@@ -145,9 +154,9 @@ async fn jq_processes_are_used_again_and_bounded() {
     let mut seen = Vec::new();
     for number in 0..3 {
         let program = format!("{number} + 1");
-        let done = result(run(&tools, jq(dir.path(), &program)).await);
+        let done = success_value(run_call(&tools, jq_call(dir.path(), &program)).await);
         assert_eq!(done, number + 1);
-        seen.push(children());
+        seen.push(child_processes());
     }
     assert_eq!(seen[0].len(), 1, "{seen:?}");
     assert!(seen.iter().all(|children| *children == seen[0]), "{seen:?}");
@@ -159,13 +168,16 @@ async fn jq_processes_are_used_again_and_bounded() {
     let soft: u64 = soft.unwrap().parse().expect("a bound");
     assert!(soft < 2 << 30, "{soft}");
     // A program that does not end is killed with its process.
-    let mut endless = jq(dir.path(), "last(range(1e18))");
+    let mut endless = jq_call(dir.path(), "last(range(1e18))");
     endless.timeout.total = Some(Duration::from_millis(200));
-    assert_eq!(error(run(&tools, endless).await).code, "TIMEOUT");
+    assert_eq!(
+        failure_error(run_call(&tools, endless).await).code,
+        "TIMEOUT"
+    );
 }
 
 /// The processes that this one has started.
-fn children() -> Vec<u32> {
+fn child_processes() -> Vec<u32> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let mut found: Vec<u32> = tasks
         .flatten()
@@ -193,10 +205,10 @@ async fn a_sqlite_value_has_a_bound() {
         "WITH RECURSIVE r(n, t) AS (SELECT 1, 'xxxxxxxx' UNION ALL SELECT n + 1, t || t FROM r) SELECT max(length(t)) FROM r",
         "CREATE TABLE t (b); WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) INSERT INTO t SELECT zeroblob(1000000) FROM r",
     ] {
-        let mut call = call("sqlite", dir.path(), json!({"database": ":memory:"}));
+        let mut call = new_call("sqlite", dir.path(), json!({"database": ":memory:"}));
         let pieces = vec![vec![model::template::Piece::Text(statement.to_owned())]];
         call.pieces.insert("command".to_owned(), pieces);
-        let failed = error(run(&tools, call).await);
+        let failed = failure_error(run_call(&tools, call).await);
         assert!(
             matches!(failed.code.as_str(), "SQLITE_TOOBIG" | "SQLITE_FULL"),
             "{statement}: {failed:?}"
@@ -205,12 +217,12 @@ async fn a_sqlite_value_has_a_bound() {
         assert!(grown < 2 * GROWTH_BYTES_MAX, "{statement}: {grown} bytes");
     }
     let kept: Value = {
-        let mut call = call("sqlite", dir.path(), json!({"database": ":memory:"}));
+        let mut call = new_call("sqlite", dir.path(), json!({"database": ":memory:"}));
         let pieces = vec![vec![model::template::Piece::Text(
             "SELECT length(zeroblob(1000000)) AS n".to_owned(),
         )]];
         call.pieces.insert("command".to_owned(), pieces);
-        result(run(&tools, call).await)
+        success_value(run_call(&tools, call).await)
     };
     assert_eq!(kept["rows"][0]["n"], 1_000_000);
 }

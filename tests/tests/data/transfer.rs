@@ -8,21 +8,21 @@ use std::sync::{Arc, Mutex};
 use model::template::Piece;
 use serde_json::{Map, Value, json};
 use tempfile::tempdir;
-use tests::peers::{Database, Postgres, S3};
+use tests::peers::{PostgresServer, S3Server, TestDatabase};
 use tokio_postgres::NoTls;
 use tokio_util::sync::CancellationToken;
-use tools::{Call, NoLog, Registry};
+use tools::{Call, DiscardingLogSink, Registry};
 
-use crate::bench::{call, error, result, run, sql, tools};
+use crate::fixture::{failure_error, new_call, run_call, sql_call, success_value, tool_registry};
 
 /// A transfer of everything that these ends name.
-fn transfer(dir: &Path, source: Value, target: Value, manner: Value) -> Call {
-    let mut fields = manner.as_object().unwrap().clone();
+fn transfer_call(dir: &Path, source: Value, target: Value, options: Value) -> Call {
+    let mut fields = options.as_object().unwrap().clone();
     let mut source = source.as_object().unwrap().clone();
     let query = source.remove("query");
     fields.insert("source".to_owned(), source.into());
     fields.insert("target".to_owned(), target);
-    let mut call = call("transfer", dir, Value::Object(fields));
+    let mut call = new_call("transfer", dir, Value::Object(fields));
     if let Some(Value::String(query)) = query {
         call.pieces
             .insert("source.query".to_owned(), vec![vec![Piece::Text(query)]]);
@@ -30,11 +30,11 @@ fn transfer(dir: &Path, source: Value, target: Value, manner: Value) -> Call {
     call
 }
 
-fn auth(database: &Database) -> Value {
+fn database_auth(database: &TestDatabase) -> Value {
     json!({"type": "postgres", "dsn": database.url(), "sslmode": "disable"})
 }
 
-async fn ask(database: &Database, sql: &str) -> Value {
+async fn query(database: &TestDatabase, sql: &str) -> Value {
     let (client, connection) = tokio_postgres::connect(&database.url(), NoTls)
         .await
         .unwrap();
@@ -50,27 +50,27 @@ async fn ask(database: &Database, sql: &str) -> Value {
 }
 
 /// The kinds of places rows may be in.
-const PLACES: [&str; 7] = [
+const ENDPOINT_KINDS: [&str; 7] = [
     "postgres", "sqlite", "duckdb", "csv", "ndjson", "json", "parquet",
 ];
 
-struct World {
+struct TransferFixture {
     dir: tempfile::TempDir,
     tools: Registry,
-    database: Database,
+    database: TestDatabase,
 }
 
-impl World {
+impl TransferFixture {
     async fn new() -> Self {
         let dir = tempdir().unwrap();
-        let tools = tools(dir.path());
-        let database = Postgres::shared().fresh_database();
+        let tools = tool_registry(dir.path());
+        let database = PostgresServer::shared().fresh_database();
         let table = "CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT, price DOUBLE PRECISION)";
-        ask(&database, table).await;
+        query(&database, table).await;
         for kind in ["sqlite", "duckdb"] {
-            let mut made = sql(dir.path(), table, json!({"database": format!("x.{kind}")}));
+            let mut made = sql_call(dir.path(), table, json!({"database": format!("x.{kind}")}));
             made.kind = kind.into();
-            result(run(&tools, made).await);
+            success_value(run_call(&tools, made).await);
         }
         Self {
             dir,
@@ -80,28 +80,38 @@ impl World {
     }
 
     /// One end at a place.
-    fn end(&self, place: &str) -> Value {
-        match place {
-            "postgres" => json!({"kind": "postgres", "table": "t", "auth": auth(&self.database)}),
+    fn endpoint(&self, kind: &str) -> Value {
+        match kind {
+            "postgres" => {
+                json!({"kind": "postgres", "table": "t", "auth": database_auth(&self.database)})
+            }
             "sqlite" | "duckdb" => {
-                json!({"kind": place, "table": "t", "database": format!("x.{place}")})
+                json!({"kind": kind, "table": "t", "database": format!("x.{kind}")})
             }
             file => json!({"kind": "file", "uri": format!("file://x.{file}")}),
         }
     }
 
-    async fn go(&self, source: Value, target: Value, manner: Value) -> model::outcome::Outcome {
-        run(
+    async fn run_transfer(
+        &self,
+        source: Value,
+        target: Value,
+        options: Value,
+    ) -> model::outcome::Outcome {
+        run_call(
             &self.tools,
-            transfer(self.dir.path(), source, target, manner),
+            transfer_call(self.dir.path(), source, target, options),
         )
         .await
     }
 
     /// What is at a place, as sorted JSON rows read through a file.
-    async fn rows(&self, place: &str) -> Vec<Value> {
+    async fn read_rows(&self, kind: &str) -> Vec<Value> {
         let target = json!({"uri": "file://seen.ndjson"});
-        result(self.go(self.end(place), target, json!({})).await);
+        success_value(
+            self.run_transfer(self.endpoint(kind), target, json!({}))
+                .await,
+        );
         let text = std::fs::read_to_string(self.dir.path().join("seen.ndjson")).unwrap();
         let mut rows: Vec<Value> = text
             .lines()
@@ -118,7 +128,7 @@ impl World {
     }
 }
 
-fn texts(rows: &[Value]) -> Vec<Map<String, Value>> {
+fn rows_as_text(rows: &[Value]) -> Vec<Map<String, Value>> {
     let text = |value: &Value| match value {
         Value::Null => Value::Null,
         Value::Number(number) => number.as_f64().unwrap().to_string().into(),
@@ -140,31 +150,43 @@ fn texts(rows: &[Value]) -> Vec<Map<String, Value>> {
 
 #[tokio::test]
 async fn rows_go_from_every_place_to_every_other() {
-    let world = World::new().await;
+    let world = TransferFixture::new().await;
     let first = "[{\"id\": 1, \"name\": \"a \\\"b\\\", é\\n\\t\\\\\", \"price\": 1.5},\n {\"id\": 2, \"name\": null, \"price\": 2}, {\"id\": 3, \"name\": \"c\", \"price\": null}]";
     std::fs::write(world.dir.path().join("first.json"), first).unwrap();
     let expected: Vec<Value> = serde_json::from_str(first).unwrap();
-    for place in PLACES {
+    for place in ENDPOINT_KINDS {
         let source = json!({"kind": "file", "uri": "file://first.json"});
         let manner = json!({"mode": "replace", "chunk_size": 2});
-        let done = result(world.go(source, world.end(place), manner).await);
+        let done = success_value(
+            world
+                .run_transfer(source, world.endpoint(place), manner)
+                .await,
+        );
         assert_eq!(done["rows_transferred"], 3, "to {place}");
         assert_eq!(
             done["columns"],
             json!(["id", "name", "price"]),
             "to {place}"
         );
-        assert_eq!(texts(&world.rows(place).await), texts(&expected), "{place}");
+        assert_eq!(
+            rows_as_text(&world.read_rows(place).await),
+            rows_as_text(&expected),
+            "{place}"
+        );
     }
-    for from in PLACES {
-        for to in PLACES.iter().filter(|to| **to != from) {
+    for from in ENDPOINT_KINDS {
+        for to in ENDPOINT_KINDS.iter().filter(|to| **to != from) {
             let done = world
-                .go(world.end(from), world.end(to), json!({"mode": "replace"}))
+                .run_transfer(
+                    world.endpoint(from),
+                    world.endpoint(to),
+                    json!({"mode": "replace"}),
+                )
                 .await;
-            assert_eq!(result(done)["rows_transferred"], 3, "{from} to {to}");
+            assert_eq!(success_value(done)["rows_transferred"], 3, "{from} to {to}");
             assert_eq!(
-                texts(&world.rows(to).await),
-                texts(&expected),
+                rows_as_text(&world.read_rows(to).await),
+                rows_as_text(&expected),
                 "{from} to {to}"
             );
         }
@@ -173,7 +195,7 @@ async fn rows_go_from_every_place_to_every_other() {
 
 #[tokio::test]
 async fn upsert_replace_append_and_mapping_do_as_they_say() {
-    let world = World::new().await;
+    let world = TransferFixture::new().await;
     let file = world.dir.path().join("new.ndjson");
     for place in ["postgres", "sqlite", "duckdb"] {
         std::fs::write(
@@ -183,124 +205,162 @@ async fn upsert_replace_append_and_mapping_do_as_they_say() {
         .unwrap();
         // A path of a JSON list keeps DuckDB from reading the file by itself.
         let source = json!({"kind": "file", "uri": "file://new.ndjson", "path": "x"});
-        let mut target = world.end(place);
+        let mut target = world.endpoint(place);
         target["mapping"] = json!({"id": "n", "name": "who"});
-        result(world.go(source.clone(), target.clone(), json!({})).await);
+        success_value(
+            world
+                .run_transfer(source.clone(), target.clone(), json!({}))
+                .await,
+        );
         std::fs::write(
             &file,
             "{\"n\": 2, \"who\": \"x\"}\n{\"n\": 2, \"who\": \"B\"}\n{\"n\": 3, \"who\": \"c\"}\n",
         )
         .unwrap();
-        let twice = world.go(source.clone(), target.clone(), json!({})).await;
-        let refused = error(twice);
+        let twice = world
+            .run_transfer(source.clone(), target.clone(), json!({}))
+            .await;
+        let refused = failure_error(twice);
         assert!(
             refused.kind == model::outcome::ErrorKind::DbConstraint,
             "{place}: {refused:?}"
         );
         let upsert = json!({"mode": "upsert", "key": "id"});
-        result(world.go(source.clone(), target.clone(), upsert).await);
+        success_value(
+            world
+                .run_transfer(source.clone(), target.clone(), upsert)
+                .await,
+        );
         let names: Vec<Value> = world
-            .rows(place)
+            .read_rows(place)
             .await
             .iter()
             .map(|row| row["name"].clone())
             .collect();
         assert_eq!(names, ["a", "B", "c"], "{place}");
         std::fs::write(&file, "{\"n\": 9, \"who\": \"z\"}\n").unwrap();
-        result(
+        success_value(
             world
-                .go(source.clone(), target.clone(), json!({"mode": "replace"}))
+                .run_transfer(source.clone(), target.clone(), json!({"mode": "replace"}))
                 .await,
         );
-        assert_eq!(world.rows(place).await.len(), 1, "{place}");
+        assert_eq!(world.read_rows(place).await.len(), 1, "{place}");
         target["mapping"] = json!({"id": "nothing"});
-        let wrong = error(world.go(source.clone(), target.clone(), json!({})).await);
+        let wrong = failure_error(
+            world
+                .run_transfer(source.clone(), target.clone(), json!({}))
+                .await,
+        );
         assert_eq!(wrong.code, "TRANSFER_COLUMN", "{place}");
-        let keyless = error(world.go(source, target, json!({"mode": "upsert"})).await);
+        let keyless = failure_error(
+            world
+                .run_transfer(source, target, json!({"mode": "upsert"}))
+                .await,
+        );
         assert_eq!(keyless.code, "TOOL_INPUT", "{place}");
     }
 }
 
 #[tokio::test]
 async fn a_broken_row_or_a_wrong_table_leaves_the_target_as_it_was() {
-    let world = World::new().await;
+    let world = TransferFixture::new().await;
     let file = world.dir.path().join("bad.csv");
     for place in ["postgres", "sqlite", "duckdb", "ndjson"] {
         std::fs::write(&file, "id,name\n1,a\n").unwrap();
         let source = json!({"kind": "file", "uri": "file://bad.csv", "path": "x"});
-        result(world.go(source.clone(), world.end(place), json!({})).await);
+        success_value(
+            world
+                .run_transfer(source.clone(), world.endpoint(place), json!({}))
+                .await,
+        );
         for text in ["id,name\n5,e\n6\n", "id,name\n5,e\n6,\"open\n"] {
             std::fs::write(&file, text).unwrap();
-            let broken = error(
+            let broken = failure_error(
                 world
-                    .go(
+                    .run_transfer(
                         source.clone(),
-                        world.end(place),
+                        world.endpoint(place),
                         json!({"chunk_size": 1, "mode": "replace"}),
                     )
                     .await,
             );
             assert_eq!(broken.code, "TRANSFER_ROW", "{place}: {broken:?}");
-            assert_eq!(world.rows(place).await.len(), 1, "{place}");
+            assert_eq!(world.read_rows(place).await.len(), 1, "{place}");
         }
     }
     std::fs::write(&file, "id,name\nseven,a\n").unwrap();
     for place in ["postgres", "duckdb"] {
         let source = json!({"kind": "file", "uri": "file://bad.csv", "path": "x"});
-        error(world.go(source.clone(), world.end(place), json!({})).await);
-        let mut target = world.end(place);
+        failure_error(
+            world
+                .run_transfer(source.clone(), world.endpoint(place), json!({}))
+                .await,
+        );
+        let mut target = world.endpoint(place);
         target["table"] = "nowhere".into();
-        let wrong = error(world.go(source, target, json!({})).await);
+        let wrong = failure_error(world.run_transfer(source, target, json!({})).await);
         assert!(
             matches!(wrong.code.as_str(), "PG_42P01" | "DUCKDB_CATALOG"),
             "{wrong:?}"
         );
-        assert_eq!(world.rows(place).await.len(), 1, "{place}");
+        assert_eq!(world.read_rows(place).await.len(), 1, "{place}");
     }
     let source = json!({"kind": "file", "uri": "file://missing.csv"});
     assert_eq!(
-        error(world.go(source, world.end("sqlite"), json!({})).await).code,
+        failure_error(
+            world
+                .run_transfer(source, world.endpoint("sqlite"), json!({}))
+                .await
+        )
+        .code,
         "FILE_NOT_FOUND"
     );
 }
 
 #[tokio::test]
 async fn every_type_of_postgres_survives_the_way_to_duckdb_and_back() {
-    let world = World::new().await;
+    let world = TransferFixture::new().await;
     let columns = "b BOOLEAN, i INTEGER, n NUMERIC(30, 4), f DOUBLE PRECISION, s TEXT, d DATE, ts TIMESTAMP, tz TIMESTAMPTZ, u UUID, iv INTERVAL";
-    ask(
+    query(
         &world.database,
         &format!("CREATE TABLE a ({columns}, j JSONB, by BYTEA, l INTEGER[])"),
     )
     .await;
-    ask(&world.database, "INSERT INTO a VALUES (true, 5, 12345678901234567890.1234, 0.1, 'x', '2024-02-29', '2024-02-29 01:02:03.5', \
+    query(&world.database, "INSERT INTO a VALUES (true, 5, 12345678901234567890.1234, 0.1, 'x', '2024-02-29', '2024-02-29 01:02:03.5', \
         '2024-02-29 01:02:03+02', '6ffa0b5d-1f3c-4a0e-9d4f-0123456789ab', '1 year 2 days 00:00:03', '{\"k\": [1]}', '\\x00ff', '{1,NULL,3}'); INSERT INTO a (b) VALUES (NULL)").await;
-    ask(&world.database, "CREATE TABLE back (LIKE a)").await;
+    query(&world.database, "CREATE TABLE back (LIKE a)").await;
     let made = format!("CREATE TABLE a ({columns}, j JSON, \"by\" BLOB, l INTEGER[])");
-    result(
-        run(
+    success_value(
+        run_call(
             &world.tools,
-            sql(world.dir.path(), &made, json!({"database": "x.duckdb"})),
+            sql_call(world.dir.path(), &made, json!({"database": "x.duckdb"})),
         )
         .await,
     );
-    let postgres =
-        |table: &str| json!({"kind": "postgres", "table": table, "auth": auth(&world.database)});
+    let postgres = |table: &str| json!({"kind": "postgres", "table": table, "auth": database_auth(&world.database)});
     let duckdb = json!({"kind": "duckdb", "database": "x.duckdb", "table": "a"});
     assert_eq!(
-        result(world.go(postgres("a"), duckdb.clone(), json!({})).await)["rows_transferred"],
+        success_value(
+            world
+                .run_transfer(postgres("a"), duckdb.clone(), json!({}))
+                .await
+        )["rows_transferred"],
         2
     );
     assert_eq!(
-        result(world.go(duckdb, postgres("back"), json!({})).await)["rows_transferred"],
+        success_value(
+            world
+                .run_transfer(duckdb, postgres("back"), json!({}))
+                .await
+        )["rows_transferred"],
         2
     );
-    let same = ask(
+    let same = query(
         &world.database,
         "SELECT count(*) AS n FROM a JOIN back ON a::text = back::text",
     )
     .await;
-    let both = ask(
+    let both = query(
         &world.database,
         "SELECT a::text AS a, back::text AS back FROM a, back",
     )
@@ -310,10 +370,10 @@ async fn every_type_of_postgres_survives_the_way_to_duckdb_and_back() {
 
 #[tokio::test]
 async fn texts_of_files_come_into_duckdb_as_they_are() {
-    let world = World::new().await;
+    let world = TransferFixture::new().await;
     let blob = "CREATE TABLE b (id BIGINT, bytes BLOB)";
     let on = json!({"database": "x.duckdb"});
-    result(run(&world.tools, sql(world.dir.path(), blob, on.clone())).await);
+    success_value(run_call(&world.tools, sql_call(world.dir.path(), blob, on.clone())).await);
     let texts = json!([
         "",
         null,
@@ -336,10 +396,10 @@ async fn texts_of_files_come_into_duckdb_as_they_are() {
         std::fs::write(world.dir.path().join(name), text).unwrap();
         let source = json!({"kind": "file", "uri": format!("file://{name}")});
         let done = world
-            .go(source, world.end("duckdb"), json!({"mode": "replace"}))
+            .run_transfer(source, world.endpoint("duckdb"), json!({"mode": "replace"}))
             .await;
-        assert_eq!(result(done)["rows_transferred"], 6, "{name}");
-        let seen = world.rows("duckdb").await;
+        assert_eq!(success_value(done)["rows_transferred"], 6, "{name}");
+        let seen = world.read_rows("duckdb").await;
         let seen: Vec<&Value> = seen.iter().map(|row| &row["name"]).collect();
         assert_eq!(json!(seen), texts, "{name}");
     }
@@ -350,16 +410,22 @@ async fn texts_of_files_come_into_duckdb_as_they_are() {
         std::fs::write(world.dir.path().join(name), text).unwrap();
         let source = json!({"kind": "file", "uri": format!("file://{name}")});
         let target = json!({"kind": "duckdb", "table": "b", "database": "x.duckdb"});
-        result(world.go(source, target, json!({"mode": "replace"})).await);
+        success_value(
+            world
+                .run_transfer(source, target, json!({"mode": "replace"}))
+                .await,
+        );
         let read = "SELECT hex(bytes) AS h FROM b";
-        let read = result(run(&world.tools, sql(world.dir.path(), read, on.clone())).await);
+        let read = success_value(
+            run_call(&world.tools, sql_call(world.dir.path(), read, on.clone())).await,
+        );
         assert_eq!(read["rows"], json!([{"h": "00FF"}]), "{name}");
     }
 }
 
 #[tokio::test]
 async fn json_goes_from_postgres_to_postgres_as_it_is() {
-    let world = World::new().await;
+    let world = TransferFixture::new().await;
     let values = [
         "null",
         "12345678901234567890123456789.5",
@@ -367,67 +433,80 @@ async fn json_goes_from_postgres_to_postgres_as_it_is() {
         r#"{"a": 1.10, "b": [null]}"#,
         r#""text""#,
     ];
-    ask(
+    query(
         &world.database,
         "CREATE TABLE j (id INT, d JSONB, e JSON); CREATE TABLE k (LIKE j); INSERT INTO j VALUES (0, NULL, NULL)",
     )
     .await;
     for (id, value) in (1..).zip(values) {
         let insert = format!("INSERT INTO j VALUES ({id}, '{value}', '{value}')");
-        ask(&world.database, &insert).await;
+        query(&world.database, &insert).await;
     }
-    let source = json!({"kind": "postgres", "table": "j", "auth": auth(&world.database)});
-    let mut target = json!({"kind": "postgres", "table": "k", "auth": auth(&world.database)});
+    let source = json!({"kind": "postgres", "table": "j", "auth": database_auth(&world.database)});
+    let mut target =
+        json!({"kind": "postgres", "table": "k", "auth": database_auth(&world.database)});
     for mapping in [Value::Null, json!({"e": "d", "id": "id", "d": "e"})] {
         if !mapping.is_null() {
             target["mapping"] = mapping;
         }
         let manner = json!({"mode": "replace"});
-        result(world.go(source.clone(), target.clone(), manner).await);
+        success_value(
+            world
+                .run_transfer(source.clone(), target.clone(), manner)
+                .await,
+        );
         let same = "SELECT count(*) AS n FROM j JOIN k ON j.id = k.id AND j.d IS NOT DISTINCT FROM k.d \
             AND j.e::jsonb IS NOT DISTINCT FROM k.e::jsonb";
-        assert_eq!(ask(&world.database, same).await[0]["n"], 6);
+        assert_eq!(query(&world.database, same).await[0]["n"], 6);
     }
 }
 
 #[tokio::test]
 async fn objects_and_the_web_are_ends_too() {
-    let world = World::new().await;
-    let s3 = S3::private();
+    let world = TransferFixture::new().await;
+    let s3 = S3Server::private();
     let bucket_auth =
         json!({"access_key_id": "tests", "secret_access_key": s3.secret(), "endpoint": s3.url()});
-    let (url, posted) = serve();
+    let (url, posted) = start_http();
     let web = json!({"kind": "http", "url": format!("{url}/rows")});
-    let parquet =
-        json!({"kind": "s3", "uri": format!("s3://{}/x.parquet", S3::BUCKET), "auth": bucket_auth});
+    let parquet = json!({"kind": "s3", "uri": format!("s3://{}/x.parquet", S3Server::BUCKET), "auth": bucket_auth});
     assert_eq!(
-        result(world.go(web, parquet.clone(), json!({})).await)["rows_transferred"],
+        success_value(world.run_transfer(web, parquet.clone(), json!({})).await)["rows_transferred"],
         2
     );
-    result(world.go(parquet, world.end("postgres"), json!({})).await);
-    assert_eq!(world.rows("postgres").await.len(), 2);
-    let back = json!({"kind": "http", "url": format!("{url}/take"), "format": "ndjson"});
-    let sent = result(
+    success_value(
         world
-            .go(world.end("postgres"), back, json!({"chunk_size": 1}))
+            .run_transfer(parquet, world.endpoint("postgres"), json!({}))
+            .await,
+    );
+    assert_eq!(world.read_rows("postgres").await.len(), 2);
+    let back = json!({"kind": "http", "url": format!("{url}/take"), "format": "ndjson"});
+    let sent = success_value(
+        world
+            .run_transfer(world.endpoint("postgres"), back, json!({"chunk_size": 1}))
             .await,
     );
     assert_eq!(sent["chunks"], 2);
     assert_eq!(posted.lock().unwrap().concat().matches("\"id\"").count(), 2);
     let missing = json!({"kind": "http", "url": format!("{url}/missing")});
     assert_eq!(
-        error(world.go(missing, world.end("sqlite"), json!({})).await).code,
+        failure_error(
+            world
+                .run_transfer(missing, world.endpoint("sqlite"), json!({}))
+                .await
+        )
+        .code,
         "HTTP_404"
     );
 }
 
-type Posted = Arc<Mutex<Vec<String>>>;
+type PostedBodies = Arc<Mutex<Vec<String>>>;
 
 /// Serves two rows, and remembers what is posted.
-fn serve() -> (String, Posted) {
+fn start_http() -> (String, PostedBodies) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let posted = Posted::default();
+    let posted = PostedBodies::default();
     let keep = posted.clone();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
@@ -466,34 +545,39 @@ fn serve() -> (String, Posted) {
 
 #[tokio::test]
 async fn a_transfer_that_is_stopped_leaves_nothing() {
-    let world = World::new().await;
+    let world = TransferFixture::new().await;
     let source = json!({"kind": "duckdb", "query": "SELECT i AS id, 'x' AS name FROM range(100000000000) r(i)"});
-    let call = transfer(world.dir.path(), source, world.end("postgres"), json!({}));
+    let call = transfer_call(
+        world.dir.path(),
+        source,
+        world.endpoint("postgres"),
+        json!({}),
+    );
     let stop = CancellationToken::new();
     let tool = world.tools.get("transfer").unwrap();
-    let running = tool.call(call, stop.clone(), &NoLog);
+    let running = tool.call(call, stop.clone(), &DiscardingLogSink);
     tokio::pin!(running);
     let busy = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'COPY%' AND datname = current_database()";
     loop {
         tokio::select! {
             biased;
             outcome = &mut running => panic!("{outcome:?}"),
-            found = ask(&world.database, busy) => if found != json!([]) { break },
+            found = query(&world.database, busy) => if found != json!([]) { break },
         }
     }
     stop.cancel();
-    assert_eq!(error(running.await).code, "CANCELLED");
-    assert_eq!(world.rows("postgres").await.len(), 0);
+    assert_eq!(failure_error(running.await).code, "CANCELLED");
+    assert_eq!(world.read_rows("postgres").await.len(), 0);
 }
 
 #[tokio::test]
 async fn values_in_a_query_are_bound() {
-    let world = World::new().await;
+    let world = TransferFixture::new().await;
     let evil = "'; DROP TABLE t; --";
     for kind in ["postgres", "sqlite", "duckdb"] {
-        let mut source = world.end(kind);
+        let mut source = world.endpoint(kind);
         source.as_object_mut().unwrap().remove("table");
-        let mut call = transfer(
+        let mut call = transfer_call(
             world.dir.path(),
             source,
             json!({"uri": "file://out.json"}),
@@ -505,7 +589,7 @@ async fn values_in_a_query_are_bound() {
             Piece::Text(" AS name".to_owned()),
         ];
         call.pieces.insert("source.query".to_owned(), vec![pieces]);
-        result(run(&world.tools, call).await);
+        success_value(run_call(&world.tools, call).await);
         let out = std::fs::read_to_string(world.dir.path().join("out.json")).unwrap();
         let out: Value = serde_json::from_str(&out).unwrap();
         assert_eq!(out[0]["name"], evil, "{kind}");

@@ -5,11 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tests::binary::Desk;
-use tests::http::{Answer, Http, Request};
+use tests::cli_sandbox::CliSandbox;
+use tests::http::{FakeHttpServer, JsonReply, ReceivedRequest};
 use tokio_postgres::Client;
 
-use crate::house::{House, until};
+use crate::fixture::{DatabaseFixture, wait_until};
 
 const WAITERS: &str = "SELECT count(*) = 1 FROM pg_stat_activity \
     WHERE datname = current_database() AND wait_event_type = 'Lock'";
@@ -17,7 +17,7 @@ const TWO_WAITERS: &str = "SELECT count(*) = 2 FROM pg_stat_activity \
     WHERE datname = current_database() AND wait_event_type = 'Lock'";
 
 /// Three patients and two visits; the second request finds the server busy twice.
-fn clinic(request: &Request, before: usize) -> Answer {
+fn clinic_reply(request: &ReceivedRequest, before: usize) -> JsonReply {
     if before == 1 || before == 2 {
         return (503, json!({"error": "busy"}));
     }
@@ -41,7 +41,7 @@ fn clinic(request: &Request, before: usize) -> Answer {
 }
 
 /// The playbook of the specification, with what it leaves open filled in.
-fn playbook(house: &House, mode: &str) -> String {
+fn playbook(fixture: &DatabaseFixture, mode: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/language/appendix.yaml");
     let text = fs::read_to_string(path).expect("the playbook is there");
     let keychain = "keychain:\n  - name: pg_k8s\n    kind: postgres_credential\n";
@@ -51,18 +51,18 @@ fn playbook(house: &House, mode: &str) -> String {
         .replace("kind: sqlite", "kind: postgres")
         .replace(
             "auth: pg_k8s",
-            &format!("auth: {{ dsn: \"{}\" }}", house.db.url()),
+            &format!("auth: {{ dsn: \"{}\" }}", fixture.database.url()),
         )
         .replace("INSERT INTO ...", insert)
         .replace("mode: sequential", &format!("mode: {mode}"))
 }
 
-async fn run(client: &Client, sql: &str) {
+async fn run_sql(client: &Client, sql: &str) {
     client.batch_execute(sql).await.expect(sql);
 }
 
 /// Statuses and codes of failed attempts, in the order of the log.
-fn troubles(events: &[Value]) -> Vec<String> {
+fn error_texts(events: &[Value]) -> Vec<String> {
     let of = |event: &Value| {
         let outcome = &event["payload"]["outcome"];
         let http = outcome["http"]["status"]
@@ -79,11 +79,11 @@ const ENDPOINTS: &str =
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_appendix_goes_on_after_a_busy_server_a_lost_race_and_a_deadlock() {
-    let house = House::new();
-    let (desk, http) = (Desk::new(), Http::start(clinic));
+    let house = DatabaseFixture::new();
+    let (desk, http) = (CliSandbox::new(), FakeHttpServer::start(clinic_reply));
     desk.write("appendix.yaml", &playbook(&house, "sequential"));
     house
-        .ask(&format!(
+        .query(&format!(
             "CREATE TABLE item (path text, id int); CREATE TABLE counter (id int PRIMARY KEY, n int); \
              INSERT INTO counter VALUES (1, 0), (2, 0); \
              CREATE FUNCTION meet() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
@@ -92,16 +92,20 @@ async fn the_appendix_goes_on_after_a_busy_server_a_lost_race_and_a_deadlock() {
              CREATE TRIGGER meet BEFORE INSERT ON item FOR EACH STATEMENT EXECUTE FUNCTION meet(); \
              ALTER DATABASE {db} SET default_transaction_isolation = 'repeatable read'; \
              ALTER DATABASE {db} SET deadlock_timeout = '20ms'",
-            db = house.db.name()
+            db = house.database.name()
         ))
         .await;
-    let (gate, other, eye) = (house.raw().await, house.raw().await, house.raw().await);
-    run(
+    let (gate, other, eye) = (
+        house.raw_client().await,
+        house.raw_client().await,
+        house.raw_client().await,
+    );
+    run_sql(
         &other,
         "SET deadlock_timeout = '60s'; SET default_transaction_isolation = 'read committed'",
     )
     .await;
-    run(&gate, "SELECT pg_advisory_lock(7)").await;
+    run_sql(&gate, "SELECT pg_advisory_lock(7)").await;
     let url = format!("api_url={}", http.url());
     let args = [
         "run",
@@ -114,30 +118,30 @@ async fn the_appendix_goes_on_after_a_busy_server_a_lost_race_and_a_deadlock() {
         "json",
     ];
     let going = desk.start(&args);
-    until(&eye, WAITERS).await;
-    run(&other, "UPDATE counter SET n = n + 100 WHERE id = 2").await;
-    run(&gate, "SELECT pg_advisory_unlock(7)").await;
+    wait_until(&eye, WAITERS).await;
+    run_sql(&other, "UPDATE counter SET n = n + 100 WHERE id = 2").await;
+    run_sql(&gate, "SELECT pg_advisory_unlock(7)").await;
     // The lost race is tried again after two seconds.
-    run(&gate, "SELECT pg_advisory_lock(7)").await;
-    until(&eye, WAITERS).await;
-    run(&other, "BEGIN; UPDATE counter SET n = n + 100 WHERE id = 2").await;
+    run_sql(&gate, "SELECT pg_advisory_lock(7)").await;
+    wait_until(&eye, WAITERS).await;
+    run_sql(&other, "BEGIN; UPDATE counter SET n = n + 100 WHERE id = 2").await;
     let crossing = other.batch_execute("UPDATE counter SET n = n + 100 WHERE id = 1; COMMIT");
     let release = async {
-        until(&eye, TWO_WAITERS).await;
-        run(&gate, "SELECT pg_advisory_unlock(7)").await;
+        wait_until(&eye, TWO_WAITERS).await;
+        run_sql(&gate, "SELECT pg_advisory_unlock(7)").await;
     };
     let (crossed, ()) = tokio::join!(crossing, release);
     crossed.expect("the other session goes on");
     let (code, _) = tokio::task::block_in_place(|| going.finish());
     assert_eq!(code, Some(0));
     let events = tokio::task::block_in_place(|| desk.events("last"));
-    assert_eq!(troubles(&events), ["40001", "40P01", "503", "503"]);
+    assert_eq!(error_texts(&events), ["40001", "40P01", "503", "503"]);
     let ids = house
-        .value("SELECT array_agg(id ORDER BY id) FROM item")
+        .query_value("SELECT array_agg(id ORDER BY id) FROM item")
         .await;
     assert_eq!(ids, json!([11, 12, 13, 21, 22]));
     let counts = house
-        .value("SELECT array_agg(n ORDER BY id) FROM counter")
+        .query_value("SELECT array_agg(n ORDER BY id) FROM counter")
         .await;
     assert_eq!(
         counts,
@@ -148,10 +152,10 @@ async fn the_appendix_goes_on_after_a_busy_server_a_lost_race_and_a_deadlock() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_appendix_with_a_parallel_loop_stores_the_same() {
-    let house = House::new();
-    let (desk, http) = (Desk::new(), Http::start(clinic));
+    let house = DatabaseFixture::new();
+    let (desk, http) = (CliSandbox::new(), FakeHttpServer::start(clinic_reply));
     desk.write("appendix.yaml", &playbook(&house, "parallel"));
-    house.ask("CREATE TABLE item (path text, id int)").await;
+    house.query("CREATE TABLE item (path text, id int)").await;
     let url = format!("api_url={}", http.url());
     let args = [
         "run",
@@ -163,10 +167,10 @@ async fn the_appendix_with_a_parallel_loop_stores_the_same() {
         "-o",
         "json",
     ];
-    let run = tokio::task::block_in_place(|| desk.json(&args));
+    let run = tokio::task::block_in_place(|| desk.run_json(&args));
     assert_eq!(run["status"], "COMPLETED");
     let ids = house
-        .value("SELECT array_agg(id ORDER BY id) FROM item")
+        .query_value("SELECT array_agg(id ORDER BY id) FROM item")
         .await;
     assert_eq!(ids, json!([11, 12, 13, 21, 22]));
 }

@@ -1,52 +1,59 @@
 //! Cursor loops: rows are claimed frame by frame from a real Postgres, and none is lost or claimed twice, whatever dies.
 
 use serde_json::json;
-use tests::binary::Desk;
+use tests::cli_sandbox::CliSandbox;
 
-use crate::house::{House, until};
+use crate::fixture::{DatabaseFixture, wait_until};
 
 const SETUP: &str = "CREATE TABLE work (id int PRIMARY KEY, taken int NOT NULL DEFAULT 0); \
     INSERT INTO work SELECT i FROM generate_series(1, 25) i; CREATE TABLE done (id int, key text)";
 
-fn playbook(house: &House, claim: &str) -> String {
+fn playbook(fixture: &DatabaseFixture, claim: &str) -> String {
     format!(
         "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: cursor}}\nworkflow:\n\
          \x20 - step: each\n    loop:\n      cursor:\n        kind: postgres\n        auth: {{dsn: \"{url}\"}}\n        claim: |\n          {claim}\n\
          \x20     iterator: row\n      spec: {{mode: cursor, frame: {{max_rows: 10, row_concurrency: 4}}}}\n\
          \x20   tool: {{kind: postgres, auth: {{dsn: \"{url}\"}}, \
          command: \"INSERT INTO done VALUES ({{{{ row.id }}}}, {{{{ idempotency_key }}}})\"}}\n",
-        url = house.db.url()
+        url = fixture.database.url()
     )
 }
 
 const CLAIM: &str = "UPDATE work SET taken = taken + 1 WHERE id IN (SELECT id FROM work WHERE taken = 0 ORDER BY id \
     LIMIT {{ __frame_max_rows }} FOR UPDATE SKIP LOCKED) RETURNING id";
 
-async fn house() -> House {
-    let house = House::new();
-    house.ask(SETUP).await;
+async fn cursor_fixture() -> DatabaseFixture {
+    let house = DatabaseFixture::new();
+    house.query(SETUP).await;
     house
 }
 
 /// That every row was claimed once, and worked on at least once.
-async fn is_whole(house: &House) {
-    assert_eq!(house.value("SELECT sum(taken) FROM work").await, 25);
-    assert_eq!(house.value("SELECT max(taken) FROM work").await, 1);
-    assert_eq!(house.value("SELECT count(DISTINCT id) FROM done").await, 25);
+async fn check_complete(fixture: &DatabaseFixture) {
+    assert_eq!(fixture.query_value("SELECT sum(taken) FROM work").await, 25);
+    assert_eq!(fixture.query_value("SELECT max(taken) FROM work").await, 1);
     assert_eq!(
-        house.value("SELECT count(DISTINCT key) FROM done").await,
+        fixture
+            .query_value("SELECT count(DISTINCT id) FROM done")
+            .await,
+        25
+    );
+    assert_eq!(
+        fixture
+            .query_value("SELECT count(DISTINCT key) FROM done")
+            .await,
         25
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_are_claimed_until_there_is_none() {
-    let (house, desk) = (house().await, Desk::new());
+    let (house, desk) = (cursor_fixture().await, CliSandbox::new());
     desk.write("cursor.yaml", &playbook(&house, CLAIM));
-    let ran = tokio::task::block_in_place(|| desk.json(&["run", "cursor.yaml", "-o", "json"]));
+    let ran = tokio::task::block_in_place(|| desk.run_json(&["run", "cursor.yaml", "-o", "json"]));
     assert_eq!(ran["status"], "COMPLETED", "{ran}");
-    is_whole(&house).await;
-    assert_eq!(house.value("SELECT count(*) FROM done").await, 25);
+    check_complete(&house).await;
+    assert_eq!(house.query_value("SELECT count(*) FROM done").await, 25);
     let events = tokio::task::block_in_place(|| desk.events("last"));
     let frames = events
         .iter()
@@ -59,36 +66,36 @@ async fn rows_are_claimed_until_there_is_none() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_whose_worker_is_killed_is_found_again() {
-    let (house, desk) = (house().await, Desk::new());
+    let (house, desk) = (cursor_fixture().await, CliSandbox::new());
     // The claim of the second frame waits at its commit, with its rows locked, until the process is gone.
     house
-        .ask(
+        .query(
             "CREATE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS \
              $$ BEGIN IF NEW.id > 10 THEN PERFORM pg_advisory_xact_lock(7); END IF; RETURN NULL; END $$; \
              CREATE CONSTRAINT TRIGGER late AFTER UPDATE ON work DEFERRABLE INITIALLY DEFERRED \
              FOR EACH ROW EXECUTE FUNCTION wait_at_commit()",
         )
         .await;
-    let (gate, eye) = (house.raw().await, house.raw().await);
+    let (gate, eye) = (house.raw_client().await, house.raw_client().await);
     let ask = |sql: &'static str| gate.batch_execute(sql);
     ask("SELECT pg_advisory_lock(7)").await.expect("a lock");
     desk.write("cursor.yaml", &playbook(&house, CLAIM));
     let going = desk.start(&["run", "cursor.yaml", "-q"]);
-    until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").await;
+    wait_until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").await;
     tokio::task::block_in_place(|| going.kill());
     // The database hears of it only when it has committed.
     ask("SELECT pg_advisory_unlock(7)")
         .await
         .expect("an unlock");
-    until(&eye, "SELECT sum(taken) = 20 FROM work").await;
+    wait_until(&eye, "SELECT sum(taken) = 20 FROM work").await;
     let (code, _) = tokio::task::block_in_place(|| desk.start(&["resume", "last", "-q"]).finish());
     assert_eq!(code, Some(0));
-    is_whole(&house).await;
+    check_complete(&house).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_returns_nothing_of_what_it_changed_is_an_error() {
-    let (house, desk) = (house().await, Desk::new());
+    let (house, desk) = (cursor_fixture().await, CliSandbox::new());
     let claim = "UPDATE work SET taken = 1 WHERE id < 3";
     desk.write("cursor.yaml", &playbook(&house, claim));
     let ran = tokio::task::block_in_place(|| desk.run(&["run", "cursor.yaml", "-o", "json"]));

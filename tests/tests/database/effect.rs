@@ -3,23 +3,23 @@
 use model::outcome::{ErrorKind, Outcome};
 use model::playbook::Effect;
 use serde_json::json;
-use tests::peers::Proxy;
+use tests::peers::FaultProxy;
 use tools::Call;
 
-use crate::house::{House, call, error, result, until};
+use crate::fixture::{DatabaseFixture, failure_error, new_call, success_value, wait_until};
 use model::template::Piece;
 
 const ADD: &str = "INSERT INTO tally (n) VALUES (1); SELECT count(*) AS n FROM tally";
 
-async fn tally() -> House {
-    let house = House::new();
+async fn tally_fixture() -> DatabaseFixture {
+    let house = DatabaseFixture::new();
     house
-        .ask("CREATE TABLE tally (id bigserial PRIMARY KEY, n int)")
+        .query("CREATE TABLE tally (id bigserial PRIMARY KEY, n int)")
         .await;
     house
 }
 
-fn once(mut call: Call, key: &str) -> Call {
+fn with_idempotency_key(mut call: Call, key: &str) -> Call {
     call.effect = Effect::Transactional;
     call.idempotency_key = key.into();
     call
@@ -27,20 +27,26 @@ fn once(mut call: Call, key: &str) -> Call {
 
 #[tokio::test]
 async fn a_second_try_finds_what_the_first_did() {
-    let house = tally().await;
-    let first = house.result(once(house.sql(ADD), "a")).await;
-    let outcome = house.outcome(once(house.sql(ADD), "a")).await;
+    let house = tally_fixture().await;
+    let first = house
+        .call_result(with_idempotency_key(house.sql_call(ADD), "a"))
+        .await;
+    let outcome = house
+        .run_call(with_idempotency_key(house.sql_call(ADD), "a"))
+        .await;
     let Outcome::Ok(again) = outcome else {
         panic!("{outcome:?}")
     };
     assert_eq!(again.result, first);
     assert_eq!(again.meta["recorded"], true);
     assert_eq!(first["rows"], json!([{"n": 1}]));
-    house.result(once(house.sql(ADD), "b")).await;
-    assert_eq!(house.value("SELECT count(*) FROM tally").await, 2);
+    house
+        .call_result(with_idempotency_key(house.sql_call(ADD), "b"))
+        .await;
+    assert_eq!(house.query_value("SELECT count(*) FROM tally").await, 2);
     assert_eq!(
         house
-            .value("SELECT count(*) FROM noetl_effect WHERE result IS NOT NULL")
+            .query_value("SELECT count(*) FROM noetl_effect WHERE result IS NOT NULL")
             .await,
         2
     );
@@ -48,23 +54,28 @@ async fn a_second_try_finds_what_the_first_did() {
 
 #[tokio::test]
 async fn a_try_that_fails_leaves_nothing_and_the_next_one_runs() {
-    let house = tally().await;
-    let half = house.sql("INSERT INTO tally (n) VALUES (1); SELECT 1 / 0");
+    let house = tally_fixture().await;
+    let half = house.sql_call("INSERT INTO tally (n) VALUES (1); SELECT 1 / 0");
     assert_eq!(
-        error(&house.outcome(once(half, "a")).await).code,
+        failure_error(&house.run_call(with_idempotency_key(half, "a")).await).code,
         "PG_22012"
     );
-    assert_eq!(house.value("SELECT count(*) FROM tally").await, 0);
-    house.result(once(house.sql(ADD), "a")).await;
-    assert_eq!(house.value("SELECT count(*) FROM tally").await, 1);
+    assert_eq!(house.query_value("SELECT count(*) FROM tally").await, 0);
+    house
+        .call_result(with_idempotency_key(house.sql_call(ADD), "a"))
+        .await;
+    assert_eq!(house.query_value("SELECT count(*) FROM tally").await, 1);
 }
 
 #[tokio::test]
 async fn statements_that_would_end_the_transaction_are_refused() {
-    let house = tally().await;
-    let refused = error(
+    let house = tally_fixture().await;
+    let refused = failure_error(
         &house
-            .outcome(once(house.sql("BEGIN; SELECT 1; COMMIT"), "a"))
+            .run_call(with_idempotency_key(
+                house.sql_call("BEGIN; SELECT 1; COMMIT"),
+                "a",
+            ))
             .await,
     );
     assert_eq!(refused.code, "PG_TRANSACTION");
@@ -72,80 +83,82 @@ async fn statements_that_would_end_the_transaction_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tries_at_the_same_time_take_effect_once_and_answer_alike() {
-    let house = tally().await;
-    let tries = (0..8).map(|_| house.result(once(house.sql(ADD), "a")));
+    let house = tally_fixture().await;
+    let tries = (0..8).map(|_| house.call_result(with_idempotency_key(house.sql_call(ADD), "a")));
     let answers = futures_util::future::join_all(tries).await;
     assert!(
         answers.iter().all(|answer| *answer == answers[0]),
         "{answers:?}"
     );
-    assert_eq!(house.value("SELECT count(*) FROM tally").await, 1);
+    assert_eq!(house.query_value("SELECT count(*) FROM tally").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_lost_after_the_commit_is_found_by_the_next_try() {
-    let house = tally().await;
+    let house = tally_fixture().await;
     // At commit the server waits for a lock that the test holds.
     house
-        .ask(
+        .query(
             "CREATE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS \
              $$ BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NULL; END $$; \
              CREATE CONSTRAINT TRIGGER late AFTER INSERT ON tally DEFERRABLE INITIALLY DEFERRED \
              FOR EACH ROW EXECUTE FUNCTION wait_at_commit()",
         )
         .await;
-    let (gate, eye) = (house.raw().await, house.raw().await);
+    let (gate, eye) = (house.raw_client().await, house.raw_client().await);
     gate.batch_execute("SELECT pg_advisory_lock(7)")
         .await
         .expect("a lock");
-    let proxy = Proxy::start(&house.db.place());
+    let proxy = FaultProxy::start(&house.database.location());
     let through = || {
-        let asked = call(
-            &house.db.url_at(proxy.port()),
+        let asked = new_call(
+            &house.database.url_at(proxy.port()),
             vec![Piece::Text(ADD.to_owned())],
         );
-        once(asked, "a")
+        with_idempotency_key(asked, "a")
     };
     let lose = async {
-        until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'COMMIT' AND wait_event_type = 'Lock'").await;
-        proxy.swallow_answers(true);
+        wait_until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'COMMIT' AND wait_event_type = 'Lock'").await;
+        proxy.set_swallowing(true);
         gate.batch_execute("SELECT pg_advisory_unlock(7)")
             .await
             .expect("an unlock");
         tokio::task::block_in_place(|| proxy.wait_until_swallowed());
-        proxy.cut();
-        proxy.swallow_answers(false);
+        proxy.cut_connections();
+        proxy.set_swallowing(false);
     };
-    let (outcome, ()) = tokio::join!(house.outcome(through()), lose);
-    let broken = error(&outcome);
+    let (outcome, ()) = tokio::join!(house.run_call(through()), lose);
+    let broken = failure_error(&outcome);
     assert_eq!(
         (broken.kind, broken.code.as_str()),
         (ErrorKind::DbConnection, "PG_LOST")
     );
     assert!(broken.retryable && broken.leaves_effect_unknown());
     assert_eq!(
-        house.value("SELECT count(*) FROM tally").await,
+        house.query_value("SELECT count(*) FROM tally").await,
         1,
         "it was committed"
     );
-    let again = result(house.outcome(through()).await);
+    let again = success_value(house.run_call(through()).await);
     assert_eq!(again["rows"], json!([{"n": 1}]));
-    assert_eq!(house.value("SELECT count(*) FROM tally").await, 1);
+    assert_eq!(house.query_value("SELECT count(*) FROM tally").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_killed_before_the_commit_leaves_nothing() {
-    let house = tally().await;
-    let eye = house.raw().await;
-    let asked = house.sql("INSERT INTO tally (n) VALUES (1); SELECT pg_sleep(63)");
+    let house = tally_fixture().await;
+    let eye = house.raw_client().await;
+    let asked = house.sql_call("INSERT INTO tally (n) VALUES (1); SELECT pg_sleep(63)");
     let kill = async {
-        until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(63)' AND state = 'active'").await;
+        wait_until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(63)' AND state = 'active'").await;
         eye.batch_execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(63)'")
             .await
             .expect("an administrator may");
     };
-    let (outcome, ()) = tokio::join!(house.outcome(once(asked, "a")), kill);
-    assert!(error(&outcome).retryable);
-    house.result(once(house.sql(ADD), "a")).await;
-    assert_eq!(house.value("SELECT count(*) FROM tally").await, 1);
+    let (outcome, ()) = tokio::join!(house.run_call(with_idempotency_key(asked, "a")), kill);
+    assert!(failure_error(&outcome).retryable);
+    house
+        .call_result(with_idempotency_key(house.sql_call(ADD), "a"))
+        .await;
+    assert_eq!(house.query_value("SELECT count(*) FROM tally").await, 1);
 }

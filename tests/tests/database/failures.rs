@@ -4,36 +4,36 @@ use std::time::Duration;
 
 use model::outcome::ErrorKind;
 use serde_json::json;
-use tests::peers::Postgres;
+use tests::peers::PostgresServer;
 use tokio_postgres::Client;
 
-use crate::house::{House, call, error, until, within};
+use crate::fixture::{DatabaseFixture, failure_error, new_call, wait_until, with_timeout};
 use model::template::Piece;
 
-const WAITS: &str = "SELECT count(*) = 1 FROM pg_stat_activity \
+const ONE_WAITS: &str = "SELECT count(*) = 1 FROM pg_stat_activity \
     WHERE datname = current_database() AND wait_event_type = 'Lock'";
 const TWO_WAIT: &str = "SELECT count(*) = 2 FROM pg_stat_activity \
     WHERE datname = current_database() AND wait_event_type = 'Lock'";
 
-async fn run(client: &Client, sql: &str) {
+async fn run_sql(client: &Client, sql: &str) {
     client.batch_execute(sql).await.expect(sql);
 }
 
-async fn rows() -> House {
-    let house = House::new();
+async fn rows_fixture() -> DatabaseFixture {
+    let house = DatabaseFixture::new();
     let sql = "CREATE TABLE item (id int CONSTRAINT item_key PRIMARY KEY, n int CHECK (n < 100)); \
         INSERT INTO item VALUES (1, 0), (2, 0)";
-    house.ask(sql).await;
+    house.query(sql).await;
     house
 }
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_worth_another_try_and_nothing_was_sent() {
-    let house = House::new();
-    let mut asked = house.sql("SELECT 1");
+    let house = DatabaseFixture::new();
+    let mut asked = house.sql_call("SELECT 1");
     asked.fields["auth"] =
         json!({"db_host": "127.0.0.1", "db_port": 1, "db_user": "me", "db_password": "hunter2"});
-    let refused = error(&house.outcome(asked).await);
+    let refused = failure_error(&house.run_call(asked).await);
     assert_eq!(
         (refused.kind, refused.code.as_str()),
         (ErrorKind::DbConnection, "PG_CONNECT")
@@ -45,12 +45,12 @@ async fn a_server_that_is_not_there_is_worth_another_try_and_nothing_was_sent() 
 
 #[tokio::test]
 async fn a_wrong_password_and_a_missing_database_are_told_apart_and_never_shown() {
-    let house = House::new();
-    let password = Postgres::shared().password();
-    let wrong = house.db.url().replace(password, "wrong-password");
-    let refused = error(
+    let house = DatabaseFixture::new();
+    let password = PostgresServer::shared().password();
+    let wrong = house.database.url().replace(password, "wrong-password");
+    let refused = failure_error(
         &house
-            .outcome(call(&wrong, vec![Piece::Text("SELECT 1".to_owned())]))
+            .run_call(new_call(&wrong, vec![Piece::Text("SELECT 1".to_owned())]))
             .await,
     );
     assert_eq!(
@@ -58,10 +58,10 @@ async fn a_wrong_password_and_a_missing_database_are_told_apart_and_never_shown(
         (ErrorKind::Auth, "PG_28P01")
     );
     assert!(!refused.retryable && !format!("{refused:?}").contains("wrong-password"));
-    let nowhere = format!("{}_not", house.db.url());
-    let missing = error(
+    let nowhere = format!("{}_not", house.database.url());
+    let missing = failure_error(
         &house
-            .outcome(call(&nowhere, vec![Piece::Text("SELECT 1".to_owned())]))
+            .run_call(new_call(&nowhere, vec![Piece::Text("SELECT 1".to_owned())]))
             .await,
     );
     assert_eq!(
@@ -69,19 +69,19 @@ async fn a_wrong_password_and_a_missing_database_are_told_apart_and_never_shown(
         (ErrorKind::NotFound, "PG_3D000")
     );
     assert!(!format!("{missing:?}").contains(password));
-    let mut unresolved = house.sql("SELECT 1");
+    let mut unresolved = house.sql_call("SELECT 1");
     unresolved.fields["auth"] = json!("pg_main");
     assert_eq!(
-        error(&house.outcome(unresolved).await).code,
+        failure_error(&house.run_call(unresolved).await).code,
         "AUTH_UNRESOLVED"
     );
 }
 
 #[tokio::test]
 async fn mistakes_in_sql_point_at_their_line() {
-    let house = rows().await;
+    let house = rows_fixture().await;
     let typo = house
-        .error("SELECT 1;\nSELECT id,\n  nothing\nFROM item")
+        .query_error("SELECT 1;\nSELECT id,\n  nothing\nFROM item")
         .await;
     assert_eq!(
         (typo.kind, typo.code.as_str()),
@@ -91,30 +91,30 @@ async fn mistakes_in_sql_point_at_their_line() {
         (&typo.details["statement"], &typo.details["line"]),
         (&json!(1), &json!(3))
     );
-    let table = house.error("SELECT * FROM nowhere").await;
+    let table = house.query_error("SELECT * FROM nowhere").await;
     assert_eq!(
         (table.kind, table.code.as_str()),
         (ErrorKind::Schema, "PG_42P01")
     );
     let named = house
-        .outcome(house.pieces(vec![
+        .run_call(house.template_call(vec![
             Piece::Text("SELECT id ".to_owned()),
             Piece::Value(json!("item")),
             Piece::Text(" FROM item".to_owned()),
         ]))
         .await;
-    assert_eq!(error(&named).code, "PG_42601");
-    assert!(error(&named).message.contains("| ident"));
+    assert_eq!(failure_error(&named).code, "PG_42601");
+    assert!(failure_error(&named).message.contains("| ident"));
     assert_eq!(named.facets().pg.as_ref().expect("a facet")["position"], 11);
 }
 
 #[tokio::test]
 async fn a_violated_constraint_is_named() {
-    let house = rows().await;
+    let house = rows_fixture().await;
     let outcome = house
-        .outcome(house.sql("INSERT INTO item VALUES (1)"))
+        .run_call(house.sql_call("INSERT INTO item VALUES (1)"))
         .await;
-    let twice = error(&outcome);
+    let twice = failure_error(&outcome);
     assert_eq!(
         (twice.kind, twice.code.as_str()),
         (ErrorKind::DbConstraint, "PG_23505")
@@ -126,38 +126,42 @@ async fn a_violated_constraint_is_named() {
         (&json!("23505"), &json!("23505"), &json!("item_key"))
     );
     assert_eq!(
-        house.error("UPDATE item SET n = 100").await.code,
+        house.query_error("UPDATE item SET n = 100").await.code,
         "PG_23514"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadlock_of_two_sessions_is_worth_another_try() {
-    let house = rows().await;
-    let (gate, other, eye) = (house.raw().await, house.raw().await, house.raw().await);
-    run(&gate, "SELECT pg_advisory_lock(1)").await;
-    run(
+    let house = rows_fixture().await;
+    let (gate, other, eye) = (
+        house.raw_client().await,
+        house.raw_client().await,
+        house.raw_client().await,
+    );
+    run_sql(&gate, "SELECT pg_advisory_lock(1)").await;
+    run_sql(
         &other,
         "SET deadlock_timeout = '30s'; BEGIN; UPDATE item SET n = 1 WHERE id = 1",
     )
     .await;
-    let asked = house.sql(
+    let asked = house.sql_call(
         "SET deadlock_timeout = '20ms'; BEGIN; UPDATE item SET n = 2 WHERE id = 2; \
          SELECT pg_advisory_lock(1); UPDATE item SET n = 2 WHERE id = 1; COMMIT",
     );
-    let ours = house.outcome(asked);
+    let ours = house.run_call(asked);
     let theirs = async {
-        until(&eye, WAITS).await;
+        wait_until(&eye, ONE_WAITS).await;
         let second = other.batch_execute("UPDATE item SET n = 1 WHERE id = 2; COMMIT");
         let release = async {
-            until(&eye, TWO_WAIT).await;
-            run(&gate, "SELECT pg_advisory_unlock(1)").await;
+            wait_until(&eye, TWO_WAIT).await;
+            run_sql(&gate, "SELECT pg_advisory_unlock(1)").await;
         };
         let (second, ()) = tokio::join!(second, release);
         second.expect("the other session goes on");
     };
     let (outcome, ()) = tokio::join!(ours, theirs);
-    let victim = error(&outcome);
+    let victim = failure_error(&outcome);
     assert_eq!(
         (victim.kind, victim.code.as_str()),
         (ErrorKind::DbDeadlock, "PG_40P01")
@@ -168,7 +172,7 @@ async fn a_deadlock_of_two_sessions_is_worth_another_try() {
         "40P01"
     );
     assert_eq!(
-        house.value("SELECT sum(n) FROM item").await,
+        house.query_value("SELECT sum(n) FROM item").await,
         2,
         "ours is undone"
     );
@@ -176,23 +180,23 @@ async fn a_deadlock_of_two_sessions_is_worth_another_try() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_race_of_transactions_is_worth_another_try() {
-    let house = rows().await;
-    let (gate, eye) = (house.raw().await, house.raw().await);
-    run(&gate, "SELECT pg_advisory_lock(1)").await;
-    let asked = house.sql(
+    let house = rows_fixture().await;
+    let (gate, eye) = (house.raw_client().await, house.raw_client().await);
+    run_sql(&gate, "SELECT pg_advisory_lock(1)").await;
+    let asked = house.sql_call(
         "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT sum(n) FROM item; SELECT pg_advisory_lock(1); \
          UPDATE item SET n = n + 1; COMMIT",
     );
     let theirs = async {
-        until(&eye, WAITS).await;
-        run(
+        wait_until(&eye, ONE_WAITS).await;
+        run_sql(
             &gate,
             "UPDATE item SET n = 50; SELECT pg_advisory_unlock(1)",
         )
         .await;
     };
-    let (outcome, ()) = tokio::join!(house.outcome(asked), theirs);
-    let loser = error(&outcome);
+    let (outcome, ()) = tokio::join!(house.run_call(asked), theirs);
+    let loser = failure_error(&outcome);
     assert_eq!(
         (loser.kind, loser.code.as_str()),
         (ErrorKind::DbDeadlock, "PG_40001")
@@ -202,13 +206,13 @@ async fn a_lost_race_of_transactions_is_worth_another_try() {
 
 #[tokio::test]
 async fn a_statement_that_takes_too_long_is_stopped_at_the_server() {
-    let house = rows().await;
-    let asked = within(
-        house.sql("UPDATE item SET n = 7; SELECT pg_sleep(60)"),
+    let house = rows_fixture().await;
+    let asked = with_timeout(
+        house.sql_call("UPDATE item SET n = 7; SELECT pg_sleep(60)"),
         Duration::from_millis(300),
     );
-    let outcome = house.outcome(asked).await;
-    let slow = error(&outcome);
+    let outcome = house.run_call(asked).await;
+    let slow = failure_error(&outcome);
     assert_eq!(
         (slow.kind, slow.code.as_str()),
         (ErrorKind::DbTimeout, "PG_57014")
@@ -219,23 +223,23 @@ async fn a_statement_that_takes_too_long_is_stopped_at_the_server() {
         "57014"
     );
     let busy = "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%pg_sleep(60)%' AND state = 'active' AND pid <> pg_backend_pid()";
-    until(&house.raw().await, busy).await;
+    wait_until(&house.raw_client().await, busy).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_is_ended_in_the_middle_leaves_the_effect_unknown() {
-    let house = rows().await;
-    let eye = house.raw().await;
+    let house = rows_fixture().await;
+    let eye = house.raw_client().await;
     let end = async {
-        until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(61)%' AND state = 'active'").await;
-        run(&eye, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(61)%'").await;
+        wait_until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(61)%' AND state = 'active'").await;
+        run_sql(&eye, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(61)%'").await;
     };
-    let (outcome, ()) = tokio::join!(house.outcome(house.sql("SELECT pg_sleep(61)")), end);
-    let ended = error(&outcome);
+    let (outcome, ()) = tokio::join!(house.run_call(house.sql_call("SELECT pg_sleep(61)")), end);
+    let ended = failure_error(&outcome);
     assert_eq!(ended.kind, ErrorKind::DbConnection, "{ended:?}");
     assert!(ended.retryable && ended.leaves_effect_unknown());
     assert_eq!(
-        house.value("SELECT 1").await,
+        house.query_value("SELECT 1").await,
         1,
         "another connection is made"
     );
@@ -243,8 +247,10 @@ async fn a_connection_that_is_ended_in_the_middle_leaves_the_effect_unknown() {
 
 #[tokio::test]
 async fn copying_from_or_to_the_client_is_refused_before_anything_runs() {
-    let house = rows().await;
-    let refused = house.error("DELETE FROM item; COPY item FROM STDIN").await;
+    let house = rows_fixture().await;
+    let refused = house
+        .query_error("DELETE FROM item; COPY item FROM STDIN")
+        .await;
     assert_eq!(refused.code, "PG_COPY");
-    assert_eq!(house.value("SELECT count(*) FROM item").await, 2);
+    assert_eq!(house.query_value("SELECT count(*) FROM item").await, 2);
 }

@@ -6,18 +6,18 @@ use model::template::Piece;
 use serde_json::{Value, json};
 use tests::injection::{around, in_quotes};
 
-use crate::house::{House, first, params};
+use crate::fixture::{DatabaseFixture, first_row, with_params};
 
 /// What an attacker sends.
-fn corpus() -> Vec<String> {
+fn attack_corpus() -> Vec<String> {
     tests::injection::corpus(&[])
 }
 
 /// A table that nobody may touch, and one that holds values.
-async fn house() -> House {
-    let house = House::new();
+async fn injection_fixture() -> DatabaseFixture {
+    let house = DatabaseFixture::new();
     house
-        .ask(
+        .query(
             "CREATE TABLE canary (n int, secret text); INSERT INTO canary SELECT n, 's' || n FROM generate_series(1, 5) n; \
              CREATE TABLE kept (v text); CREATE TABLE other (v text)",
         )
@@ -25,25 +25,25 @@ async fn house() -> House {
     house
 }
 
-async fn assert_untouched(house: &House, place: &str) {
+async fn assert_untouched(fixture: &DatabaseFixture, context: &str) {
     let sum =
         "SELECT count(*) || ':' || sum(n) || ':' || string_agg(secret, ',' ORDER BY n) FROM canary";
-    let row = house.raw().await.query_one(sum, &[]).await;
-    let row = row.unwrap_or_else(|error| panic!("{place}: {error:?}"));
-    assert_eq!(row.get::<_, String>(0), "5:15:s1,s2,s3,s4,s5", "{place}");
+    let row = fixture.raw_client().await.query_one(sum, &[]).await;
+    let row = row.unwrap_or_else(|error| panic!("{context}: {error:?}"));
+    assert_eq!(row.get::<_, String>(0), "5:15:s1,s2,s3,s4,s5", "{context}");
 }
 
 /// Runs the corpus in a place where the value must come back as one of these.
-async fn exact(before: &str, after: &str, expected: impl Fn(&str) -> Vec<String>) {
-    let house = house().await;
-    for value in corpus() {
+async fn check_exact(before: &str, after: &str, expected: impl Fn(&str) -> Vec<String>) {
+    let house = injection_fixture().await;
+    for value in attack_corpus() {
         let outcome = house
-            .outcome(house.pieces(around(before, &value, after)))
+            .run_call(house.template_call(around(before, &value, after)))
             .await;
         let Outcome::Ok(success) = outcome else {
             panic!("{before}{value:?}{after}: {outcome:?}")
         };
-        let found = first(&success.result);
+        let found = first_row(&success.result);
         let expected = expected(&value);
         assert!(
             expected.iter().any(|text| found == text.as_str()),
@@ -54,36 +54,41 @@ async fn exact(before: &str, after: &str, expected: impl Fn(&str) -> Vec<String>
 }
 
 /// Runs the corpus in a place where most values are refused.
-async fn harmless(before: &str, after: &str) {
-    let house = house().await;
-    for value in corpus() {
+async fn check_harmless(before: &str, after: &str) {
+    let house = injection_fixture().await;
+    for value in attack_corpus() {
         house
-            .outcome(house.pieces(around(before, &value, after)))
+            .run_call(house.template_call(around(before, &value, after)))
             .await;
     }
     assert_untouched(&house, before).await;
 }
 
-fn same(value: &str) -> Vec<String> {
+fn unchanged(value: &str) -> Vec<String> {
     vec![value.to_owned()]
 }
 
 #[test]
 fn the_corpus_is_large_enough() {
-    assert!(corpus().len() >= 300, "{}", corpus().len());
+    assert!(attack_corpus().len() >= 300, "{}", attack_corpus().len());
 }
 
 #[tokio::test]
 async fn values_among_tokens_come_back() {
-    exact("SELECT ", "::text AS v", same).await;
-    exact("SELECT /* it's */ ", " || '' -- '", same).await;
-    exact("WITH x AS (SELECT ", "::text AS v) SELECT v FROM x", same).await;
+    check_exact("SELECT ", "::text AS v", unchanged).await;
+    check_exact("SELECT /* it's */ ", " || '' -- '", unchanged).await;
+    check_exact(
+        "WITH x AS (SELECT ",
+        "::text AS v) SELECT v FROM x",
+        unchanged,
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn values_in_quotes_come_back() {
-    exact("SELECT '", "' AS v", |v| in_quotes(v).to_vec()).await;
-    exact("SELECT 'it''s ", " so' AS v", |v| {
+    check_exact("SELECT '", "' AS v", |v| in_quotes(v).to_vec()).await;
+    check_exact("SELECT 'it''s ", " so' AS v", |v| {
         in_quotes(v).map(|v| format!("it's {v} so")).to_vec()
     })
     .await;
@@ -93,12 +98,12 @@ async fn values_in_quotes_come_back() {
         "SELECT 'a' -- it's\r  '",
         "SELECT -- it's\r 'a",
     ] {
-        exact(before, "' AS v", |v| {
+        check_exact(before, "' AS v", |v| {
             in_quotes(v).map(|v| format!("a{v}")).to_vec()
         })
         .await;
     }
-    exact("SELECT 'a' -- it's\n || ", "::text AS v", |v| {
+    check_exact("SELECT 'a' -- it's\n || ", "::text AS v", |v| {
         vec![format!("a{v}")]
     })
     .await;
@@ -106,66 +111,66 @@ async fn values_in_quotes_come_back() {
 
 #[tokio::test]
 async fn values_in_quotes_with_escapes_come_back() {
-    exact("SELECT E'", "' AS v", same).await;
-    exact("SELECT e'it''s \\' ", "' AS v", |v| {
+    check_exact("SELECT E'", "' AS v", unchanged).await;
+    check_exact("SELECT e'it''s \\' ", "' AS v", |v| {
         vec![format!("it's ' {v}")]
     })
     .await;
-    exact("SELECT E'a' -- so\n '", "' AS v", |v| vec![format!("a{v}")]).await;
+    check_exact("SELECT E'a' -- so\n '", "' AS v", |v| vec![format!("a{v}")]).await;
 }
 
 #[tokio::test]
 async fn values_in_comments_are_nothing() {
-    exact("SELECT 'k' AS v -- ", "\n", |_| vec!["k".to_owned()]).await;
-    exact("SELECT /* /* ", " */ */ 'k' AS v", |_| vec!["k".to_owned()]).await;
+    check_exact("SELECT 'k' AS v -- ", "\n", |_| vec!["k".to_owned()]).await;
+    check_exact("SELECT /* /* ", " */ */ 'k' AS v", |_| vec!["k".to_owned()]).await;
 }
 
 #[tokio::test]
 async fn values_as_numbers_names_and_parts_of_names_change_nothing() {
-    harmless("SELECT * FROM canary WHERE n = ", "").await;
-    harmless("SELECT * FROM canary LIMIT ", "").await;
-    harmless("SELECT * FROM can", "").await;
-    harmless("SELECT 1 AS \"", "\"").await;
-    harmless("SELECT U&'", "'").await;
-    harmless("SELECT U&\"", "\" FROM canary").await;
-    harmless("SELECT B'", "'").await;
+    check_harmless("SELECT * FROM canary WHERE n = ", "").await;
+    check_harmless("SELECT * FROM canary LIMIT ", "").await;
+    check_harmless("SELECT * FROM can", "").await;
+    check_harmless("SELECT 1 AS \"", "\"").await;
+    check_harmless("SELECT U&'", "'").await;
+    check_harmless("SELECT U&\"", "\" FROM canary").await;
+    check_harmless("SELECT B'", "'").await;
 }
 
 #[tokio::test]
 async fn values_in_dollar_quotes_come_back() {
-    exact("SELECT $$", "$$ AS v", same).await;
-    exact("SELECT $a$it's ", "$a$ AS v", |v| vec![format!("it's {v}")]).await;
-    exact("SELECT $q1$", "$q1$ || $$$$ AS v", same).await;
-    exact("SELECT $\u{1f980}$", "$\u{1f980}$ AS v", same).await;
-    harmless("SELECT $q$", "").await;
-    harmless("SELECT $", "").await;
+    check_exact("SELECT $$", "$$ AS v", unchanged).await;
+    check_exact("SELECT $a$it's ", "$a$ AS v", |v| vec![format!("it's {v}")]).await;
+    check_exact("SELECT $q1$", "$q1$ || $$$$ AS v", unchanged).await;
+    check_exact("SELECT $\u{1f980}$", "$\u{1f980}$ AS v", unchanged).await;
+    check_harmless("SELECT $q$", "").await;
+    check_harmless("SELECT $", "").await;
 }
 
 /// Runs the corpus in the body of a function, which gives it back.
-async fn exact_in_body(head: &str, tail: &str, expected: impl Fn(&str) -> Vec<String>) {
+async fn check_exact_in_body(head: &str, tail: &str, expected: impl Fn(&str) -> Vec<String>) {
     let before = format!("CREATE OR REPLACE FUNCTION made() RETURNS text {head}");
     let after = format!("{tail}; SELECT made() AS v");
-    exact(&before, &after, expected).await;
+    check_exact(&before, &after, expected).await;
 }
 
 #[tokio::test]
 async fn values_in_the_bodies_of_routines_come_back() {
-    exact_in_body("LANGUAGE sql AS $f$ SELECT '", "' $f$", |v| {
+    check_exact_in_body("LANGUAGE sql AS $f$ SELECT '", "' $f$", |v| {
         in_quotes(v).to_vec()
     })
     .await;
-    exact_in_body("LANGUAGE sql AS $$ SELECT E'", "' $$", same).await;
-    exact_in_body("LANGUAGE sql AS $$ SELECT ", "::text $$", same).await;
+    check_exact_in_body("LANGUAGE sql AS $$ SELECT E'", "' $$", unchanged).await;
+    check_exact_in_body("LANGUAGE sql AS $$ SELECT ", "::text $$", unchanged).await;
     let tail = "$q$; END $$ LANGUAGE plpgsql";
-    exact_in_body("AS $$ BEGIN RETURN $q$", tail, same).await;
+    check_exact_in_body("AS $$ BEGIN RETURN $q$", tail, unchanged).await;
     let tail = "; -- '\n END $$ LANGUAGE plpgsql";
-    exact_in_body("AS $$ BEGIN /* it's */ RETURN ", tail, same).await;
+    check_exact_in_body("AS $$ BEGIN /* it's */ RETURN ", tail, unchanged).await;
     let head = "AS $$ DECLARE x text; BEGIN EXECUTE 'SELECT $1' INTO x USING ";
     let tail = "::text; RETURN x; END $$ LANGUAGE plpgsql";
-    exact_in_body(head, tail, same).await;
+    check_exact_in_body(head, tail, unchanged).await;
     let head = "AS $$ DECLARE x text; BEGIN EXECUTE format('SELECT %L', '";
     let tail = "') INTO x; RETURN x; END $$ LANGUAGE plpgsql";
-    exact_in_body(head, tail, |v| in_quotes(v).to_vec()).await;
+    check_exact_in_body(head, tail, |v| in_quotes(v).to_vec()).await;
 }
 
 #[tokio::test]
@@ -181,15 +186,15 @@ async fn values_where_only_a_name_can_stand_are_only_names() {
         ("DO $$ BEGIN DELETE FROM ", "; END $$"),
         ("CREATE TEMP TABLE ", " (n int)"),
     ] {
-        harmless(before, after).await;
+        check_harmless(before, after).await;
     }
-    let house = house().await;
-    for value in corpus() {
+    let house = injection_fixture().await;
+    for value in attack_corpus() {
         if value.is_empty() || value.contains('.') {
             continue;
         }
         let pieces = around("SELECT 1 AS ", &value, "");
-        let result = house.result(house.pieces(pieces)).await;
+        let result = house.call_result(house.template_call(pieces)).await;
         // The server cuts names at 63 bytes.
         let name = result["columns"][0].as_str().unwrap_or_default();
         assert!(!name.is_empty(), "{value:?}");
@@ -200,7 +205,7 @@ async fn values_where_only_a_name_can_stand_are_only_names() {
 
 #[tokio::test]
 async fn values_in_programs_that_are_read_otherwise_are_refused() {
-    let house = house().await;
+    let house = injection_fixture().await;
     for (before, after) in [
         ("DO 'BEGIN PERFORM ''", "''; END'"),
         ("DO $$ BEGIN EXECUTE 'SELECT ''", "'''; END $$"),
@@ -216,7 +221,7 @@ async fn values_in_programs_that_are_read_otherwise_are_refused() {
     ] {
         for value in ["'; DELETE FROM canary; --", "x"] {
             let outcome = house
-                .outcome(house.pieces(around(before, value, after)))
+                .run_call(house.template_call(around(before, value, after)))
                 .await;
             let error = outcome.failure().unwrap_or_else(|| panic!("{before}"));
             assert_eq!(error.code, "SQL_BIND", "{error:?}");
@@ -227,14 +232,14 @@ async fn values_in_programs_that_are_read_otherwise_are_refused() {
 
 #[tokio::test]
 async fn values_right_after_a_backslash_are_refused() {
-    let house = house().await;
-    for value in corpus() {
+    let house = injection_fixture().await;
+    for value in attack_corpus() {
         let pieces = around(
             "SELECT secret FROM canary WHERE secret = E'dir\\",
             &value,
             "'",
         );
-        let outcome = house.outcome(house.pieces(pieces)).await;
+        let outcome = house.run_call(house.template_call(pieces)).await;
         let error = outcome.failure().unwrap_or_else(|| panic!("{value:?}"));
         assert_eq!(error.code, "SQL_BIND", "{error:?}");
     }
@@ -243,8 +248,8 @@ async fn values_right_after_a_backslash_are_refused() {
 
 #[tokio::test]
 async fn values_in_patterns_lists_and_documents_come_back() {
-    let house = house().await;
-    for value in corpus() {
+    let house = injection_fixture().await;
+    for value in attack_corpus() {
         let text = |text: &str| Piece::Text(text.to_owned());
         let one = || Piece::Value(json!(value));
         let pieces = vec![
@@ -262,7 +267,7 @@ async fn values_in_patterns_lists_and_documents_come_back() {
             Piece::Value(json!([value, "y"])),
             text(") AS any"),
         ];
-        let result = house.outcome(house.pieces(pieces)).await;
+        let result = house.run_call(house.template_call(pieces)).await;
         let Outcome::Ok(success) = result else {
             panic!("{value:?}: {result:?}")
         };
@@ -279,46 +284,50 @@ async fn values_in_patterns_lists_and_documents_come_back() {
 
 #[tokio::test]
 async fn names_given_as_names_are_only_names() {
-    let house = house().await;
-    for value in corpus() {
+    let house = injection_fixture().await;
+    for value in attack_corpus() {
         let pieces = vec![
             Piece::Text("SELECT * FROM ".to_owned()),
             Piece::Ident(json!(value)),
         ];
-        house.outcome(house.pieces(pieces)).await;
+        house.run_call(house.template_call(pieces)).await;
     }
     assert_untouched(&house, "names").await;
 }
 
 #[tokio::test]
 async fn values_in_statements_without_parameters_come_back() {
-    let house = house().await;
-    for value in corpus() {
+    let house = injection_fixture().await;
+    for value in attack_corpus() {
         let pieces = around(
             "COMMENT ON TABLE other IS ",
             &value,
             "; SELECT obj_description('other'::regclass) AS v",
         );
-        let result = house.result(house.pieces(pieces)).await;
+        let result = house.call_result(house.template_call(pieces)).await;
         let expected = if value.is_empty() {
             Value::Null
         } else {
             json!(value)
         };
-        assert_eq!(first(&result), expected, "{value:?}");
+        assert_eq!(first_row(&result), expected, "{value:?}");
     }
     assert_untouched(&house, "utility").await;
 }
 
 #[tokio::test]
 async fn values_stored_and_read_are_no_more_dangerous_the_second_time() {
-    let house = house().await;
-    for value in corpus() {
-        let store = house.sql("INSERT INTO kept VALUES ($1) RETURNING v");
-        let stored = first(&house.result(params(store, json!([value]))).await);
+    let house = injection_fixture().await;
+    for value in attack_corpus() {
+        let store = house.sql_call("INSERT INTO kept VALUES ($1) RETURNING v");
+        let stored = first_row(&house.call_result(with_params(store, json!([value]))).await);
         assert_eq!(stored, value.as_str());
-        let read = house.sql("DELETE FROM kept WHERE v = :v RETURNING v");
-        let read = first(&house.result(params(read, json!({"v": stored}))).await);
+        let read = house.sql_call("DELETE FROM kept WHERE v = :v RETURNING v");
+        let read = first_row(
+            &house
+                .call_result(with_params(read, json!({"v": stored})))
+                .await,
+        );
         assert_eq!(read, value.as_str());
     }
     assert_untouched(&house, "second order").await;
@@ -326,31 +335,31 @@ async fn values_stored_and_read_are_no_more_dangerous_the_second_time() {
 
 #[tokio::test]
 async fn a_backslash_means_itself_whatever_the_session_says() {
-    let house = house().await;
+    let house = injection_fixture().await;
     let off = format!(
         "ALTER DATABASE {} SET standard_conforming_strings = off",
-        house.db.name()
+        house.database.name()
     );
     house
-        .raw()
+        .raw_client()
         .await
         .batch_execute(&off)
         .await
         .expect("an administrator may");
-    let house = House {
-        tool: crate::house::tool(tools::PostgresConfig::default()),
+    let house = DatabaseFixture {
+        tool: crate::fixture::postgres_tool(tools::PostgresConfig::default()),
         ..house
     };
-    for value in corpus() {
+    for value in attack_corpus() {
         let before = "SET standard_conforming_strings = off; SELECT set_config('standard_conforming_strings', 'off', false); SELECT '";
         for before in [before, "SELECT '"] {
             let result = house
-                .outcome(house.pieces(around(before, &value, "' AS v")))
+                .run_call(house.template_call(around(before, &value, "' AS v")))
                 .await;
             let Outcome::Ok(success) = result else {
                 panic!("{value:?}: {result:?}")
             };
-            let found = first(&success.result);
+            let found = first_row(&success.result);
             assert!(
                 in_quotes(&value).iter().any(|text| found == text.as_str()),
                 "{value:?}: {found}"

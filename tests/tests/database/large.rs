@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use model::outcome::Outcome;
 use model::playbook::{Effect, ResultControl};
-use results::{Bodies as _, Keeper, Local};
+use results::{BodyStore as _, DirBodyStore, ResultWriter};
 use serde_json::json;
 use tools::Call;
 
-use crate::house::House;
+use crate::fixture::DatabaseFixture;
 
 const ROWS: u64 = 400_000;
 const GROWTH_KIB_MAX: u64 = 48 * 1024;
 
-fn keeping(mut call: Call, bodies: &Arc<Local>) -> Call {
-    call.keeper = Some(Keeper {
-        bodies: bodies.clone(),
+fn with_result_writer(mut call: Call, bodies: &Arc<DirBodyStore>) -> Call {
+    call.result_writer = Some(ResultWriter {
+        store: bodies.clone(),
         control: ResultControl::default(),
         uri: "noetl://execution/1/result/rows".to_owned(),
         bytes_max: u64::MAX,
-        missing: results::MissingPaths::default(),
+        missing_paths: results::MissingPaths::default(),
     });
     call
 }
@@ -34,16 +34,18 @@ fn peak_kib() -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_result_passes_through_in_bounded_memory() {
-    let house = House::new();
+    let house = DatabaseFixture::new();
     let dir = tempfile::tempdir().expect("a folder");
-    let bodies = Arc::new(Local::open(dir.path()).expect("a store"));
+    let bodies = Arc::new(DirBodyStore::open(dir.path()).expect("a store"));
     let sql =
         |rows: u64| format!("SELECT n, repeat('x', 100) AS text FROM generate_series(1, {rows}) n");
     house
-        .outcome(keeping(house.sql(&sql(2_000)), &bodies))
+        .run_call(with_result_writer(house.sql_call(&sql(2_000)), &bodies))
         .await;
     let before = peak_kib();
-    let outcome = house.outcome(keeping(house.sql(&sql(ROWS)), &bodies)).await;
+    let outcome = house
+        .run_call(with_result_writer(house.sql_call(&sql(ROWS)), &bodies))
+        .await;
     let grown = peak_kib() - before;
     assert!(grown < GROWTH_KIB_MAX, "grew by {grown} KiB");
     let Outcome::Ok(success) = outcome else {
@@ -56,24 +58,24 @@ async fn a_large_result_passes_through_in_bounded_memory() {
 
 #[tokio::test]
 async fn a_kept_result_has_the_shape_of_a_small_one_and_a_second_try_refers_to_it() {
-    let house = House::new();
+    let house = DatabaseFixture::new();
     let dir = tempfile::tempdir().expect("a folder");
-    let bodies = Arc::new(Local::open(dir.path()).expect("a store"));
+    let bodies = Arc::new(DirBodyStore::open(dir.path()).expect("a store"));
     let sql = "CREATE TABLE IF NOT EXISTS t (n int); INSERT INTO t VALUES (1); \
         SELECT n, 'it''s' AS t FROM generate_series(1, 9000) n; UPDATE t SET n = 2";
     let mut references = Vec::new();
     for _ in 0..2 {
-        let mut call = keeping(house.sql(sql), &bodies);
+        let mut call = with_result_writer(house.sql_call(sql), &bodies);
         call.effect = Effect::Transactional;
-        match house.outcome(call).await {
+        match house.run_call(call).await {
             Outcome::Ok(success) => references.push(success.reference.expect("a reference")),
             Outcome::Error(failure) => panic!("{:?}", failure.error),
         }
     }
     assert_eq!(references[0], references[1]);
-    assert_eq!(house.value("SELECT count(*) FROM t").await, 1);
+    assert_eq!(house.query_value("SELECT count(*) FROM t").await, 1);
     let bytes = bodies.get(&references[0]).await.expect("it is there");
-    let body = results::value(&references[0], &bytes);
+    let body = results::decode_body(&references[0], &bytes);
     assert_eq!(body["row_count"], 9000);
     assert_eq!(body["affected_rows"], 2);
     assert_eq!(body["columns"], json!(["n", "t"]));

@@ -8,33 +8,35 @@ use model::outcome::ErrorKind;
 use model::result_ref::ResultRef;
 use model::template::Piece;
 use serde_json::{Value, json};
-use tests::peers::Postgres;
+use tests::peers::PostgresServer;
 use tokio_util::sync::CancellationToken;
-use tools::{NoLog, PostgresConfig};
+use tools::{DiscardingLogSink, PostgresConfig};
 
-use crate::house::{House, call, error, first, result, tool, until};
+use crate::fixture::{
+    DatabaseFixture, failure_error, first_row, new_call, postgres_tool, success_value, wait_until,
+};
 
 const OURS: &str = "application_name = 'noetl' AND datname = current_database()";
 const PID: &str = "SELECT pg_backend_pid()";
 
 #[tokio::test]
 async fn a_connection_is_used_again_and_nothing_of_the_last_call_is_left() {
-    let house = House::with(PostgresConfig {
+    let house = DatabaseFixture::with_config(PostgresConfig {
         connections_max: 1,
         ..PostgresConfig::default()
     });
-    let before = house.value(PID).await;
+    let before = house.query_value(PID).await;
     house
-        .ask(
+        .query(
             "SET work_mem = '77MB'; CREATE TEMP TABLE left_over (a int); SELECT pg_advisory_lock(5); \
              LISTEN news; SET standard_conforming_strings = off; CREATE ROLE nobody_here; SET ROLE nobody_here",
         )
         .await;
-    house.error("BEGIN; SELECT 1 / 0").await;
-    let eye = house.raw().await;
-    until(&eye, "SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())").await;
+    house.query_error("BEGIN; SELECT 1 / 0").await;
+    let eye = house.raw_client().await;
+    wait_until(&eye, "SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())").await;
     let after = house
-        .ask(
+        .query(
             "SELECT pg_backend_pid() AS pid, current_setting('work_mem') AS mem, to_regclass('left_over') AS t, \
              current_setting('standard_conforming_strings') AS s, current_user = session_user AS me, \
              (SELECT count(*) FROM pg_listening_channels()) AS channels",
@@ -47,16 +49,16 @@ async fn a_connection_is_used_again_and_nothing_of_the_last_call_is_left() {
         (&row["t"], &row["s"], &row["me"], &row["channels"]),
         (&Value::Null, &json!("on"), &json!(true), &json!(0))
     );
-    house.ask("DROP ROLE nobody_here").await;
+    house.query("DROP ROLE nobody_here").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn there_are_never_more_connections_than_allowed() {
-    let house = House::with(PostgresConfig {
+    let house = DatabaseFixture::with_config(PostgresConfig {
         connections_max: 2,
         ..PostgresConfig::default()
     });
-    let calls = (0..8).map(|_| house.value("SELECT pg_backend_pid() FROM pg_sleep(0.02)"));
+    let calls = (0..8).map(|_| house.query_value("SELECT pg_backend_pid() FROM pg_sleep(0.02)"));
     let pids: BTreeSet<String> = futures_util::future::join_all(calls)
         .await
         .iter()
@@ -67,18 +69,18 @@ async fn there_are_never_more_connections_than_allowed() {
 
 #[tokio::test]
 async fn a_broken_connection_is_replaced_and_an_idle_one_closed() {
-    let house = House::with(PostgresConfig {
+    let house = DatabaseFixture::with_config(PostgresConfig {
         idle_max: Duration::from_millis(200),
         ..PostgresConfig::default()
     });
-    let eye = house.raw().await;
-    let first = house.value(PID).await;
+    let eye = house.raw_client().await;
+    let first = house.query_value(PID).await;
     let kill = format!("SELECT pg_terminate_backend({first}, 5000)");
     eye.batch_execute(&kill)
         .await
         .expect("an administrator may");
-    assert_ne!(house.value(PID).await, first);
-    until(
+    assert_ne!(house.query_value(PID).await, first);
+    wait_until(
         &eye,
         &format!("SELECT count(*) = 0 FROM pg_stat_activity WHERE {OURS}"),
     )
@@ -87,33 +89,35 @@ async fn a_broken_connection_is_replaced_and_an_idle_one_closed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_is_stopped_stops_at_the_server_and_its_connection_is_not_used_again() {
-    let house = House::new();
-    let pid = house.value(PID).await;
-    let eye = house.raw().await;
+    let house = DatabaseFixture::new();
+    let pid = house.query_value(PID).await;
+    let eye = house.raw_client().await;
     let stop = CancellationToken::new();
-    let asked = house
-        .tool
-        .call(house.sql("SELECT pg_sleep(62)"), stop.clone(), &NoLog);
+    let asked = house.tool.call(
+        house.sql_call("SELECT pg_sleep(62)"),
+        stop.clone(),
+        &DiscardingLogSink,
+    );
     let stopping = async {
-        until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(62)' AND state = 'active'").await;
+        wait_until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(62)' AND state = 'active'").await;
         stop.cancel();
     };
     let (outcome, ()) = tokio::join!(asked, stopping);
-    assert_eq!(error(&outcome).kind, ErrorKind::Cancelled);
-    until(
+    assert_eq!(failure_error(&outcome).kind, ErrorKind::Cancelled);
+    wait_until(
         &eye,
         "SELECT count(*) = 0 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(62)'",
     )
     .await;
-    assert_ne!(house.value(PID).await, pid);
+    assert_ne!(house.query_value(PID).await, pid);
 }
 
 /// A store that never answers, and tells when it was asked.
-struct Silent(tokio::sync::Notify);
+struct SilentBodyStore(tokio::sync::Notify);
 
 #[async_trait::async_trait]
-impl results::Bodies for Silent {
-    async fn put(&self, _: results::Source<'_>) -> Result<results::Stored, results::Error> {
+impl results::BodyStore for SilentBodyStore {
+    async fn put(&self, _: results::BodySource<'_>) -> Result<results::StoredBody, results::Error> {
         self.0.notify_one();
         std::future::pending().await
     }
@@ -129,32 +133,34 @@ impl results::Bodies for Silent {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_does_not_reach_the_call_that_got_the_connection_next() {
-    let house = House::with(PostgresConfig {
+    let house = DatabaseFixture::with_config(PostgresConfig {
         connections_max: 1,
         ..PostgresConfig::default()
     });
-    let eye = house.raw().await;
-    let silent = Arc::new(Silent(tokio::sync::Notify::new()));
-    let mut large = house.sql("SELECT repeat('x', 1000) AS x FROM generate_series(1, 1000)");
-    large.keeper = Some(results::Keeper {
-        bodies: silent.clone(),
+    let eye = house.raw_client().await;
+    let silent = Arc::new(SilentBodyStore(tokio::sync::Notify::new()));
+    let mut large = house.sql_call("SELECT repeat('x', 1000) AS x FROM generate_series(1, 1000)");
+    large.result_writer = Some(results::ResultWriter {
+        store: silent.clone(),
         control: model::playbook::ResultControl::default(),
         uri: "noetl://execution/7/step/s/task/t/run/1.1/attempt/1".to_owned(),
         bytes_max: u64::MAX,
-        missing: results::MissingPaths::default(),
+        missing_paths: results::MissingPaths::default(),
     });
     let stop = CancellationToken::new();
-    let keeping = house.tool.call(large, stop.clone(), &NoLog);
+    let keeping = house.tool.call(large, stop.clone(), &DiscardingLogSink);
     eye.batch_execute("SELECT pg_advisory_lock(7)")
         .await
         .expect("a lock");
     let next = async {
         silent.0.notified().await;
-        house.value("SELECT 5 AS n FROM pg_advisory_lock(7)").await
+        house
+            .query_value("SELECT 5 AS n FROM pg_advisory_lock(7)")
+            .await
     };
     let stopping = async {
         let waits = "SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT 5%' AND wait_event_type = 'Lock'";
-        until(&eye, waits).await;
+        wait_until(&eye, waits).await;
         stop.cancel();
     };
     let stopped = async {
@@ -166,67 +172,69 @@ async fn a_stop_does_not_reach_the_call_that_got_the_connection_next() {
     };
     let (found, outcome) = tokio::join!(next, stopped);
     assert_eq!(found, 5);
-    assert_eq!(error(&outcome).kind, ErrorKind::Cancelled);
+    assert_eq!(failure_error(&outcome).kind, ErrorKind::Cancelled);
 }
 
 #[tokio::test]
 async fn each_credential_has_connections_of_its_own() {
-    let house = House::new();
+    let house = DatabaseFixture::new();
     house
-        .ask("CREATE ROLE somebody_else LOGIN PASSWORD 'x'")
+        .query("CREATE ROLE somebody_else LOGIN PASSWORD 'x'")
         .await;
-    let me = house.value("SELECT current_user::text").await;
-    let mut other = house.sql("SELECT current_user::text");
-    let place = house.db.place();
+    let me = house.query_value("SELECT current_user::text").await;
+    let mut other = house.sql_call("SELECT current_user::text");
+    let place = house.database.location();
     other.fields["auth"] =
-        json!({"dsn": format!("postgres://somebody_else:x@{place}/{}", house.db.name())});
-    assert_eq!(first(&house.result(other).await), "somebody_else");
-    assert_eq!(house.value("SELECT current_user::text").await, me);
-    house.ask("DROP ROLE somebody_else").await;
+        json!({"dsn": format!("postgres://somebody_else:x@{place}/{}", house.database.name())});
+    assert_eq!(first_row(&house.call_result(other).await), "somebody_else");
+    assert_eq!(house.query_value("SELECT current_user::text").await, me);
+    house.query("DROP ROLE somebody_else").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_database_of_an_engine_is_refused_under_every_name_unless_it_is_allowed() {
-    let house = House::new();
-    let url = store::PostgresUrl::new(house.db.url());
-    let store = store::Postgres::open(store::PostgresOptions::new(url))
+    let house = DatabaseFixture::new();
+    let url = store::PostgresUrl::new(house.database.url());
+    let store = store::PostgresStore::open(store::PostgresOptions::new(url))
         .await
         .expect("a store opens");
-    let alias = house.db.url().replace("127.0.0.1", "localhost");
-    for url in [house.db.url(), alias] {
-        let asked = call(
+    let alias = house.database.url().replace("127.0.0.1", "localhost");
+    for url in [house.database.url(), alias] {
+        let asked = new_call(
             &url,
             vec![Piece::Text("DELETE FROM noetl.execution".to_owned())],
         );
-        let refused = error(&house.outcome(asked).await);
+        let refused = failure_error(&house.run_call(asked).await);
         assert_eq!(
             (refused.kind, refused.code.as_str()),
             (ErrorKind::Auth, "DATABASE_FORBIDDEN")
         );
     }
-    let allowing = tool(PostgresConfig {
-        allow: vec![house.db.name().to_owned()],
+    let allowing = postgres_tool(PostgresConfig {
+        allow: vec![house.database.name().to_owned()],
         ..PostgresConfig::default()
     });
-    let asked = house.sql("SELECT count(*) FROM noetl.execution");
-    let outcome = allowing.call(asked, CancellationToken::new(), &NoLog).await;
-    assert_eq!(first(&result(outcome)), 0);
+    let asked = house.sql_call("SELECT count(*) FROM noetl.execution");
+    let outcome = allowing
+        .call(asked, CancellationToken::new(), &DiscardingLogSink)
+        .await;
+    assert_eq!(first_row(&success_value(outcome)), 0);
     drop(store);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_sslmode_trusts_as_far_as_it_says() {
-    let server = Postgres::private();
+    let server = PostgresServer::private();
     let database = server.fresh_database();
     let made =
         rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
-    server.secure(&made.cert.pem(), &made.signing_key.serialize_pem());
+    server.enable_tls(&made.cert.pem(), &made.signing_key.serialize_pem());
     let dir = tempfile::tempdir().expect("a folder");
     let roots = dir.path().join("roots.pem");
     std::fs::write(&roots, made.cert.pem()).expect("a file");
     let by_address = database.url();
     let by_name = by_address.replace("127.0.0.1", "localhost");
-    let tool = tool(PostgresConfig::default());
+    let tool = postgres_tool(PostgresConfig::default());
     for (url, mode, roots, encrypted) in [
         (&by_address, "disable", None, Some(false)),
         (&by_address, "prefer", None, Some(true)),
@@ -237,14 +245,20 @@ async fn each_sslmode_trusts_as_far_as_it_says() {
         (&by_name, "verify-full", None, None),
     ] {
         let text = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()".to_owned();
-        let mut asked = call(url, vec![Piece::Text(text)]);
+        let mut asked = new_call(url, vec![Piece::Text(text)]);
         asked.fields["auth"]["sslmode"] = json!(mode);
         if let Some(roots) = roots {
             asked.fields["auth"]["sslrootcert"] = json!(roots);
         }
-        let outcome = tool.call(asked, CancellationToken::new(), &NoLog).await;
+        let outcome = tool
+            .call(asked, CancellationToken::new(), &DiscardingLogSink)
+            .await;
         match encrypted {
-            Some(encrypted) => assert_eq!(first(&result(outcome)), encrypted, "{mode} {url}"),
+            Some(encrypted) => assert_eq!(
+                first_row(&success_value(outcome)),
+                encrypted,
+                "{mode} {url}"
+            ),
             None => assert!(outcome.failure().is_some(), "{mode} {url}"),
         }
     }

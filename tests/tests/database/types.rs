@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::house::{House, first, params};
+use crate::fixture::{DatabaseFixture, first_row, with_params};
 
 /// A type, a literal of it, and its JSON.
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn table() -> Vec<(&'static str, &'static str, Value)> {
+fn type_table() -> Vec<(&'static str, &'static str, Value)> {
     vec![
         ("bool", "true", json!(true)),
         ("int2", "-32768", json!(-32768)),
@@ -123,36 +123,36 @@ fn table() -> Vec<(&'static str, &'static str, Value)> {
     ]
 }
 
-const OWN: &str = "CREATE TYPE mood AS ENUM ('sad', 'happy'); CREATE DOMAIN positive AS int CHECK (VALUE > 0); \
+const OWN_TYPES: &str = "CREATE TYPE mood AS ENUM ('sad', 'happy'); CREATE DOMAIN positive AS int CHECK (VALUE > 0); \
     CREATE TYPE pair AS (n int, t text);";
 
 #[tokio::test]
 async fn every_type_comes_back_as_json_and_goes_in_again() {
-    let house = House::new();
-    house.ask(OWN).await;
-    for (kind, literal, expected) in table() {
+    let house = DatabaseFixture::new();
+    house.query(OWN_TYPES).await;
+    for (kind, literal, expected) in type_table() {
         let literal = literal.replace("''", "'").replace('\'', "''");
         let read = house
-            .value(&format!("SELECT '{literal}'::{kind} AS v"))
+            .query_value(&format!("SELECT '{literal}'::{kind} AS v"))
             .await;
         assert_eq!(read, expected, "{kind} {literal}");
         // JSON text stays text where JSON is taken, so a value is compared by what the server makes of it.
-        let call = house.sql(&format!(
+        let call = house.sql_call(&format!(
             "SELECT $1::{kind}::text IS NOT DISTINCT FROM '{literal}'::{kind}::text AS same"
         ));
-        let same = house.result(params(call, json!([read]))).await;
-        assert_eq!(first(&same), true, "{kind} {literal} as {read}");
+        let same = house.call_result(with_params(call, json!([read]))).await;
+        assert_eq!(first_row(&same), true, "{kind} {literal} as {read}");
     }
 }
 
 #[tokio::test]
 async fn null_is_null_in_every_type() {
-    let house = House::new();
-    house.ask(OWN).await;
-    for (kind, _, _) in table() {
-        let call = house.sql(&format!("SELECT $1::{kind} AS v"));
+    let house = DatabaseFixture::new();
+    house.query(OWN_TYPES).await;
+    for (kind, _, _) in type_table() {
+        let call = house.sql_call(&format!("SELECT $1::{kind} AS v"));
         assert_eq!(
-            first(&house.result(params(call, json!([null]))).await),
+            first_row(&house.call_result(with_params(call, json!([null]))).await),
             Value::Null,
             "{kind}"
         );
@@ -161,12 +161,12 @@ async fn null_is_null_in_every_type() {
 
 #[tokio::test]
 async fn maps_and_lists_go_into_rows_of_a_type() {
-    let house = House::new();
-    house.ask(OWN).await;
+    let house = DatabaseFixture::new();
+    house.query(OWN_TYPES).await;
     let call =
-        house.sql("SELECT ($1::pair).t || ($2::pair).n AS v, ROW(1, 'a b', NULL, true) AS r");
-    let call = params(call, json!([{"t": "x \"y\"", "n": 1}, [2, "z"]]));
-    let result = house.result(call).await;
+        house.sql_call("SELECT ($1::pair).t || ($2::pair).n AS v, ROW(1, 'a b', NULL, true) AS r");
+    let call = with_params(call, json!([{"t": "x \"y\"", "n": 1}, [2, "z"]]));
+    let result = house.call_result(call).await;
     assert_eq!(
         result["rows"][0],
         json!({"v": "x \"y\"2", "r": "(1,\"a b\",,t)"})
@@ -175,8 +175,8 @@ async fn maps_and_lists_go_into_rows_of_a_type() {
 
 #[tokio::test]
 async fn columns_of_one_name_are_told_apart() {
-    let house = House::new();
-    let result = house.ask("SELECT 1 AS a, 2 AS a, 3, 4").await;
+    let house = DatabaseFixture::new();
+    let result = house.query("SELECT 1 AS a, 2 AS a, 3, 4").await;
     assert_eq!(
         result["rows"][0],
         json!({"a": 1, "a_2": 2, "?column?": 3, "?column?_2": 4})
@@ -185,13 +185,13 @@ async fn columns_of_one_name_are_told_apart() {
 
 #[tokio::test]
 async fn json_text_is_json_and_a_text_that_is_none_is_refused_with_the_remedy() {
-    let house = House::new();
-    let call = |value: Value| params(house.sql("SELECT $1::jsonb AS v"), json!([value]));
+    let house = DatabaseFixture::new();
+    let call = |value: Value| with_params(house.sql_call("SELECT $1::jsonb AS v"), json!([value]));
     assert_eq!(
-        first(&house.result(call(json!("{\"a\": 1}"))).await),
+        first_row(&house.call_result(call(json!("{\"a\": 1}"))).await),
         json!({"a": 1})
     );
-    let refused = crate::house::error(&house.outcome(call(json!("plain"))).await);
+    let refused = crate::fixture::failure_error(&house.run_call(call(json!("plain"))).await);
     assert_eq!(refused.code, "PG_22P02");
     assert!(refused.message.contains("cast"), "{refused:?}");
 }

@@ -1,6 +1,6 @@
 //! A damaged store is reported, with the run and the row.
 
-use tests::binary::Desk;
+use tests::cli_sandbox::CliSandbox;
 
 const PLAYBOOK: &str = r"
 apiVersion: noetl.io/v2
@@ -14,14 +14,14 @@ workflow:
 
 #[test]
 fn doctor_finds_the_row_that_was_changed() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("hello.yaml", PLAYBOOK);
     let ran = desk.run(&["run", "hello.yaml", "--store", "kept", "-o", "json"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let id = ran.json()["execution_id"].as_str().unwrap().to_owned();
     let whole = desk.run(&["doctor", "--store", "kept", "--listen", "127.0.0.1:0"]);
-    assert!(whole.out.contains("1 run, "), "{whole:?}");
-    assert!(whole.out.contains("all intact"), "{whole:?}");
+    assert!(whole.stdout.contains("1 run, "), "{whole:?}");
+    assert!(whole.stdout.contains("all intact"), "{whole:?}");
 
     let db = rusqlite::Connection::open(desk.path("kept/noetl.db")).unwrap();
     db.execute_batch(
@@ -33,11 +33,11 @@ fn doctor_finds_the_row_that_was_changed() {
     let row = format!("run {id}, log row of event 1");
     let doctor = desk.run(&["doctor", "--store", "kept", "--listen", "127.0.0.1:0"]);
     assert_eq!(doctor.code, Some(5), "{doctor:?}");
-    assert!(doctor.out.contains("STORE_CORRUPT"), "{doctor:?}");
-    assert!(doctor.out.contains("kept/noetl.db"), "{doctor:?}");
-    assert!(doctor.out.contains(&row), "{doctor:?}");
+    assert!(doctor.stdout.contains("STORE_CORRUPT"), "{doctor:?}");
+    assert!(doctor.stdout.contains("kept/noetl.db"), "{doctor:?}");
+    assert!(doctor.stdout.contains(&row), "{doctor:?}");
     let events = desk.run(&["events", &id, "--store", "kept"]);
     assert_eq!(events.code, Some(5), "{events:?}");
-    assert!(events.err.contains("STORE_CORRUPT"), "{events:?}");
-    assert!(events.err.contains(&row), "{events:?}");
+    assert!(events.stderr.contains("STORE_CORRUPT"), "{events:?}");
+    assert!(events.stderr.contains(&row), "{events:?}");
 }

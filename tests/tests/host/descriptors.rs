@@ -10,31 +10,31 @@ use model::template::Piece;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
-use tests::http::Http;
-use tests::peers::{Nats, Postgres};
+use tests::http::FakeHttpServer;
+use tests::peers::{NatsServer, PostgresServer};
 use tokio_util::sync::CancellationToken;
-use tools::{Call, NoLog, Registry};
+use tools::{Call, DiscardingLogSink, Registry};
 
 /// The limit of descriptors while it is zero; restored when dropped.
 struct NoDescriptors {
-    before: Rlimit,
+    previous: Rlimit,
 }
 
 impl NoDescriptors {
     fn set() -> Self {
-        let before = getrlimit(Resource::Nofile);
+        let previous = getrlimit(Resource::Nofile);
         let none = Rlimit {
             current: Some(0),
-            maximum: before.maximum,
+            maximum: previous.maximum,
         };
         setrlimit(Resource::Nofile, none).unwrap();
-        Self { before }
+        Self { previous }
     }
 }
 
 impl Drop for NoDescriptors {
     fn drop(&mut self) {
-        setrlimit(Resource::Nofile, self.before).unwrap();
+        setrlimit(Resource::Nofile, self.previous).unwrap();
     }
 }
 
@@ -49,11 +49,11 @@ impl DescriptorFixture {
         let dir = tempdir().unwrap();
         let tools = Registry::builtin(tools::Config {
             scratch_dir: dir.path().to_owned(),
-            network: tools::Network {
+            network: tools::NetworkConfig {
                 allow_private: true,
-                ..tools::Network::default()
+                ..tools::NetworkConfig::default()
             },
-            evaluation_program: Some(tests::binary::noetl()),
+            evaluation_program: Some(tests::cli_sandbox::noetl_path()),
             duckdb: tools::DuckdbConfig {
                 library: Some(tests::peers::duckdb()),
                 ..tools::DuckdbConfig::default()
@@ -67,22 +67,22 @@ impl DescriptorFixture {
         self.dir.path()
     }
 
-    async fn outcome(&self, call: &Call) -> Outcome {
+    async fn run_call(&self, call: &Call) -> Outcome {
         let tool = self.tools.get(call.kind.as_str()).unwrap();
-        tool.call(call.clone(), CancellationToken::new(), &NoLog)
+        tool.call(call.clone(), CancellationToken::new(), &DiscardingLogSink)
             .await
     }
 
     /// The error of a call without descriptors, and then its result with them.
-    async fn check(&self, call: Call) -> Value {
+    async fn check_recovers(&self, call: Call) -> Value {
         let exhausted = {
             let _none = NoDescriptors::set();
-            self.outcome(&call).await
+            self.run_call(&call).await
         };
         let error: Option<&TaskError> = exhausted.failure();
         let code = error.map(|error| error.code.as_str());
         assert_eq!(code, Some(tools::HOST_EXHAUSTED), "{exhausted:?}");
-        match self.outcome(&call).await {
+        match self.run_call(&call).await {
             Outcome::Ok(success) => success.result,
             Outcome::Error(failure) => panic!("{:?}", failure.error),
         }
@@ -90,7 +90,7 @@ impl DescriptorFixture {
 
     fn call(&self, kind: &str, fields: &Value) -> Call {
         let mut call = Call::new(kind);
-        self.path().clone_into(&mut call.place.base_dir);
+        self.path().clone_into(&mut call.site.base_dir);
         call.fields.clone_from(fields.as_object().unwrap());
         call
     }
@@ -108,13 +108,15 @@ async fn a_sqlite_database_is_opened_later() {
     let fixture = DescriptorFixture::new();
     let database = json!({"database": "new.db"});
     let made = "CREATE TABLE t (n); INSERT INTO t VALUES (1); SELECT n FROM t";
-    let result = fixture.check(fixture.sql("sqlite", made, &database)).await;
+    let result = fixture
+        .check_recovers(fixture.sql("sqlite", made, &database))
+        .await;
     assert_eq!(result["rows"], json!([{"n": 1}]));
     let again = fixture.sql("sqlite", "INSERT INTO t VALUES (2)", &database);
-    assert_eq!(fixture.check(again).await["affected_rows"], 1);
+    assert_eq!(fixture.check_recovers(again).await["affected_rows"], 1);
     // A database that cannot be opened for another reason stays a failure.
     let folder = fixture.sql("sqlite", "SELECT 1", &json!({"database": "."}));
-    let failed = fixture.outcome(&folder).await;
+    let failed = fixture.run_call(&folder).await;
     let code = failed.failure().map(|error| error.code.as_str());
     assert_eq!(code, Some("SQLITE_CANTOPEN"), "{failed:?}");
 }
@@ -125,17 +127,22 @@ async fn a_duckdb_database_is_opened_later() {
     let database = json!({"database": "new.duckdb"});
     // The library is loaded later, too.
     let made = "CREATE TABLE t (n INT); INSERT INTO t VALUES (1); SELECT n FROM t";
-    let result = fixture.check(fixture.sql("duckdb", made, &database)).await;
+    let result = fixture
+        .check_recovers(fixture.sql("duckdb", made, &database))
+        .await;
     assert_eq!(result["rows"], json!([{"n": 1}]));
     // It is loaded, and opens the file itself.
     let again = fixture.sql("duckdb", "INSERT INTO t VALUES (2)", &database);
-    assert_eq!(fixture.check(again).await["affected_rows"], 1);
+    assert_eq!(fixture.check_recovers(again).await["affected_rows"], 1);
     // The library needs one for a database in memory, too.
     let memory = fixture.sql("duckdb", "SELECT 1 AS n", &json!({}));
-    assert_eq!(fixture.check(memory).await["rows"], json!([{"n": 1}]));
+    assert_eq!(
+        fixture.check_recovers(memory).await["rows"],
+        json!([{"n": 1}])
+    );
     // A database that cannot be opened for another reason stays a failure.
     let folder = fixture.sql("duckdb", "SELECT 1", &json!({"database": "."}));
-    let failed = fixture.outcome(&folder).await;
+    let failed = fixture.run_call(&folder).await;
     let code = failed.failure().map(|error| error.code.as_str());
     assert_eq!(code, Some("DUCKDB_IO"), "{failed:?}");
 }
@@ -152,13 +159,15 @@ async fn a_file_that_a_duckdb_statement_reads_is_opened_later() {
     let endless = fixture.sql("duckdb", endless, &database);
     let stop = CancellationToken::new();
     let tool = fixture.tools.get("duckdb").unwrap();
-    let running = tool.call(endless, stop.clone(), &NoLog);
+    let running = tool.call(endless, stop.clone(), &DiscardingLogSink);
     let reading = async {
         while !fixture.path().join("shared.duckdb").exists() {
             tokio::task::yield_now().await;
         }
         let read = format!("SELECT n FROM '{}'", file.display());
-        let read = fixture.check(fixture.sql("duckdb", &read, &database)).await;
+        let read = fixture
+            .check_recovers(fixture.sql("duckdb", &read, &database))
+            .await;
         stop.cancel();
         read
     };
@@ -168,33 +177,33 @@ async fn a_file_that_a_duckdb_statement_reads_is_opened_later() {
 
 #[tokio::test]
 async fn an_http_client_is_made_later() {
-    let server = Http::start(|_, _| (200, json!({"n": 1})));
+    let server = FakeHttpServer::start(|_, _| (200, json!({"n": 1})));
     let fixture = DescriptorFixture::new();
     let fields = json!({"method": "GET", "url": server.url()});
-    let result = fixture.check(fixture.call("http", &fields)).await;
+    let result = fixture.check_recovers(fixture.call("http", &fields)).await;
     assert_eq!(result["status_code"], 200, "{result}");
     // Another client, for other options.
     let fields = json!({"method": "GET", "url": server.url(), "verify_ssl": false});
-    let result = fixture.check(fixture.call("http", &fields)).await;
+    let result = fixture.check_recovers(fixture.call("http", &fields)).await;
     assert_eq!(result["status_code"], 200, "{result}");
 }
 
 #[tokio::test]
 async fn a_connection_to_nats_is_made_later() {
-    let nats = Nats::private();
+    let nats = NatsServer::private();
     let fixture = DescriptorFixture::new();
     let fields = json!({"operation": "publish", "subject": "s", "value": 1, "url": nats.url()});
-    let result = fixture.check(fixture.call("nats", &fields)).await;
+    let result = fixture.check_recovers(fixture.call("nats", &fields)).await;
     assert_eq!(result["subject"], "s");
 }
 
 #[tokio::test]
 async fn a_connection_to_postgres_is_made_later() {
-    let database = Postgres::shared().fresh_database();
+    let database = PostgresServer::shared().fresh_database();
     let fixture = DescriptorFixture::new();
     let auth = json!({"auth": {"dsn": database.url()}});
     let result = fixture
-        .check(fixture.sql("postgres", "SELECT 1 AS n", &auth))
+        .check_recovers(fixture.sql("postgres", "SELECT 1 AS n", &auth))
         .await;
     assert_eq!(result["rows"], json!([{"n": 1}]));
 }
@@ -203,5 +212,5 @@ async fn a_connection_to_postgres_is_made_later() {
 async fn a_process_for_rhai_and_jq_is_started_later() {
     let fixture = DescriptorFixture::new();
     let script = fixture.call("rhai", &json!({"code": "1 + 1"}));
-    assert_eq!(fixture.check(script).await, 2);
+    assert_eq!(fixture.check_recovers(script).await, 2);
 }

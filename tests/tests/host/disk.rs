@@ -5,9 +5,9 @@ use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
 use serde_json::json;
-use tests::binary::Desk;
-use tests::serving::line;
-use tests::small_disk::{SmallDisk, on_read_only_disk, require_mounts};
+use tests::cli_sandbox::CliSandbox;
+use tests::server_process::wait_for_line;
+use tests::small_disk::{SmallDisk, read_only_command, require_mounts};
 
 use crate::disk_server::DiskServer;
 
@@ -34,17 +34,17 @@ workflow:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_refuses_at_once_without_effect_and_goes_on_when_there_is_room() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     let small_disk = SmallDisk::mount(&desk.path(""));
     let server = DiskServer::start(&desk, &small_disk);
     server.register(WAITS).await;
     let id = server.start_run("tests/waits").await;
 
     let filler = small_disk.fill();
-    let before = server.refused_commits().await;
+    let before = server.count_refused_commits().await;
     let (status, refused) = server.execute("tests/waits").await;
     assert_eq!((status, &refused["code"]), (507, &json!("STORE_FULL")));
-    let after = server.refused_commits().await;
+    let after = server.count_refused_commits().await;
     assert_eq!(
         after,
         before + 1,
@@ -55,20 +55,20 @@ async fn a_full_disk_refuses_at_once_without_effect_and_goes_on_when_there_is_ro
     assert!(ready["detail"].as_str().unwrap().contains("noetl.db"));
 
     drop(filler);
-    server.get_ready().await;
-    let runs = server.runs().await;
+    server.wait_until_ready().await;
+    let runs = server.list_runs().await;
     assert_eq!(runs.len(), 1, "a rejected request took effect: {runs:?}");
     assert_eq!(runs[0]["status"], "RUNNING");
     server.start_run("tests/waits").await;
     let (status, cancelled) = server.cancel(&id).await;
     assert!(status < 300, "{cancelled}");
-    let runs = server.runs().await;
+    let runs = server.list_runs().await;
     assert_eq!(runs.len(), 2, "{runs:?}");
 }
 
 #[test]
 fn a_run_says_that_the_disk_is_full_and_goes_on_when_there_is_room() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     let small_disk = SmallDisk::mount(&desk.path(""));
     desk.write("two.yaml", TWO_STEPS);
     let mut command = small_disk.command(&desk, &["run", "two.yaml", "--store", "kept"]);
@@ -81,7 +81,7 @@ fn a_run_says_that_the_disk_is_full_and_goes_on_when_there_is_room() {
     let filler = small_disk.fill();
     desk.write("go", "");
     let mut said = BufReader::new(child.stderr.take().unwrap());
-    let full = line(&mut said, "STORE_FULL");
+    let full = wait_for_line(&mut said, "STORE_FULL");
     assert!(full.contains("noetl.db"), "{full}");
     drop(filler);
     let rest: Vec<String> = said.lines().map_while(Result::ok).collect();
@@ -92,13 +92,13 @@ fn a_run_says_that_the_disk_is_full_and_goes_on_when_there_is_room() {
 #[test]
 fn a_read_only_store_can_be_read_and_refuses_a_run_by_name() {
     require_mounts();
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("two.yaml", TWO_STEPS);
     desk.write("go", "");
     let ran = desk.run(&["run", "two.yaml", "--store", "kept", "-o", "json"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let id = ran.json()["execution_id"].as_str().unwrap().to_owned();
-    let there = |args: &[&str]| on_read_only_disk(&desk, args).output().unwrap();
+    let there = |args: &[&str]| read_only_command(&desk, args).output().unwrap();
     for args in [
         &["runs", "--store", "kept"][..],
         &["show", &id, "--store", "kept"],

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::json;
-use tests::binary::Desk;
+use tests::cli_sandbox::CliSandbox;
 use tests::small_disk::SmallDisk;
 
 use crate::disk_server::DiskServer;
@@ -49,7 +49,7 @@ workflow:
 }
 
 /// Text that does not compress to less than half.
-fn noise(bytes: usize) -> String {
+fn random_text(bytes: usize) -> String {
     let mut state = 0x9E37_79B9_u32;
     let mut text = String::with_capacity(bytes);
     while text.len() < bytes {
@@ -63,7 +63,7 @@ fn noise(bytes: usize) -> String {
 
 /// What a web server does with the second part of its response.
 #[derive(Clone, Copy, PartialEq)]
-enum Rest {
+enum ResponseTail {
     /// Sends it.
     Sent,
     /// Closes the connection, and sends a complete response to the next request.
@@ -73,25 +73,25 @@ enum Rest {
 /// A web server that sends its response in two parts, the second one when the test allows it.
 struct SlowPeer {
     port: u16,
-    began: Receiver<()>,
-    goes_on: Sender<()>,
-    answered: JoinHandle<std::io::Result<()>>,
+    started: Receiver<()>,
+    continue_sender: Sender<()>,
+    reply_thread: JoinHandle<std::io::Result<()>>,
 }
 
 impl SlowPeer {
-    fn start(body: String, rest: Rest) -> Self {
+    fn start(body: String, tail: ResponseTail) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (announce, began) = channel();
-        let (goes_on, go_on) = channel();
-        let answered = std::thread::spawn(move || {
+        let (announce, started) = channel();
+        let (continue_sender, go_on) = channel();
+        let reply_thread = std::thread::spawn(move || {
             let (first, second) = body.as_bytes().split_at(3 * MIB);
             let mut stream = accept(&listener, body.len())?;
             stream.write_all(&first[..MIB])?;
             let _ = announce.send(());
             let _ = go_on.recv_timeout(WAIT_MAX);
             stream.write_all(&first[MIB..])?;
-            if rest == Rest::Withheld {
+            if tail == ResponseTail::Withheld {
                 drop(stream);
                 stream = accept(&listener, body.len())?;
                 stream.write_all(first)?;
@@ -105,9 +105,9 @@ impl SlowPeer {
         });
         Self {
             port,
-            began,
-            goes_on,
-            answered,
+            started,
+            continue_sender,
+            reply_thread,
         }
     }
 }
@@ -122,7 +122,7 @@ fn accept(listener: &TcpListener, bytes: usize) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-fn result(desk: &Desk, small_disk: &SmallDisk, id: &str) -> serde_json::Value {
+fn read_result(desk: &CliSandbox, small_disk: &SmallDisk, id: &str) -> serde_json::Value {
     let args = ["result", id, "--store", "kept", "-o", "json"];
     let Output { stdout, stderr, .. } = small_disk.command(desk, &args).output().unwrap();
     let said = String::from_utf8_lossy(&stderr);
@@ -131,94 +131,94 @@ fn result(desk: &Desk, small_disk: &SmallDisk, id: &str) -> serde_json::Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_response_waits_for_space_and_arrives_whole() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     let small_disk = SmallDisk::mount(&desk.path(""));
     let server = DiskServer::start(&desk, &small_disk);
-    let body = noise(4 * MIB);
-    let peer = SlowPeer::start(body.clone(), Rest::Sent);
+    let body = random_text(4 * MIB);
+    let peer = SlowPeer::start(body.clone(), ResponseTail::Sent);
     server.register(&download("POST", peer.port)).await;
     let id = server.start_run("tests/download").await;
-    peer.began.recv_timeout(WAIT_MAX).unwrap();
+    peer.started.recv_timeout(WAIT_MAX).unwrap();
 
     let filler = small_disk.fill();
-    peer.goes_on.send(()).unwrap();
-    server.see_log("waiting for disk space").await;
+    peer.continue_sender.send(()).unwrap();
+    server.wait_for_log("waiting for disk space").await;
     assert_eq!(server.execute("tests/download").await.0, 507);
 
     drop(filler);
-    server.see_status(&id, "COMPLETED").await;
-    assert!(result(&desk, &small_disk, &id)["data"] == body.as_str());
+    server.wait_for_status(&id, "COMPLETED").await;
+    assert!(read_result(&desk, &small_disk, &id)["data"] == body.as_str());
     drop(server);
-    assert!(peer.answered.join().unwrap().is_ok());
+    assert!(peer.reply_thread.join().unwrap().is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_download_that_breaks_off_while_it_waits_for_space_is_begun_again_as_the_same_attempt() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     let small_disk = SmallDisk::mount(&desk.path(""));
     let server = DiskServer::start(&desk, &small_disk);
-    let body = noise(4 * MIB);
-    let peer = SlowPeer::start(body.clone(), Rest::Withheld);
+    let body = random_text(4 * MIB);
+    let peer = SlowPeer::start(body.clone(), ResponseTail::Withheld);
     server.register(&download("GET", peer.port)).await;
     let id = server.start_run("tests/download").await;
-    peer.began.recv_timeout(WAIT_MAX).unwrap();
+    peer.started.recv_timeout(WAIT_MAX).unwrap();
 
     let filler = small_disk.fill();
-    peer.goes_on.send(()).unwrap();
-    server.see_log("waiting for disk space").await;
+    peer.continue_sender.send(()).unwrap();
+    server.wait_for_log("waiting for disk space").await;
     drop(filler);
-    server.see_status(&id, "COMPLETED").await;
-    assert!(result(&desk, &small_disk, &id)["data"] == body.as_str());
+    server.wait_for_status(&id, "COMPLETED").await;
+    assert!(read_result(&desk, &small_disk, &id)["data"] == body.as_str());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_cancelled_while_its_response_waits_for_space() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     let small_disk = SmallDisk::mount(&desk.path(""));
     let server = DiskServer::start(&desk, &small_disk);
-    let peer = SlowPeer::start(noise(4 * MIB), Rest::Sent);
+    let peer = SlowPeer::start(random_text(4 * MIB), ResponseTail::Sent);
     server.register(&download("POST", peer.port)).await;
     let id = server.start_run("tests/download").await;
-    peer.began.recv_timeout(WAIT_MAX).unwrap();
+    peer.started.recv_timeout(WAIT_MAX).unwrap();
 
     let _filler = small_disk.fill();
-    peer.goes_on.send(()).unwrap();
-    server.see_log("waiting for disk space").await;
+    peer.continue_sender.send(()).unwrap();
+    server.wait_for_log("waiting for disk space").await;
     let (status, cancelled) = server.cancel(&id).await;
     assert_eq!(status, 200, "{cancelled}");
-    server.see_status(&id, "CANCELLED").await;
+    server.wait_for_status(&id, "CANCELLED").await;
     // The connection is closed while the server runs: the web server does not wait, and is not read any further.
-    let _ = peer.answered.join().unwrap();
+    let _ = peer.reply_thread.join().unwrap();
     let drafts = std::fs::read_dir(small_disk.path("bodies/bodies/new")).unwrap();
     assert_eq!(drafts.count(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_finished_result_over_4_mib_waits_for_space_and_its_tasks_run_once() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     let small_disk = SmallDisk::mount(&desk.path(""));
     let server = DiskServer::start(&desk, &small_disk);
     server.register(LARGE_RESULT).await;
-    let filler = small_disk.fill_but(LOG_BYTES);
+    let filler = small_disk.fill_except(LOG_BYTES);
     let id = server.start_run("tests/large").await;
-    server.see_log("out of host resources; retrying").await;
+    server.wait_for_log("out of host resources; retrying").await;
 
     drop(filler);
-    server.see_status(&id, "COMPLETED").await;
+    server.wait_for_status(&id, "COMPLETED").await;
     let parts: Vec<String> = ["a", "b", "c", "d", "e"].map(|c| c.repeat(900_000)).into();
-    assert!(result(&desk, &small_disk, &id) == serde_json::json!(parts));
+    assert!(read_result(&desk, &small_disk, &id) == serde_json::json!(parts));
     assert_eq!(desk.read("effects"), "x\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_does_not_lose_a_finished_result_that_waits_for_space() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     let small_disk = SmallDisk::mount(&desk.path(""));
     let server = DiskServer::start(&desk, &small_disk);
     server.register(LARGE_RESULT).await;
-    let filler = small_disk.fill_but(LOG_BYTES);
+    let filler = small_disk.fill_except(LOG_BYTES);
     let id = server.start_run("tests/large").await;
-    server.see_log("out of host resources; retrying").await;
+    server.wait_for_log("out of host resources; retrying").await;
     let pause = format!("/api/executions/{id}/pause");
     let (status, paused) = server.post(&pause, json!({})).await;
     assert_eq!(status, 200, "{paused}");
@@ -227,39 +227,39 @@ async fn a_pause_does_not_lose_a_finished_result_that_waits_for_space() {
     let resume = format!("/api/executions/{id}/resume");
     let (status, resumed) = server.post(&resume, json!({})).await;
     assert_eq!(status, 200, "{resumed}");
-    server.see_status(&id, "COMPLETED").await;
+    server.wait_for_status(&id, "COMPLETED").await;
     assert_eq!(desk.read("effects"), "x\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_cancelled_while_its_finished_result_waits_for_space() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     let small_disk = SmallDisk::mount(&desk.path(""));
     let server = DiskServer::start(&desk, &small_disk);
     server.register(LARGE_RESULT).await;
-    let _filler = small_disk.fill_but(LOG_BYTES);
+    let _filler = small_disk.fill_except(LOG_BYTES);
     let id = server.start_run("tests/large").await;
-    server.see_log("out of host resources; retrying").await;
+    server.wait_for_log("out of host resources; retrying").await;
     let (status, cancelled) = server.cancel(&id).await;
     assert_eq!(status, 200, "{cancelled}");
-    server.see_status(&id, "CANCELLED").await;
+    server.wait_for_status(&id, "CANCELLED").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_elsewhere_waits_for_space_on_its_server_and_its_tasks_run_once() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     let small_disk = SmallDisk::mount(&desk.path(""));
     let server = DiskServer::start_without_slots(&desk, &small_disk);
-    let worker_desk = Desk::new();
+    let worker_desk = CliSandbox::new();
     let _worker = server.start_worker(&worker_desk);
     server.register(LARGE_RESULT).await;
-    let filler = small_disk.fill_but(LOG_BYTES);
+    let filler = small_disk.fill_except(LOG_BYTES);
     let id = server.start_run("tests/large").await;
-    server.see_log("waiting for disk space").await;
+    server.wait_for_log("waiting for disk space").await;
 
     drop(filler);
-    server.see_status(&id, "COMPLETED").await;
+    server.wait_for_status(&id, "COMPLETED").await;
     let parts: Vec<String> = ["a", "b", "c", "d", "e"].map(|c| c.repeat(900_000)).into();
-    assert!(result(&desk, &small_disk, &id) == json!(parts));
+    assert!(read_result(&desk, &small_disk, &id) == json!(parts));
     assert_eq!(worker_desk.read("effects"), "x\n");
 }

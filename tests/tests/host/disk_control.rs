@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::json;
-use tests::binary::Desk;
+use tests::cli_sandbox::CliSandbox;
 use tests::small_disk::SmallDisk;
 
 use crate::disk_server::DiskServer;
@@ -48,7 +48,7 @@ const CANCELLED: i32 = 8;
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The process ID that a program has written to a file, once it exists.
-async fn process_number(desk: &Desk) -> String {
+async fn process_number(desk: &CliSandbox) -> String {
     let start = tokio::time::Instant::now();
     while !desk.path("number").exists() {
         assert!(start.elapsed() < WAIT_MAX, "the program has not started");
@@ -67,7 +67,7 @@ async fn wait_until_gone(process: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_cancelled_on_a_full_disk_and_stays_so() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     let small_disk = SmallDisk::mount(&desk.path(""));
     let server = DiskServer::start(&desk, &small_disk);
     server.register(PROGRAM).await;
@@ -80,7 +80,7 @@ async fn a_run_is_cancelled_on_a_full_disk_and_stays_so() {
     let (status, cancelled) = server.cancel(&id).await;
     assert_eq!(status, 200, "{cancelled}");
     wait_until_gone(&process).await;
-    server.see_status(&id, "CANCELLED").await;
+    server.wait_for_status(&id, "CANCELLED").await;
     let (status, refused) = server.execute("tests/program").await;
     assert_eq!((status, &refused["code"]), (507, &json!("STORE_FULL")));
     assert_eq!(server.get("/readyz").await.0, 507);
@@ -96,7 +96,7 @@ async fn a_run_is_cancelled_on_a_full_disk_and_stays_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_and_its_child_are_cancelled_on_a_full_disk() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     let small_disk = SmallDisk::mount(&desk.path(""));
     let server = DiskServer::start(&desk, &small_disk);
     server.register(PROGRAM).await;
@@ -110,16 +110,16 @@ async fn a_run_and_its_child_are_cancelled_on_a_full_disk() {
     let (status, cancelled) = server.cancel(&id).await;
     assert_eq!(status, 200, "{cancelled}");
     wait_until_gone(&process).await;
-    server.see_status(&id, "CANCELLED").await;
-    for run in server.runs().await {
+    server.wait_for_status(&id, "CANCELLED").await;
+    for run in server.list_runs().await {
         let run = run["execution_id"].as_str().unwrap().to_owned();
-        server.see_status(&run, "CANCELLED").await;
+        server.wait_for_status(&run, "CANCELLED").await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_paused_on_a_full_disk() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     let small_disk = SmallDisk::mount(&desk.path(""));
     let server = DiskServer::start(&desk, &small_disk);
     server.register(WAITS).await;
@@ -130,21 +130,21 @@ async fn a_run_is_paused_on_a_full_disk() {
     let pause = format!("/api/executions/{id}/pause");
     let (status, paused) = server.post(&pause, json!({})).await;
     assert_eq!(status, 200, "{paused}");
-    server.see_status(&id, "PAUSED").await;
+    server.wait_for_status(&id, "PAUSED").await;
     let resume = format!("/api/executions/{id}/resume");
     let (status, refused) = server.post(&resume, json!({})).await;
     assert_eq!((status, &refused["code"]), (507, &json!("STORE_FULL")));
 
     drop(filler);
-    server.get_ready().await;
+    server.wait_until_ready().await;
     let (status, resumed) = server.post(&resume, json!({})).await;
     assert_eq!(status, 200, "{resumed}");
-    server.see_status(&id, "RUNNING").await;
+    server.wait_for_status(&id, "RUNNING").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cancels_are_refused_when_the_reserve_is_used_up_and_it_is_refilled_when_there_is_room() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     let small_disk = SmallDisk::mount(&desk.path(""));
     let server = DiskServer::start(&desk, &small_disk);
     server.register(WAITS).await;
@@ -178,20 +178,20 @@ async fn cancels_are_refused_when_the_reserve_is_used_up_and_it_is_refilled_when
     );
 
     drop(filler);
-    server.get_ready().await;
+    server.wait_until_ready().await;
     let reserve = std::fs::metadata(small_disk.path("noetl.reserve")).unwrap();
     assert_eq!(reserve.len(), 1024 * 1024);
     let _filler = small_disk.fill();
     for id in &ids[cancelled..cancelled + CANCELS_MIN] {
         let (status, answer) = server.cancel(id).await;
         assert_eq!(status, 200, "{answer}");
-        server.see_status(id, "CANCELLED").await;
+        server.wait_for_status(id, "CANCELLED").await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_process_cancels_a_run_on_a_full_disk() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     let small_disk = SmallDisk::mount(&desk.path(""));
     desk.write("program.yaml", PROGRAM);
     let mut command = small_disk.command(&desk, &["run", "program.yaml", "--store", "kept"]);

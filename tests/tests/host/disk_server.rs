@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tests::binary::Desk;
-use tests::serving::line;
+use tests::cli_sandbox::CliSandbox;
+use tests::server_process::wait_for_line;
 use tests::small_disk::SmallDisk;
 
 /// Timeout of a request, long enough for a busy machine, so that a fault does not hang the test.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Timeout for what must happen by itself.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -75,28 +75,28 @@ impl Drop for DiskServer {
 }
 
 impl DiskServer {
-    pub(crate) fn start(desk: &Desk, small_disk: &SmallDisk) -> Self {
+    pub(crate) fn start(desk: &CliSandbox, small_disk: &SmallDisk) -> Self {
         Self::start_with(desk, small_disk, &[])
     }
 
     /// Starts a server that runs no task itself.
-    pub(crate) fn start_without_slots(desk: &Desk, small_disk: &SmallDisk) -> Self {
+    pub(crate) fn start_without_slots(desk: &CliSandbox, small_disk: &SmallDisk) -> Self {
         Self::start_with(desk, small_disk, &["--local-slots", "0"])
     }
 
-    fn start_with(desk: &Desk, small_disk: &SmallDisk, flags: &[&str]) -> Self {
+    fn start_with(desk: &CliSandbox, small_disk: &SmallDisk, flags: &[&str]) -> Self {
         let serve = ["serve", "--store", "kept", "--listen", "127.0.0.1:0"];
         let mut command = small_disk.command(desk, &[&serve, flags].concat());
         command.env("NOETL_LOG", "warn");
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
-        let ready = line(&mut said, "listening on");
+        let ready = wait_for_line(&mut said, "listening on");
         let url = ready.split_whitespace().nth(2).unwrap().to_owned();
         let log = RecordedLog::read(said);
         // Another test of this process may have installed it before.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder().timeout(ANSWER_MAX);
+        let http = reqwest::Client::builder().timeout(RESPONSE_TIMEOUT);
         let http = http.build().unwrap();
         Self {
             child,
@@ -107,7 +107,7 @@ impl DiskServer {
     }
 
     /// Starts a worker of this server in a directory on another disk; it stops with the returned value.
-    pub(crate) fn start_worker(&self, desk: &Desk) -> WorkerProcess {
+    pub(crate) fn start_worker(&self, desk: &CliSandbox) -> WorkerProcess {
         let mut command = desk.command(&["worker", "--server", &self.url]);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         WorkerProcess {
@@ -146,17 +146,17 @@ impl DiskServer {
     }
 
     /// Waits until the server has logged this.
-    pub(crate) async fn see_log(&self, text: &str) {
+    pub(crate) async fn wait_for_log(&self, text: &str) {
         self.log.wait_for(text).await;
     }
 
     /// Waits until the store accepts writes.
-    pub(crate) async fn get_ready(&self) {
+    pub(crate) async fn wait_until_ready(&self) {
         self.get_until("/readyz", |status, _| status == 200).await;
     }
 
     /// Waits until a run has this status.
-    pub(crate) async fn see_status(&self, id: &str, status: &str) -> Value {
+    pub(crate) async fn wait_for_status(&self, id: &str, status: &str) -> Value {
         let path = format!("/api/executions/{id}");
         self.get_until(&path, |_, run| run["status"] == status)
             .await
@@ -185,14 +185,14 @@ impl DiskServer {
         self.post(&path, json!({})).await
     }
 
-    pub(crate) async fn runs(&self) -> Vec<Value> {
+    pub(crate) async fn list_runs(&self) -> Vec<Value> {
         let (status, body) = self.get("/api/executions?limit=1000").await;
         assert_eq!(status, 200, "{body}");
         body["executions"].as_array().unwrap().clone()
     }
 
     /// Number of commits that the store has rejected.
-    pub(crate) async fn refused_commits(&self) -> u64 {
+    pub(crate) async fn count_refused_commits(&self) -> u64 {
         let url = format!("{}/metrics", self.url);
         let text = self.http.get(url).send().await.unwrap();
         let text = text.text().await.unwrap();

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tests::binary::Desk;
-use tests::serving::Served;
+use tests::cli_sandbox::CliSandbox;
+use tests::server_process::ServerProcess;
 
 const HOSTILE: &str = r#"
 apiVersion: noetl.io/v2
@@ -62,10 +62,10 @@ fn peak_kib(process: u32) -> u64 {
 
 #[test]
 fn a_script_that_wants_all_memory_fails_its_run_and_no_other() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("hostile.yaml", HOSTILE);
     desk.write("harmless.yaml", HARMLESS);
-    let served = Served::with_context(&desk, &[]);
+    let served = ServerProcess::with_context(&desk, &[]);
     let hostile = desk.start(&["run", "hostile.yaml", "-o", "json"]);
     let harmless = desk.run(&["run", "harmless.yaml", "-o", "json"]);
     assert_eq!(harmless.code, Some(0), "{harmless:?}");
@@ -84,7 +84,7 @@ fn a_script_that_wants_all_memory_fails_its_run_and_no_other() {
 }
 
 /// A patch with this number of keys, each with a short name and a small value.
-fn patch(keys: std::ops::Range<u32>) -> Value {
+fn patch_body(keys: std::ops::Range<u32>) -> Value {
     let variables: Map<String, Value> = keys.map(|n| (format!("k{n}"), json!(0))).collect();
     json!({"variables": variables})
 }
@@ -93,21 +93,26 @@ fn patch(keys: std::ops::Range<u32>) -> Value {
 /// stay fast and small.
 #[tokio::test]
 async fn a_ctx_with_as_many_keys_as_fit_is_written_and_read_in_bounded_time_and_memory() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("wide.yaml", WIDE);
-    let served = Served::with_context(&desk, &[]);
+    let served = ServerProcess::with_context(&desk, &[]);
     let mut run = desk.start(&["run", "wide.yaml", "-o", "ndjson"]);
-    let event = run.event("task.started", Some("hold"));
+    let event = run.wait_for_event("task.started", Some("hold"));
     let event = event.expect("the task starts");
     let id = event["execution_id"].as_str().unwrap();
     let _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::new();
     let url = format!("{}/api/vars/{id}", served.url);
     let write = async |keys: std::ops::Range<u32>| {
-        let sent = http.post(&url).json(&patch(keys)).send().await.unwrap();
+        let sent = http
+            .post(&url)
+            .json(&patch_body(keys))
+            .send()
+            .await
+            .unwrap();
         (sent.status().as_u16(), sent.text().await.unwrap())
     };
-    let million = http.post(&url).json(&patch(0..1_000_000)).send().await;
+    let million = http.post(&url).json(&patch_body(0..1_000_000)).send().await;
     // The server may close the connection before it has read such a large body.
     let status = million.map_or(413, |response| response.status().as_u16());
     assert!(matches!(status, 413 | 422), "{status}");
@@ -128,7 +133,7 @@ async fn a_ctx_with_as_many_keys_as_fit_is_written_and_read_in_bounded_time_and_
     let (code, lines) = run.finish();
     assert_eq!(code, Some(0), "{:?}", lines.last());
     let took = began.elapsed();
-    let result = desk.json(&["result", &format!("{id}/read"), "-o", "json"]);
+    let result = desk.run_json(&["result", &format!("{id}/read"), "-o", "json"]);
     assert_eq!(result, json!(keys));
     let grown = peak_kib(served.id()) - before;
     println!(

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use tests::binary::Desk;
-use tests::serving::{Served, begin, line};
+use tests::cli_sandbox::CliSandbox;
+use tests::server_process::{ServerProcess, spawn_server, wait_for_line};
 
 const MANY: &str = r"
 apiVersion: noetl.io/v2
@@ -45,12 +45,12 @@ workflow:
 
 #[test]
 fn a_payload_does_not_become_code_in_scripts_and_jq_programs() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("payload.yaml", PAYLOAD);
     let name = r#"x"; throw "evil"; // ` + 1 \(error) ${throw 1}"#;
     let payload = serde_json::json!({"name": name, "list": [1, name]});
     desk.write("payload.json", &payload.to_string());
-    let ran = desk.json(&[
+    let ran = desk.run_json(&[
         "run",
         "payload.yaml",
         "--payload",
@@ -66,7 +66,7 @@ fn a_payload_does_not_become_code_in_scripts_and_jq_programs() {
 
 #[test]
 fn a_program_that_cannot_be_started_for_want_of_descriptors_is_started_later() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("many.yaml", MANY);
     let plain = desk.command(&[
         "run",
@@ -94,7 +94,7 @@ fn a_program_that_cannot_be_started_for_want_of_descriptors_is_started_later() {
     );
     assert_eq!(ran.status.code(), Some(0), "{out}\n{err}");
     let events = desk.run(&["events", "last", "--store", "kept", "-o", "ndjson"]);
-    let lines = events.out.lines();
+    let lines = events.stdout.lines();
     let failed = lines.filter(|line| {
         line.contains("\"task.attempt.failed\"") || line.contains("\"task.failed\"")
     });
@@ -103,26 +103,29 @@ fn a_program_that_cannot_be_started_for_want_of_descriptors_is_started_later() {
 
 #[test]
 fn the_programs_of_a_step_that_is_out_of_time_end_with_it() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("slow.yaml", OUT_OF_TIME);
     let ran = desk.run(&["run", "slow.yaml", "--store", "kept"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.err.contains("STEP_TIMEOUT"), "{ran:?}");
+    assert!(ran.stderr.contains("STEP_TIMEOUT"), "{ran:?}");
     let pid = desk.read("pid");
     assert!(!pid.trim().is_empty(), "the program did not start");
-    assert!(desk.is_deserted(), "process {pid} is still running");
+    assert!(
+        desk.wait_for_no_processes(),
+        "process {pid} is still running"
+    );
 }
 
 #[test]
 fn the_programs_of_a_step_that_is_out_of_time_end_on_a_worker_elsewhere() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("slow.yaml", OUT_OF_TIME);
-    let served = Served::with_context(&desk, &["--local-slots", "0"]);
-    let (mut worker, mut said) = begin(&desk, &["worker", "--server", &served.url]);
-    line(&mut said, "started worker");
+    let served = ServerProcess::with_context(&desk, &["--local-slots", "0"]);
+    let (mut worker, mut said) = spawn_server(&desk, &["worker", "--server", &served.url]);
+    wait_for_line(&mut said, "started worker");
     let ran = desk.run(&["run", "slow.yaml"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.err.contains("STEP_TIMEOUT"), "{ran:?}");
+    assert!(ran.stderr.contains("STEP_TIMEOUT"), "{ran:?}");
     let pid = desk.read("pid");
     let process = Path::new("/proc").join(pid.trim());
     assert!(!pid.trim().is_empty(), "the program did not start");

@@ -4,10 +4,10 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
-use tests::binary::Desk;
-use tests::peers::Postgres;
+use tests::cli_sandbox::CliSandbox;
+use tests::peers::PostgresServer;
 
-use crate::scan::{hits, hits_below};
+use crate::scan::{find_hits, find_hits_below};
 
 /// The secret that must not appear. Each of its encodings differs.
 pub(crate) const SECRET: &str = "cänary-\"7f/3a+ 9e1d%zz~";
@@ -80,18 +80,18 @@ workflow:
     tool: {kind: noop, result: {works: "{{ speak.say.works }}", kept: "{{ ctx.kept }}", given: "{{ ctx.given }}"}}
 "#;
 
-fn desk() -> Desk {
-    let desk = Desk::new();
+fn sandbox() -> CliSandbox {
+    let desk = CliSandbox::new();
     desk.write("canary.yaml", PLAYBOOK);
     let data = json!({"name": "api_cred", "type": "bearer", "data": {"token": SECRET}});
     desk.write("credential.json", &data.to_string());
     desk
 }
 
-fn check(said: impl AsRef<[u8]>, what: &str) {
-    let said = said.as_ref();
+fn check_absent(output: impl AsRef<[u8]>, what: &str) {
+    let said = output.as_ref();
     for secret in [SECRET, FROM_ENV] {
-        let hits = hits(said, secret);
+        let hits = find_hits(said, secret);
         let text = || String::from_utf8_lossy(said);
         assert!(
             hits.is_empty(),
@@ -102,10 +102,10 @@ fn check(said: impl AsRef<[u8]>, what: &str) {
 }
 
 /// How often the logs of a run are requested.
-const TRIES: u32 = 200;
+const ATTEMPTS_MAX: u32 = 200;
 
 /// Everything that the command line prints about a run.
-fn look(desk: &Desk, id: &str, place: &[&str]) {
+fn check_outputs(desk: &CliSandbox, id: &str, place: &[&str]) {
     for verb in [
         &["show", id][..],
         &["events", id, "-o", "ndjson"],
@@ -116,23 +116,23 @@ fn look(desk: &Desk, id: &str, place: &[&str]) {
     ] {
         let said = desk.run(&[verb, place].concat());
         assert_ne!(said.code, Some(2), "{verb:?}: {said:?}");
-        check(&said.out, &format!("{verb:?}"));
-        check(&said.err, &format!("{verb:?}"));
+        check_absent(&said.stdout, &format!("{verb:?}"));
+        check_absent(&said.stderr, &format!("{verb:?}"));
     }
     // Log lines are sent with a delay.
     let logs = || desk.run(&[&["logs", id][..], place].concat());
-    let shipped = (0..TRIES)
+    let shipped = (0..ATTEMPTS_MAX)
         .map(|_| logs())
-        .find(|said| said.out.contains("printed ***"));
+        .find(|said| said.stdout.contains("printed ***"));
     assert!(shipped.is_some(), "{:?}", logs());
 }
 
 #[test]
 fn no_secret_shows_in_a_store_of_this_machine_or_in_what_is_said_of_it() {
-    let desk = desk();
+    let desk = sandbox();
     let set = desk.run(&["register", "-f", "credential.json"]);
     assert_eq!(set.code, Some(0), "{set:?}");
-    check(format!("{set:?}"), "register");
+    check_absent(format!("{set:?}"), "register");
     std::fs::remove_file(desk.path("credential.json")).unwrap();
     let mut command = desk.command(&["run", "canary.yaml", "-j", "-v"]);
     command.env("NOETL_SECRET_CANARY", FROM_ENV);
@@ -142,20 +142,20 @@ fn no_secret_shows_in_a_store_of_this_machine_or_in_what_is_said_of_it() {
         String::from_utf8_lossy(&output.stderr).into_owned(),
     );
     assert!(output.status.success(), "{out} {err}");
-    check(&out, "run");
-    check(&err, "run");
+    check_absent(&out, "run");
+    check_absent(&err, "run");
     let ended: Value = serde_json::from_str(&out).unwrap();
     let expected = json!({"works": true, "kept": "***", "given": "***"});
     assert_eq!(ended["result"], expected, "{ended}");
     let id = ended["execution_id"].as_str().or(ended["id"].as_str());
-    look(&desk, id.unwrap(), &[]);
+    check_outputs(&desk, id.unwrap(), &[]);
     let kept = desk.path(".noetl");
     for secret in [SECRET, FROM_ENV] {
-        assert_eq!(hits_below(&kept, secret), Vec::<String>::new());
+        assert_eq!(find_hits_below(&kept, secret), Vec::<String>::new());
     }
     let planted = kept.join("logs").join("planted");
     std::fs::write(&planted, crate::scan::base64(SECRET.as_bytes())).unwrap();
-    assert_eq!(hits_below(&kept, SECRET).len(), 1);
+    assert_eq!(find_hits_below(&kept, SECRET).len(), 1);
 }
 
 /// A server on a database.
@@ -181,7 +181,7 @@ impl Drop for Served {
     }
 }
 
-pub(crate) fn serve(desk: &Desk, store: &str) -> Served {
+pub(crate) fn start_server(desk: &CliSandbox, store: &str) -> Served {
     let args = [
         "serve",
         "--store",
@@ -213,7 +213,7 @@ pub(crate) fn serve(desk: &Desk, store: &str) -> Served {
 }
 
 /// Every value of every table, unchanged; a row as text would quote its values once more.
-async fn dump(url: &str) -> Vec<u8> {
+async fn dump_database(url: &str) -> Vec<u8> {
     let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls)
         .await
         .unwrap();
@@ -239,21 +239,21 @@ async fn dump(url: &str) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_secret_shows_in_a_database_or_in_what_its_server_says() {
-    let database = Postgres::shared().fresh_database();
-    let desk = desk();
-    let mut served = serve(&desk, &database.url());
+    let database = PostgresServer::shared().fresh_database();
+    let desk = sandbox();
+    let mut served = start_server(&desk, &database.url());
     let url = served.url.clone();
     let place = ["--server", &url];
     let set = desk.run(&["register", "-f", "credential.json", place[0], place[1]]);
     assert_eq!(set.code, Some(0), "{set:?}");
     let said = desk.run(&["run", "canary.yaml", "-j", place[0], place[1]]);
     assert_eq!(said.code, Some(0), "{said:?}");
-    check(&said.out, "run");
+    check_absent(&said.stdout, "run");
     let ended = said.json();
     assert_eq!(ended["result"]["works"], true, "{ended}");
     let id = ended["execution_id"].as_str().or(ended["id"].as_str());
     let id = id.unwrap().to_owned();
-    look(&desk, &id, &place);
+    check_outputs(&desk, &id, &place);
     let _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::new();
     for path in [
@@ -272,23 +272,23 @@ async fn no_secret_shows_in_a_database_or_in_what_its_server_says() {
             .await
             .unwrap();
         assert!(answer.status().is_success(), "{path}: {}", answer.status());
-        check(answer.text().await.unwrap(), path);
+        check_absent(answer.text().await.unwrap(), path);
     }
-    let kept = dump(&database.url()).await;
+    let kept = dump_database(&database.url()).await;
     let shows = |word: &[u8]| kept.windows(word.len()).any(|window| window == word);
     assert!(shows(b"api_cred") && shows(b"***"));
-    check(&kept, "the database");
-    check(served.end(), "the output of the server");
+    check_absent(&kept, "the database");
+    check_absent(served.end(), "the output of the server");
 }
 
 #[test]
 fn a_run_whose_credential_is_missing_does_not_begin() {
-    let desk = desk();
+    let desk = sandbox();
     let said = desk.run(&["run", "canary.yaml", "-j"]);
     assert_ne!(said.code, Some(0), "{said:?}");
-    let text = format!("{}{}", said.out, said.err);
+    let text = format!("{}{}", said.stdout, said.stderr);
     assert!(text.contains("CREDENTIAL_NOT_FOUND"), "{text}");
     assert!(text.contains("noetl secret set api_cred"), "{text}");
     let runs = desk.run(&["runs", "-j"]);
-    assert!(!runs.out.contains("canary"), "{runs:?}");
+    assert!(!runs.stdout.contains("canary"), "{runs:?}");
 }

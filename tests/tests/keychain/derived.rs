@@ -6,13 +6,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use tests::binary::Desk;
+use tests::cli_sandbox::CliSandbox;
 
-use crate::canary::serve;
-use crate::scan::{base64, hits_below, needles};
+use crate::canary::start_server;
+use crate::scan::{base64, find_hits_below, secret_forms};
 
 /// One canary: the filter that changes it, and the task that gets it in place of `$`.
-struct Canary {
+struct DerivedCanary {
     expression: &'static str,
     becomes: fn(&str) -> String,
     task: &'static str,
@@ -22,8 +22,8 @@ const fn canary(
     expression: &'static str,
     becomes: fn(&str) -> String,
     task: &'static str,
-) -> Canary {
-    Canary {
+) -> DerivedCanary {
+    DerivedCanary {
         expression,
         becomes,
         task,
@@ -50,7 +50,7 @@ fn replaced(text: &str) -> String {
     text.replace('-', "_")
 }
 
-fn name(text: &str) -> String {
+fn name_form(text: &str) -> String {
     text.to_lowercase().replace(['-', '/', '+'], "x")
 }
 
@@ -72,7 +72,7 @@ fn picked(text: &str) -> String {
     text.chars().step_by(2).collect()
 }
 
-const CANARIES: &[Canary] = &[
+const CANARIES: &[DerivedCanary] = &[
     canary("| lower", lower, "{kind: noop, result: {a: '{{ $ }}'}}"),
     canary("| upper", upper, "{kind: noop, input: {a: '{{ $ }}'}}"),
     canary(
@@ -147,7 +147,7 @@ const CANARIES: &[Canary] = &[
     ),
     canary(
         NAMED,
-        name,
+        name_form,
         "{kind: http, url: 'http://{{ $ }}.invalid/x', timeout: 3}",
     ),
     canary(
@@ -168,7 +168,7 @@ const CANARIES: &[Canary] = &[
     ),
     canary(
         NAMED,
-        name,
+        name_form,
         "{kind: sqlite, database: ':memory:', command: 'select {{ $ | raw_sql }}'}",
     ),
     canary(
@@ -193,7 +193,7 @@ const CANARIES: &[Canary] = &[
     ),
     canary(
         NAMED,
-        name,
+        name_form,
         "{kind: duckdb, command: 'select {{ $ | raw_sql }} from nowhere'}",
     ),
     canary(
@@ -213,7 +213,7 @@ const CANARIES: &[Canary] = &[
     ),
     canary(
         NAMED,
-        name,
+        name_form,
         "{kind: s3, uri: 's3://{{ $ }}/{{ $ }}', credential: {access_key_id: us, secret_access_key: '{{ $ }}', region: x, endpoint: 'http://127.0.0.1:9'}, timeout: 3}",
     ),
     canary("| lower", lower, "{kind: s3, uri: 'x://{{ $ }}'}"),
@@ -274,7 +274,7 @@ const CANARIES: &[Canary] = &[
 ];
 
 /// A program that changes the secret: this one is found, which shows that the search works.
-const CONTROL: Canary = canary(
+const CONTROL: DerivedCanary = canary(
     "| lower",
     |text| picked(&lower(text)),
     "{kind: python, input: {a: '{{ $ }}'}, code: 'result = {\"a\": a[::2]}'}",
@@ -283,7 +283,7 @@ const CONTROL: Canary = canary(
 const NAMED: &str = r#"| lower | replace("-", "x") | replace("/", "x") | replace("+", "x")"#;
 
 /// A secret that differs from all others in every part, and from what any filter makes of it.
-fn secret(number: usize) -> String {
+fn canary_secret(number: usize) -> String {
     let seed = hash(&format!("canary {number}"));
     let letters: Vec<char> = seed
         .chars()
@@ -294,7 +294,7 @@ fn secret(number: usize) -> String {
     format!("Kx{}-{}/{}+{}Z", part(0), lower(7), part(14), lower(21))
 }
 
-fn playbook() -> String {
+fn canary_playbook() -> String {
     let mut tasks = String::new();
     for (number, canary) in CANARIES.iter().chain([&CONTROL]).enumerate() {
         let value = format!("keychain.door.c{number} {}", canary.expression);
@@ -321,56 +321,63 @@ const CHILD: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: c
     workflow:\n  - step: say\n    tool: {kind: noop, result: {a: '{{ workload.a }}', b: '{{ workload.b }}'}}\n";
 
 /// Searches for every canary, original and changed, in every encoding, in one pass.
-struct Search {
-    finder: regex::bytes::Regex,
+struct CanarySearch {
+    pattern: regex::bytes::Regex,
     names: HashMap<Vec<u8>, String>,
 }
 
-impl Search {
+impl CanarySearch {
     fn new() -> Self {
         let mut names = HashMap::new();
         let mut add = |name: &str, text: &str| {
-            for (form, needle) in needles(text) {
+            for (form, needle) in secret_forms(text) {
                 names.insert(needle, format!("{name} as {form}: {text}"));
             }
         };
         for (number, canary) in CANARIES.iter().enumerate() {
-            add(&format!("t{number}, unchanged,"), &secret(number));
-            add(&format!("t{number}"), &(canary.becomes)(&secret(number)));
+            add(&format!("t{number}, unchanged,"), &canary_secret(number));
+            add(
+                &format!("t{number}"),
+                &(canary.becomes)(&canary_secret(number)),
+            );
         }
-        add("the loop", &upper(&secret(0)));
+        add("the loop", &upper(&canary_secret(0)));
         let texts = names
             .keys()
             .map(|needle| std::str::from_utf8(needle).unwrap());
         let texts: Vec<String> = texts.map(regex::escape).collect();
         Self {
-            finder: regex::bytes::Regex::new(&texts.join("|")).unwrap(),
+            pattern: regex::bytes::Regex::new(&texts.join("|")).unwrap(),
             names,
         }
     }
 
-    fn hits(&self, bytes: &[u8]) -> Vec<&String> {
-        let found = self.finder.find_iter(bytes);
+    fn find_hits(&self, bytes: &[u8]) -> Vec<&String> {
+        let found = self.pattern.find_iter(bytes);
         let mut found: Vec<_> = found.map(|found| &self.names[found.as_bytes()]).collect();
         found.sort();
         found.dedup();
         found
     }
 
-    fn check(&self, bytes: impl AsRef<[u8]>, what: &str) {
-        assert_eq!(self.hits(bytes.as_ref()), Vec::<&String>::new(), "{what}");
+    fn check_absent(&self, bytes: impl AsRef<[u8]>, what: &str) {
+        assert_eq!(
+            self.find_hits(bytes.as_ref()),
+            Vec::<&String>::new(),
+            "{what}"
+        );
     }
 
     /// Searches every file of a directory tree.
-    fn hits_below(&self, folder: &Path) -> Vec<String> {
+    fn find_hits_below(&self, folder: &Path) -> Vec<String> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(folder).unwrap().flatten() {
             let path = entry.path();
             if path.is_dir() {
-                found.extend(self.hits_below(&path));
+                found.extend(self.find_hits_below(&path));
             } else {
                 let bytes = std::fs::read(&path).unwrap();
-                let hits = self.hits(&bytes).into_iter();
+                let hits = self.find_hits(&bytes).into_iter();
                 found.extend(hits.map(|hit| format!("{}: {hit}", path.display())));
             }
         }
@@ -378,11 +385,12 @@ impl Search {
     }
 }
 
-fn desk() -> Desk {
-    let desk = Desk::new();
-    desk.write("derived.yaml", &playbook());
+fn sandbox() -> CliSandbox {
+    let desk = CliSandbox::new();
+    desk.write("derived.yaml", &canary_playbook());
     desk.write("child.yaml", CHILD);
-    let fields = (0..=CANARIES.len()).map(|number| (format!("c{number}"), secret(number).into()));
+    let fields =
+        (0..=CANARIES.len()).map(|number| (format!("c{number}"), canary_secret(number).into()));
     let fields: Map<String, Value> = fields.collect();
     let credential = json!({"name": "door", "type": "door", "data": fields});
     desk.write("credential.json", &credential.to_string());
@@ -390,7 +398,7 @@ fn desk() -> Desk {
 }
 
 /// Registers the credential with these flags.
-fn register(desk: &Desk, place: &[&str]) {
+fn register_playbooks(desk: &CliSandbox, place: &[&str]) {
     let set = desk.run(&[&["register", "-f", "credential.json"], place].concat());
     assert_eq!(set.code, Some(0), "{set:?}");
     std::fs::remove_file(desk.path("credential.json")).unwrap();
@@ -398,8 +406,8 @@ fn register(desk: &Desk, place: &[&str]) {
 
 #[test]
 fn what_templates_make_of_a_secret_shows_nowhere() {
-    let (desk, search) = (desk(), Search::new());
-    register(&desk, &[]);
+    let (desk, search) = (sandbox(), CanarySearch::new());
+    register_playbooks(&desk, &[]);
     let output = desk
         .command(&["run", "derived.yaml", "-j", "-vvv"])
         .output()
@@ -409,8 +417,8 @@ fn what_templates_make_of_a_secret_shows_nowhere() {
         String::from_utf8_lossy(&output.stderr).into_owned(),
     );
     assert!(output.status.success(), "{out} {err}");
-    search.check(&out, "the stdout of `run`");
-    search.check(&err, "the stderr of `run`");
+    search.check_absent(&out, "the stdout of `run`");
+    search.check_absent(&err, "the stderr of `run`");
     let ended: Value = serde_json::from_str(&out).unwrap();
     let ctx = json!({"kept": "***", "y": "***"});
     assert_eq!(
@@ -433,32 +441,32 @@ fn what_templates_make_of_a_secret_shows_nowhere() {
     ] {
         let said = desk.run(verb);
         assert_ne!(said.code, Some(2), "{verb:?}: {said:?}");
-        search.check(&said.out, &format!("{verb:?}"));
-        search.check(&said.err, &format!("{verb:?}"));
+        search.check_absent(&said.stdout, &format!("{verb:?}"));
+        search.check_absent(&said.stderr, &format!("{verb:?}"));
     }
     let arguments = std::fs::read(desk.path("arguments.txt")).unwrap();
     assert!(!arguments.is_empty());
-    search.check(&arguments, "the arguments of processes");
+    search.check_absent(&arguments, "the arguments of processes");
     let kept = desk.path(".noetl");
-    assert_eq!(search.hits_below(&kept), Vec::<String>::new());
+    assert_eq!(search.find_hits_below(&kept), Vec::<String>::new());
     // The search finds what a user's program made of a secret, and what the test planted.
-    let control = (CONTROL.becomes)(&secret(CANARIES.len()));
-    assert!(!hits_below(&kept, &control).is_empty(), "{control}");
-    std::fs::write(kept.join("logs").join("planted"), lower(&secret(0))).unwrap();
-    assert_eq!(search.hits_below(&kept).len(), 1);
+    let control = (CONTROL.becomes)(&canary_secret(CANARIES.len()));
+    assert!(!find_hits_below(&kept, &control).is_empty(), "{control}");
+    std::fs::write(kept.join("logs").join("planted"), lower(&canary_secret(0))).unwrap();
+    assert_eq!(search.find_hits_below(&kept).len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_templates_make_of_a_secret_shows_in_nothing_that_a_server_answers() {
-    let (desk, search) = (desk(), Search::new());
-    let mut served = serve(&desk, "kept");
+    let (desk, search) = (sandbox(), CanarySearch::new());
+    let mut served = start_server(&desk, "kept");
     let url = served.url.clone();
     let place = ["--server", &url];
-    register(&desk, &place);
+    register_playbooks(&desk, &place);
     let said = desk.run(&["run", "derived.yaml", "-j", place[0], place[1]]);
     assert_eq!(said.code, Some(0), "{said:?}");
-    search.check(&said.out, "the stdout of `run`");
-    search.check(&said.err, "the stderr of `run`");
+    search.check_absent(&said.stdout, "the stdout of `run`");
+    search.check_absent(&said.stderr, "the stderr of `run`");
     let ended = said.json();
     let id = ended["execution_id"].as_str().or(ended["id"].as_str());
     let id = id.unwrap();
@@ -475,9 +483,9 @@ async fn what_templates_make_of_a_secret_shows_in_nothing_that_a_server_answers(
     ] {
         let answer = http.get(format!("{url}{path}")).send().await.unwrap();
         assert!(answer.status().is_success(), "{path}: {}", answer.status());
-        search.check(answer.text().await.unwrap(), path);
+        search.check_absent(answer.text().await.unwrap(), path);
     }
-    search.check(served.end(), "the output of the server");
-    let found = search.hits_below(&desk.path("kept"));
+    search.check_absent(served.end(), "the output of the server");
+    let found = search.find_hits_below(&desk.path("kept"));
     assert_eq!(found, Vec::<String>::new());
 }

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use tests::binary::Desk;
+use tests::cli_sandbox::CliSandbox;
 
 const PLAYBOOK: &str = r#"
 apiVersion: noetl.io/v2
@@ -13,7 +13,7 @@ workflow:
     tool: {kind: python, input: {pin: "{{ keychain.door.pin }}"}, code: "result = len(pin)"}
 "#;
 
-fn set(desk: &Desk, name: &str) {
+fn set_credential(desk: &CliSandbox, name: &str) {
     let data = r#"{"pin": "canary-1"}"#;
     let said = desk.run(&["secret", "set", name, "--type", "door", "--data", data]);
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -22,29 +22,29 @@ fn set(desk: &Desk, name: &str) {
 
 #[test]
 fn a_store_makes_a_key_and_changes_it_without_losing_anything() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("uses.yaml", PLAYBOOK);
-    set(&desk, "door");
-    set(&desk, "door");
-    set(&desk, "window");
+    set_credential(&desk, "door");
+    set_credential(&desk, "door");
+    set_credential(&desk, "window");
     let file = desk.path(".noetl/master.key");
     let mode = std::fs::metadata(&file).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let before = std::fs::read(&file).unwrap();
-    let list = desk.json(&["secret", "list", "-j"]);
+    let list = desk.run_json(&["secret", "list", "-j"]);
     assert_eq!(list[0]["name"], "door");
     assert_eq!(
         (&list[0]["version"], &list[1]["version"]),
         (&2.into(), &1.into())
     );
-    let rotated = desk.json(&["secret", "rotate-key", "-j"]);
+    let rotated = desk.run_json(&["secret", "rotate-key", "-j"]);
     assert_eq!(
         (&rotated["rewrapped"], &rotated["remaining"]),
         (&2.into(), &0.into())
     );
     assert_ne!(std::fs::read(&file).unwrap(), before);
     assert!(!desk.path(".noetl/master.key.old").exists());
-    let ran = desk.json(&["run", "uses.yaml", "-j"]);
+    let ran = desk.run_json(&["run", "uses.yaml", "-j"]);
     assert_eq!(ran["result"], 8, "{ran}");
     let removed = desk.run(&["secret", "rm", "door"]);
     assert_eq!(removed.code, Some(0), "{removed:?}");
@@ -57,9 +57,9 @@ fn a_store_makes_a_key_and_changes_it_without_losing_anything() {
 
 #[test]
 fn a_change_of_keys_that_was_broken_off_is_gone_on_with() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("uses.yaml", PLAYBOOK);
-    set(&desk, "door");
+    set_credential(&desk, "door");
     // The state after a crash between writing the new key and re-encrypting the first credential.
     let (file, old) = (
         desk.path(".noetl/master.key"),
@@ -67,19 +67,19 @@ fn a_change_of_keys_that_was_broken_off_is_gone_on_with() {
     );
     std::fs::rename(&file, &old).unwrap();
     std::fs::write(&file, "7e".repeat(32)).unwrap();
-    assert_eq!(desk.json(&["run", "uses.yaml", "-j"])["result"], 8);
-    let rotated = desk.json(&["secret", "rotate-key", "-j"]);
+    assert_eq!(desk.run_json(&["run", "uses.yaml", "-j"])["result"], 8);
+    let rotated = desk.run_json(&["secret", "rotate-key", "-j"]);
     assert_eq!(rotated["remaining"], 0, "{rotated}");
     assert!(!old.exists());
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "7e".repeat(32));
-    assert_eq!(desk.json(&["run", "uses.yaml", "-j"])["result"], 8);
+    assert_eq!(desk.run_json(&["run", "uses.yaml", "-j"])["result"], 8);
 }
 
 #[test]
 fn without_its_key_a_credential_stays_closed() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("uses.yaml", PLAYBOOK);
-    set(&desk, "door");
+    set_credential(&desk, "door");
     std::fs::write(desk.path(".noetl/master.key"), "7e".repeat(32)).unwrap();
     let said = desk.run(&["run", "uses.yaml", "-j"]);
     assert!(format!("{said:?}").contains("MASTER_KEY_WRONG"), "{said:?}");
@@ -92,7 +92,7 @@ fn without_its_key_a_credential_stays_closed() {
 
 #[test]
 fn a_child_whose_credential_is_missing_fails_its_parents_task() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("uses.yaml", PLAYBOOK);
     let parent = r"
 apiVersion: noetl.io/v2

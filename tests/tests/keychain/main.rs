@@ -2,10 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
-mod away;
 mod canary;
 mod derived;
-mod handed;
 mod keys;
+mod outages;
 mod private;
 mod scan;
+mod secret_delivery;

@@ -5,14 +5,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use tests::binary::Desk;
-use tests::serving::Served;
+use tests::cli_sandbox::CliSandbox;
+use tests::server_process::ServerProcess;
 
 const PASSWORD: &str = "pw-canary-31f7";
 
 #[test]
 fn no_message_shows_the_password_of_a_url() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("plain.yaml", PLAYBOOK);
     let store = format!("postgres://someone:{PASSWORD}@127.0.0.1:9/db?password={PASSWORD}");
     let nats = format!("nats://someone:{PASSWORD}@127.0.0.1:9");
@@ -53,7 +53,7 @@ fn no_message_shows_the_password_of_a_url() {
     // A configuration file sets the same store, wherever the file is.
     desk.write("noetl.toml", &format!("store = {store:?}\n"));
     let said = desk.run(&["runs"]);
-    let said = format!("{}{}", said.out, said.err);
+    let said = format!("{}{}", said.stdout, said.stderr);
     assert!(said.contains("STORE_NEEDS_SERVER"), "{said}");
     assert!(said.contains("--server"), "{said}");
     assert!(!said.contains(PASSWORD), "{said}");
@@ -69,7 +69,7 @@ workflow:
 "#;
 
 /// Files below a directory with the permissions of their group and of other users.
-fn open_to_others(folder: &Path) -> Vec<String> {
+fn readable_by_others(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     if mode(folder) & 0o077 != 0 {
@@ -78,7 +78,7 @@ fn open_to_others(folder: &Path) -> Vec<String> {
     for entry in fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
         if path.is_dir() {
-            found.extend(open_to_others(&path));
+            found.extend(readable_by_others(&path));
         } else if mode(&path) & 0o077 != 0 {
             found.push(format!("{} {:o}", path.display(), mode(&path)));
         }
@@ -88,7 +88,7 @@ fn open_to_others(folder: &Path) -> Vec<String> {
 
 #[test]
 fn a_store_is_its_owners_alone_also_one_that_was_open_before() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     desk.write("plain.yaml", PLAYBOOK);
     let data = r#"{"pin": "canary-1"}"#;
     let set = desk.run(&["secret", "set", "door", "--type", "door", "--data", data]);
@@ -99,16 +99,16 @@ fn a_store_is_its_owners_alone_also_one_that_was_open_before() {
     };
     run();
     let store = desk.path(".noetl");
-    assert_eq!(open_to_others(&store), Vec::<String>::new());
+    assert_eq!(readable_by_others(&store), Vec::<String>::new());
     assert!(store.join("bodies").is_dir() && store.join("logs").is_dir());
     let opened = Command::new("chmod")
         .args(["-R", "a+rX"])
         .arg(&store)
         .status();
     assert!(opened.unwrap().success());
-    assert!(open_to_others(&store).len() > 5);
+    assert!(readable_by_others(&store).len() > 5);
     run();
-    let left = open_to_others(&store);
+    let left = readable_by_others(&store);
     // The key, and files that are not part of the store, keep their permissions.
     let left: Vec<_> = left
         .iter()
@@ -118,9 +118,9 @@ fn a_store_is_its_owners_alone_also_one_that_was_open_before() {
 }
 
 /// The command that the help of an error recommends.
-fn remedy(said: &str) -> String {
-    let line = said.lines().find(|line| line.contains("openssl"));
-    let line = line.unwrap_or_else(|| panic!("{said}"));
+fn remedy_in(output: &str) -> String {
+    let line = output.lines().find(|line| line.contains("openssl"));
+    let line = line.unwrap_or_else(|| panic!("{output}"));
     let begin = line
         .find('(')
         .expect("the help contains a command in parentheses");
@@ -129,7 +129,7 @@ fn remedy(said: &str) -> String {
 
 #[test]
 fn what_serve_says_about_token_files_works() {
-    let desk = Desk::new();
+    let desk = CliSandbox::new();
     let serve = |args: &[&str]| {
         let serve = [
             "serve",
@@ -145,31 +145,37 @@ fn what_serve_says_about_token_files_works() {
     let follow = |said: &str| {
         let mut command = Command::new("sh");
         command
-            .args(["-c", &remedy(said)])
+            .args(["-c", &remedy_in(said)])
             .current_dir(desk.path(""));
         assert!(command.status().unwrap().success(), "{said}");
     };
     let token = || desk.read("token").trim().to_owned();
-    let demands_a_token = |served: &Served, token: &str| {
+    let demands_a_token = |served: &ServerProcess, token: &str| {
         let without = desk.run(&["runs", "--server", &served.url]);
         assert_eq!(without.code, Some(6), "{without:?}");
         let mut command = desk.command(&["runs", "--server", &served.url]);
         let with = command.env("NOETL_TOKEN", token).output().unwrap();
         assert!(with.status.success(), "{with:?}");
     };
-    let first = Served::start(&desk, &["--token-file", "token"]);
+    let first = ServerProcess::start(&desk, &["--token-file", "token"]);
     let old = token();
     demands_a_token(&first, &old);
     drop(first);
     fs::remove_file(desk.path("token")).unwrap();
     let missing = serve(&[]);
-    assert!(missing.err.contains("TOKEN_MISSING"), "{missing:?}");
-    follow(&missing.err);
+    assert!(missing.stderr.contains("TOKEN_MISSING"), "{missing:?}");
+    follow(&missing.stderr);
     assert_ne!(token(), old);
-    demands_a_token(&Served::start(&desk, &["--token-file", "token"]), &token());
+    demands_a_token(
+        &ServerProcess::start(&desk, &["--token-file", "token"]),
+        &token(),
+    );
     desk.write("token", "short\n");
     let invalid = serve(&[]);
-    assert!(invalid.err.contains("TOKEN_INVALID"), "{invalid:?}");
-    follow(&invalid.err);
-    demands_a_token(&Served::start(&desk, &["--token-file", "token"]), &token());
+    assert!(invalid.stderr.contains("TOKEN_INVALID"), "{invalid:?}");
+    follow(&invalid.stderr);
+    demands_a_token(
+        &ServerProcess::start(&desk, &["--token-file", "token"]),
+        &token(),
+    );
 }

@@ -4,7 +4,11 @@ use std::fs;
 use std::path::Path;
 
 /// A text with some of its letters encoded in another way.
-fn escaped(text: &str, stays: impl Fn(char) -> bool, escape: impl Fn(char) -> String) -> String {
+fn escape_text(
+    text: &str,
+    stays: impl Fn(char) -> bool,
+    escape: impl Fn(char) -> String,
+) -> String {
     let mut out = String::new();
     for c in text.chars() {
         if stays(c) {
@@ -16,7 +20,7 @@ fn escaped(text: &str, stays: impl Fn(char) -> bool, escape: impl Fn(char) -> St
     out
 }
 
-fn percent(c: char) -> String {
+fn percent_escape(c: char) -> String {
     let mut out = String::new();
     for byte in c.to_string().bytes() {
         out.push_str(&format!("%{byte:02X}"));
@@ -25,21 +29,24 @@ fn percent(c: char) -> String {
 }
 
 /// The encodings of a secret, each with its name. They are computed here, independent of the code that masks them.
-pub(crate) fn needles(secret: &str) -> Vec<(&'static str, Vec<u8>)> {
+pub(crate) fn secret_forms(secret: &str) -> Vec<(&'static str, Vec<u8>)> {
     let bytes = secret.as_bytes();
     let quoted = serde_json::Value::from(secret).to_string();
     let quoted = &quoted[1..quoted.len() - 1];
-    let ascii = escaped(
+    let ascii = escape_text(
         quoted,
         |c| c.is_ascii(),
         |c| format!("\\u{:04x}", u32::from(c)),
     );
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.~".contains(c);
-    let all_percent = escaped(secret, is_plain, percent);
+    let all_percent = escape_text(secret, is_plain, percent_escape);
     let in_url = |c: char| c.is_ascii() && !" \"<>#'".contains(c);
     let mut all = vec![
         ("raw", bytes.to_vec()),
-        ("url", escaped(secret, in_url, percent).into_bytes()),
+        (
+            "url",
+            escape_text(secret, in_url, percent_escape).into_bytes(),
+        ),
         ("json", quoted.as_bytes().to_vec()),
         ("ascii json", ascii.into_bytes()),
         ("percent", all_percent.clone().into_bytes()),
@@ -78,23 +85,23 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
 }
 
 /// The encodings of a secret that some bytes contain.
-pub(crate) fn hits(bytes: &[u8], secret: &str) -> Vec<&'static str> {
+pub(crate) fn find_hits(bytes: &[u8], secret: &str) -> Vec<&'static str> {
     let is_in = |needle: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
-    let found = needles(secret)
+    let found = secret_forms(secret)
         .into_iter()
         .filter(|(_, needle)| is_in(needle));
     found.map(|(name, _)| name).collect()
 }
 
 /// Every file of a directory tree that contains a secret.
-pub(crate) fn hits_below(folder: &Path, secret: &str) -> Vec<String> {
+pub(crate) fn find_hits_below(folder: &Path, secret: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
         if path.is_dir() {
-            found.extend(hits_below(&path, secret));
+            found.extend(find_hits_below(&path, secret));
         } else if let Ok(bytes) = fs::read(&path) {
-            let hits = hits(&bytes, secret);
+            let hits = find_hits(&bytes, secret);
             if !hits.is_empty() {
                 found.push(format!("{}: {hits:?}", path.display()));
             }
@@ -107,15 +114,18 @@ pub(crate) fn hits_below(folder: &Path, secret: &str) -> Vec<String> {
 fn the_scanner_finds_what_is_planted_in_every_form() {
     let secret = super::canary::SECRET;
     let folder = tempfile::tempdir().unwrap();
-    for (name, needle) in needles(secret) {
+    for (name, needle) in secret_forms(secret) {
         let planted = [b"before ".as_slice(), &needle, b" after"].concat();
-        assert!(hits(&planted, secret).contains(&name), "{name}");
+        assert!(find_hits(&planted, secret).contains(&name), "{name}");
         fs::write(folder.path().join("planted"), planted).unwrap();
-        assert_eq!(hits_below(folder.path(), secret).len(), 1, "{name}");
+        assert_eq!(find_hits_below(folder.path(), secret).len(), 1, "{name}");
     }
     for before in ["", "a", "ab", "abc"] {
         let encoded = base64(format!("{before}{secret}z").as_bytes());
-        assert!(!hits(encoded.as_bytes(), secret).is_empty(), "{before}");
+        assert!(
+            !find_hits(encoded.as_bytes(), secret).is_empty(),
+            "{before}"
+        );
     }
-    assert!(hits(b"nothing to see", secret).is_empty());
+    assert!(find_hits(b"nothing to see", secret).is_empty());
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use model::playbook::parse;
 
-fn codes(bytes: &[u8]) -> Vec<&'static str> {
+fn error_codes(bytes: &[u8]) -> Vec<&'static str> {
     let parsed = parse("bomb.yaml", bytes);
     assert!(parsed.playbook.is_none());
     parsed
@@ -22,13 +22,13 @@ fn with_workload(workload: &str) -> String {
 
 #[test]
 fn a_file_of_fifty_megabytes_is_refused_unread() {
-    assert_eq!(codes(&vec![b'a'; 50_000_000]), ["E0001"]);
+    assert_eq!(error_codes(&vec![b'a'; 50_000_000]), ["E0001"]);
 }
 
 #[test]
 fn bytes_that_are_not_text_are_refused() {
-    assert_eq!(codes(b"kind: \xff\xfe"), ["E0002"]);
-    assert_eq!(codes(b"kind: Play\0book"), ["E0002"]);
+    assert_eq!(error_codes(b"kind: \xff\xfe"), ["E0002"]);
+    assert_eq!(error_codes(b"kind: Play\0book"), ["E0002"]);
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn nesting_of_every_kind_is_bounded() {
         with_workload(&format!("{}{}", "[".repeat(deep), "]".repeat(deep))),
         with_workload(&"{".repeat(deep)),
     ] {
-        let codes = codes(text.as_bytes());
+        let codes = error_codes(text.as_bytes());
         assert!(
             codes.contains(&"E0004"),
             "{codes:?}: {}",
@@ -65,7 +65,7 @@ fn aliases_cannot_nest_deeper_than_text_can() {
         let below = level - 1;
         let _ = writeln!(workload, "  a{level}: &a{level} [[[[[*a{below}]]]]]");
     }
-    assert!(codes(with_workload(&workload).as_bytes()).contains(&"E0004"));
+    assert!(error_codes(with_workload(&workload).as_bytes()).contains(&"E0004"));
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn aliases_that_repeat_long_text_are_bounded() {
     let text = "x".repeat(400_000);
     let aliases = vec!["*a"; 100_000].join(", ");
     let workload = format!("{{a: &a {text}, b: [{aliases}]}}");
-    assert!(codes(with_workload(&workload).as_bytes()).contains(&"E0005"));
+    assert!(error_codes(with_workload(&workload).as_bytes()).contains(&"E0005"));
 }
 
 #[test]
@@ -84,19 +84,19 @@ fn nested_anchors_are_bounded() {
         let _ = write!(open, "&n{level} [");
     }
     let workload = format!("{open}{inner}{}", "]".repeat(50));
-    assert!(codes(with_workload(&workload).as_bytes()).contains(&"E0005"));
+    assert!(error_codes(with_workload(&workload).as_bytes()).contains(&"E0005"));
 }
 
 #[test]
 fn the_number_of_values_is_bounded() {
     let workload = format!("[{}]", vec!["1"; 400_000].join(","));
-    assert!(codes(with_workload(&workload).as_bytes()).contains(&"E0005"));
+    assert!(error_codes(with_workload(&workload).as_bytes()).contains(&"E0005"));
 }
 
 #[test]
 fn a_flow_collection_that_the_scanner_would_hoard_is_refused_unread() {
     let text = with_workload(&format!("{{{}", "a: ".repeat(300_000)));
-    assert_eq!(codes(text.as_bytes()), ["E0005"]);
+    assert_eq!(error_codes(text.as_bytes()), ["E0005"]);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn the_number_of_templates_is_bounded() {
     let templates = vec!["\"{{a}}\""; 11_000].join(", ");
     let text =
         format!("{HEAD}workflow:\n  - {{step: a, input: {{x: [{templates}]}}, next: end}}\n");
-    assert!(codes(text.as_bytes()).contains(&"E0005"));
+    assert!(error_codes(text.as_bytes()).contains(&"E0005"));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn defaults_that_every_task_inherits_are_bounded() {
     for step in 0..5_000 {
         let _ = writeln!(text, "  - {{step: s{step}, tool: {{kind: noop}}}}");
     }
-    assert!(codes(text.as_bytes()).contains(&"E0005"));
+    assert!(error_codes(text.as_bytes()).contains(&"E0005"));
 }
 
 #[test]
@@ -125,6 +125,6 @@ fn a_thousand_mistakes_are_not_a_thousand_messages() {
     for step in 0..10_000 {
         let _ = writeln!(text, "  - {{step: s{step}, next: nowhere{step}}}");
     }
-    let codes = codes(text.as_bytes());
+    let codes = error_codes(text.as_bytes());
     assert!(codes.len() <= 101, "{}", codes.len());
 }

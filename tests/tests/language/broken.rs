@@ -6,19 +6,19 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use model::diagnostic::{CODES, Style};
+use model::diagnostic::{CODES, DiagnosticStyle};
 use model::playbook::parse;
 
 /// Codes that `tests/broken` cannot contain: `bombs` tests those whose playbooks are not small text files, `programs`
 /// and `bodies` test those that only the command line reports, because it reads tool manifests and store settings.
 const SHOWN_ELSEWHERE: &[&str] = &["E0001", "E0002", "E0127", "W219", "W233"];
 
-fn folder() -> PathBuf {
+fn cases_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("broken")
 }
 
-fn cases() -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder()).expect("the directory of invalid playbooks exists");
+fn case_files() -> Vec<PathBuf> {
+    let entries = fs::read_dir(cases_dir()).expect("the directory of invalid playbooks exists");
     let mut cases: Vec<PathBuf> = entries
         .map(|entry| entry.expect("the directory is readable").path())
         .filter(|path| {
@@ -30,11 +30,11 @@ fn cases() -> Vec<PathBuf> {
     cases
 }
 
-fn rendered(case: &Path) -> String {
+fn render_diagnostics(case: &Path) -> String {
     let bytes = fs::read(case).expect("the playbook is readable");
     let name = case.file_name().expect("a case is a file");
     let parsed = parse(&name.to_string_lossy(), &bytes);
-    let style = Style {
+    let style = DiagnosticStyle {
         color: false,
         unicode: true,
     };
@@ -55,9 +55,9 @@ fn accepts() -> bool {
 #[test]
 fn every_broken_playbook_is_explained_as_expected() {
     let mut wrong = Vec::new();
-    for case in cases() {
+    for case in case_files() {
         let expectation = case.with_extension("txt");
-        let actual = rendered(&case);
+        let actual = render_diagnostics(&case);
         if accepts() {
             fs::write(&expectation, &actual).expect("the expected diagnostics can be written");
         } else if fs::read_to_string(&expectation).ok().as_deref() != Some(actual.as_str()) {
@@ -69,15 +69,18 @@ fn every_broken_playbook_is_explained_as_expected() {
 
 #[test]
 fn every_broken_playbook_says_something() {
-    for case in cases() {
-        assert!(!rendered(&case).is_empty(), "{}", case.display());
+    for case in case_files() {
+        assert!(!render_diagnostics(&case).is_empty(), "{}", case.display());
     }
-    assert!(cases().len() >= 60);
+    assert!(case_files().len() >= 60);
 }
 
 #[test]
 fn every_code_is_shown_by_a_broken_playbook() {
-    let shown: String = cases().iter().map(|case| rendered(case)).collect();
+    let shown: String = case_files()
+        .iter()
+        .map(|case| render_diagnostics(case))
+        .collect();
     let missing: BTreeSet<&str> = CODES
         .iter()
         .map(|entry| entry.code)
@@ -88,14 +91,14 @@ fn every_code_is_shown_by_a_broken_playbook() {
 
 #[test]
 fn every_example_reads_without_a_word() {
-    let folder = folder().join("../../examples");
+    let folder = cases_dir().join("../../examples");
     for entry in fs::read_dir(folder).expect("the directory of examples exists") {
         let path = entry.expect("the directory is readable").path();
         if path
             .extension()
             .is_some_and(|extension| extension == "yaml")
         {
-            assert_eq!(rendered(&path), "", "{}", path.display());
+            assert_eq!(render_diagnostics(&path), "", "{}", path.display());
         }
     }
 }

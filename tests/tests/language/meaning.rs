@@ -1,12 +1,12 @@
 //! The parsed form of a playbook: defaults, layers, workbook tasks, and the example of the specification.
 
 use model::playbook::{
-    Backoff, Directive, FailureMode, Jump, LoopMode, Playbook, RouteMode, parse,
+    Backoff, Directive, FailureMode, JumpTarget, LoopMode, Playbook, RouteMode, parse,
 };
 use model::template::Tree;
 use serde_json::json;
 
-use crate::spellings::{HEAD, read};
+use crate::spellings::{HEAD, parse_valid};
 
 const APPENDIX: &str = include_str!("appendix.yaml");
 
@@ -18,7 +18,7 @@ fn literal(tree: Option<&Tree>) -> serde_json::Value {
 }
 
 fn workflow(steps: &str) -> Playbook {
-    read(&format!("{HEAD}workflow:\n{steps}\n"))
+    parse_valid(&format!("{HEAD}workflow:\n{steps}\n"))
 }
 
 #[test]
@@ -29,14 +29,14 @@ fn the_example_of_the_specification_has_nothing_to_complain_about() {
     let step = &playbook.steps[0];
     let labels: Vec<_> = step.tasks.iter().map(|task| task.label.as_str()).collect();
     assert_eq!(labels, ["init", "fetch_page", "save_page", "paginate"]);
-    let retry = &step.tasks[1].policy.rules[0].then;
+    let retry = &step.tasks[1].policy.rules[0].action;
     assert_eq!(
         (retry.directive, retry.retry.backoff),
         (Directive::Retry, Backoff::Exponential)
     );
     assert_eq!(literal(retry.retry.attempts.as_ref()), json!(10));
-    let jump = &step.tasks[3].policy.rules[0].then;
-    assert!(matches!(&jump.to, Some(Jump::Label(label)) if *label == "fetch_page"));
+    let jump = &step.tasks[3].policy.rules[0].action;
+    assert!(matches!(&jump.to, Some(JumpTarget::Label(label)) if *label == "fetch_page"));
     assert_eq!(step.next.arcs.len(), 2);
     assert_eq!(step.admission.rules.len(), 1);
 }
@@ -49,7 +49,7 @@ fn what_is_not_said_has_a_default() {
     assert_eq!(playbook.executor.pool, "default");
     assert_eq!(playbook.executor.failure, FailureMode::BestEffort);
     assert_eq!(step.failure, FailureMode::FailFast);
-    assert!(step.joins);
+    assert!(step.is_joining);
     assert_eq!(step.next.mode, RouteMode::Exclusive);
     assert_eq!(step.loop_.as_ref().unwrap().mode, LoopMode::Sequential);
 }
@@ -70,7 +70,7 @@ workflow:
       - u: {{kind: noop}}
 "
     );
-    let playbook = read(&text);
+    let playbook = parse_valid(&text);
     let step = &playbook.steps[0];
     let resources = literal(step.tasks[0].knobs.get("resources"));
     assert_eq!(
@@ -92,7 +92,7 @@ fn rules_of_an_outer_layer_are_replaced_as_a_whole() {
       - t: {kind: noop}
       - u: {kind: noop, spec: {policy: {rules: [{else: {do: fail}}]}}}",
     );
-    let directive = |at: usize| playbook.steps[0].tasks[at].policy.rules[0].then.directive;
+    let directive = |at: usize| playbook.steps[0].tasks[at].policy.rules[0].action.directive;
     assert_eq!(
         (directive(0), directive(1)),
         (Directive::Break, Directive::Fail)
@@ -112,7 +112,7 @@ workflow:
       - mine: {{kind: workbook, name: again, input: {{c: 4}}, spec: {{timeout: 7}}}}
 "
     );
-    let playbook = read(&text);
+    let playbook = parse_valid(&text);
     let task = &playbook.steps[0].tasks[0];
     assert_eq!((task.label.as_str(), task.kind.as_str()), ("mine", "http"));
     assert_eq!(
@@ -186,7 +186,7 @@ workflow:
   - {{step: a, tool: {{kind: noop}}}}
 "
     );
-    let workload = read(&text).workload;
+    let workload = parse_valid(&text).workload;
     assert_eq!(workload["over"], json!({"a": 1, "b": 3}));
     assert_eq!(workload["both"], json!({"a": 1, "b": 2, "c": 4, "d": 5}));
     assert_eq!(workload["list"], json!([{"a": 1, "b": 2}, "hi", "hi"]));
@@ -197,7 +197,7 @@ fn other_documents_may_follow_the_playbook() {
     let text = format!(
         "{HEAD}workflow:\n  - {{step: a, tool: {{kind: noop}}}}\n---\nkind: Schedule\nevery: 5m\n"
     );
-    assert_eq!(read(&text).steps.len(), 1);
+    assert_eq!(parse_valid(&text).steps.len(), 1);
 }
 
 #[test]
@@ -213,14 +213,17 @@ fn a_steps_write_to_iter_happens_after_its_last_task() {
 #[test]
 fn the_hash_is_that_of_the_text() {
     let text = format!("{HEAD}workflow:\n  - {{step: a, tool: {{kind: noop}}}}\n");
-    assert_eq!(read(&text).hash, read(&text).hash);
-    assert_ne!(read(&text).hash, read(&format!("{text}# more\n")).hash);
+    assert_eq!(parse_valid(&text).hash, parse_valid(&text).hash);
+    assert_ne!(
+        parse_valid(&text).hash,
+        parse_valid(&format!("{text}# more\n")).hash
+    );
 }
 
 #[test]
 fn the_rest_of_metadata_is_kept_as_data() {
     let text = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: named, path: some/where, labels: {a: b}, tags: one, exposed_in_ui: true}\nworkflow: [{step: work, tool: {kind: noop}}]\n";
-    let playbook = read(text);
+    let playbook = parse_valid(text);
     assert_eq!(playbook.path, "some/where");
     assert_eq!(playbook.metadata["labels"], json!({"a": "b"}));
     assert_eq!(playbook.metadata["tags"], json!("one"));

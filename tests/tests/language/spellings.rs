@@ -1,16 +1,16 @@
 //! Two dialects, one model: every accepted spelling parses to the same playbook as its canonical form.
 
-use model::diagnostic::Style;
+use model::diagnostic::DiagnosticStyle;
 use model::playbook::{Playbook, parse};
 use regex::Regex;
 
 /// Parses a text that must have no errors.
-pub(crate) fn read(text: &str) -> Playbook {
+pub(crate) fn parse_valid(text: &str) -> Playbook {
     let parsed = parse("test.yaml", text.as_bytes());
     let said: String = parsed
         .diagnostics
         .iter()
-        .map(|diagnostic| diagnostic.render(Style::default()))
+        .map(|diagnostic| diagnostic.render(DiagnosticStyle::default()))
         .collect();
     parsed.playbook.unwrap_or_else(|| panic!("{said}{text}"))
 }
@@ -18,8 +18,8 @@ pub(crate) fn read(text: &str) -> Playbook {
 pub(crate) const HEAD: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: test}\n";
 
 /// The content of a playbook, without positions.
-fn meaning(text: &str) -> String {
-    let playbook = read(text);
+fn parsed_form(text: &str) -> String {
+    let playbook = parse_valid(text);
     let said = format!(
         "{:?}",
         (
@@ -36,31 +36,31 @@ fn meaning(text: &str) -> String {
     places.replace_all(&said, "").into_owned()
 }
 
-fn same(canonical: &str, others: &[&str]) {
-    let expected = meaning(&format!("{HEAD}{canonical}"));
+fn assert_same(canonical: &str, others: &[&str]) {
+    let expected = parsed_form(&format!("{HEAD}{canonical}"));
     for other in others {
-        assert_eq!(meaning(&format!("{HEAD}{other}")), expected, "{other}");
+        assert_eq!(parsed_form(&format!("{HEAD}{other}")), expected, "{other}");
     }
 }
 
 /// A step with the given keys, followed by the steps `b` and `c`.
-fn step(keys: &str) -> String {
+fn step_playbook(keys: &str) -> String {
     format!(
         "workflow:\n  - {{step: a, {keys}}}\n  - {{step: b, tool: {{kind: noop}}}}\n  - {{step: c, tool: {{kind: noop}}}}\n"
     )
 }
 
-fn same_step(canonical: &str, others: &[&str]) {
-    let others: Vec<String> = others.iter().map(|keys| step(keys)).collect();
+fn assert_same_step(canonical: &str, others: &[&str]) {
+    let others: Vec<String> = others.iter().map(|keys| step_playbook(keys)).collect();
     let others: Vec<&str> = others.iter().map(String::as_str).collect();
-    same(&step(canonical), &others);
+    assert_same(&step_playbook(canonical), &others);
 }
 
-fn same_task(canonical: &str, others: &[&str]) {
+fn assert_same_task(canonical: &str, others: &[&str]) {
     let task = |keys: &str| format!("tool: [{{t: {{{keys}}}}}]");
     let others: Vec<String> = others.iter().map(|keys| task(keys)).collect();
     let others: Vec<&str> = others.iter().map(String::as_str).collect();
-    same_step(&task(canonical), &others);
+    assert_same_step(&task(canonical), &others);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn workbook_tasks_may_be_given_in_three_shapes() {
     let flow = "workflow:\n  - {step: a, tool: [{t: {kind: workbook, name: load}}]}\n";
     let with = |book: &str| format!("workbook: {book}\n{flow}");
     let task = "{kind: http, url: 'https://example.com'}";
-    same(
+    assert_same(
         "workflow:\n  - {step: a, tool: [{t: {kind: http, url: 'https://example.com'}}]}\n",
         &[
             &with(&format!("{{tasks: {{load: {task}}}}}")),
@@ -81,7 +81,7 @@ fn workbook_tasks_may_be_given_in_three_shapes() {
 #[test]
 fn the_profile_is_the_executors_kind() {
     let flow = "workflow:\n  - {step: a, tool: {kind: noop}}\n";
-    same(
+    assert_same(
         &format!("executor: {{kind: local}}\n{flow}"),
         &[&format!("executor: {{profile: local}}\n{flow}")],
     );
@@ -89,7 +89,7 @@ fn the_profile_is_the_executors_kind() {
 
 #[test]
 fn a_steps_input_may_be_called_args() {
-    same_step(
+    assert_same_step(
         "input: {x: 1}, tool: {kind: noop}",
         &["args: {x: 1}, tool: {kind: noop}"],
     );
@@ -97,7 +97,7 @@ fn a_steps_input_may_be_called_args() {
 
 #[test]
 fn a_steps_output_is_the_result_policy_of_its_task() {
-    same_step(
+    assert_same_step(
         "tool: [{a: {kind: noop, spec: {result: {inline_max_bytes: 10}}}}]",
         &["tool: {kind: noop}, output: {inline_max_bytes: 10}"],
     );
@@ -105,52 +105,52 @@ fn a_steps_output_is_the_result_policy_of_its_task() {
 
 #[test]
 fn a_tool_may_be_one_map_or_name_its_tasks() {
-    same_step(
+    assert_same_step(
         "tool: [{a: {kind: noop}}]",
         &["tool: {kind: noop}", "tool: [{name: a, kind: noop}]"],
     );
-    same_step("tool: [{task_0: {kind: noop}}]", &["tool: [{kind: noop}]"]);
+    assert_same_step("tool: [{task_0: {kind: noop}}]", &["tool: [{kind: noop}]"]);
 }
 
 #[test]
 fn keys_of_a_task_have_other_spellings() {
     let python = "kind: python, code: 'result = 1'";
     let also = |keys: &str| format!("{python}, {keys}");
-    same_task(&also("input: {x: 1}"), &[&also("args: {x: 1}")]);
-    same_task(&also("auth: key"), &[&also("credential: key")]);
-    same_task(
+    assert_same_task(&also("input: {x: 1}"), &[&also("args: {x: 1}")]);
+    assert_same_task(&also("auth: key"), &[&also("credential: key")]);
+    assert_same_task(
         &also("spec: {timeout: 5}"),
         &[&also("timeout: 5"), &also("timeout_seconds: 5")],
     );
-    same_task(
+    assert_same_task(
         &also("spec: {result: {scope: step}}"),
         &[&also("output: {scope: step}")],
     );
-    same_task(
+    assert_same_task(
         &also("spec: {result: {select: [{path: $.a.b, as: b}, {path: '$.c[0]', as: c}]}}"),
         &[
             &also("output_select: [a.b, 'c[0]']"),
             &also("spec: {result: {select: [a.b, 'c[0]']}}"),
         ],
     );
-    same_task(python, &["kind: python, spec: {code: 'result = 1'}"]);
+    assert_same_task(python, &["kind: python, spec: {code: 'result = 1'}"]);
 }
 
 #[test]
 fn keys_of_a_kind_have_other_spellings() {
-    same_task(
+    assert_same_task(
         "kind: http, url: 'https://e'",
         &["kind: http, endpoint: 'https://e'"],
     );
-    same_task(
+    assert_same_task(
         "kind: sqlite, command: 'select 1'",
         &[
             "kind: sqlite, query: 'select 1'",
             "kind: sqlite, commands: 'select 1'",
         ],
     );
-    same_task("kind: shell, command: [ls]", &["kind: shell, cmds: [ls]"]);
-    same_task(
+    assert_same_task("kind: shell, command: [ls]", &["kind: shell, cmds: [ls]"]);
+    assert_same_task(
         "kind: playbook, path: p, input: {x: 1}",
         &[
             "kind: playbook, path: p, args: {x: 1}",
@@ -162,14 +162,14 @@ fn keys_of_a_kind_have_other_spellings() {
 #[test]
 fn the_last_rule_may_be_written_in_three_ways() {
     let policy = |rules: &str| format!("kind: noop, spec: {{policy: {{rules: [{rules}]}}}}");
-    same_task(
+    assert_same_task(
         &policy("{else: {then: {do: fail}}}"),
         &[
             &policy("{else: {do: fail}}"),
             &policy("{else: , then: {do: fail}}"),
         ],
     );
-    same_task(
+    assert_same_task(
         &policy("{when: 'true', then: {do: fail}}"),
         &[&policy("{when: true, then: {do: fail}}")],
     );
@@ -181,7 +181,7 @@ fn the_last_rule_may_be_written_in_three_ways() {
             policy(&rule)
         )
     };
-    same_step(&back("previous"), &[&back("prev")]);
+    assert_same_step(&back("previous"), &[&back("prev")]);
 }
 
 #[test]
@@ -191,19 +191,19 @@ fn set_says_where_a_write_goes() {
             "loop: {{in: [1], iterator: i}}, tool: [{{t: {{kind: noop, spec: {{policy: {{rules: [{{else: {{then: {{do: continue, {then}}}}}}}]}}}}}}}}]"
         )
     };
-    same_step(
+    assert_same_step(
         &policy("set_iter: {x: 1}, set_ctx: {y: 2}"),
         &[
             &policy("set: {iter.x: 1, ctx.y: 2}"),
             &policy("set: {iter: {x: 1}, ctx: {y: 2}}"),
         ],
     );
-    same_step(&policy("set: {z: 1}"), &[&policy("set: {step.z: 1}")]);
-    same_step(
+    assert_same_step(&policy("set: {z: 1}"), &[&policy("set: {step.z: 1}")]);
+    assert_same_step(
         "tool: {kind: noop}, set: {ctx.x: 1}",
         &["tool: {kind: noop}, set: {x: 1}"],
     );
-    same_step(
+    assert_same_step(
         "tool: {kind: noop}, next: {arcs: [{step: b, set: {ctx.x: 1}}]}",
         &["tool: {kind: noop}, next: {arcs: [{step: b, set: {x: 1}}]}"],
     );
@@ -212,7 +212,7 @@ fn set_says_where_a_write_goes() {
 #[test]
 fn next_may_be_a_list_of_arcs_or_one_name() {
     let next = |next: &str| format!("tool: {{kind: noop}}, next: {next}");
-    same_step(
+    assert_same_step(
         &next("{spec: {mode: exclusive}, arcs: [{step: b}]}"),
         &[
             &next("{arcs: [{step: b}]}"),
@@ -221,7 +221,7 @@ fn next_may_be_a_list_of_arcs_or_one_name() {
             &next("{spec: {policy: {}}, arcs: [{step: b}]}"),
         ],
     );
-    same_step(
+    assert_same_step(
         &next("{spec: {mode: inclusive}, arcs: [{step: b}, {step: c}]}"),
         &[
             &next("{spec: {mode: all}, arcs: [{step: b}, {step: c}]}"),
@@ -232,7 +232,7 @@ fn next_may_be_a_list_of_arcs_or_one_name() {
 
 #[test]
 fn an_arc_to_end_needs_no_such_step() {
-    let playbook = read(&format!(
+    let playbook = parse_valid(&format!(
         "{HEAD}workflow:\n  - {{step: a, tool: {{kind: noop}}, next: end}}\n"
     ));
     assert_eq!(playbook.steps[0].next.arcs[0].step, "end");
@@ -241,7 +241,7 @@ fn an_arc_to_end_needs_no_such_step() {
 #[test]
 fn durations_have_many_spellings() {
     let spec = |timeout: &str| format!("spec: {{timeout: {timeout}}}, tool: {{kind: noop}}");
-    same_step(
+    assert_same_step(
         &spec("5400"),
         &[
             &spec("1h 30m"),
@@ -251,7 +251,7 @@ fn durations_have_many_spellings() {
             &spec("90m"),
         ],
     );
-    same_step(
+    assert_same_step(
         &spec("60"),
         &["spec: {policy: {lifecycle: {timeout_s: 60}}}, tool: {kind: noop}"],
     );
@@ -264,9 +264,11 @@ fn loops_take_lists_and_templates() {
         "loop: {in: '{{ workload.items }}', iterator: i, spec: {mode: parallel, max_in_flight: '{{ workload.n }}'}}",
         "loop: {in: [1], iterator: i, spec: {policy: {exec: local, results: {preserve_order: true}}}}",
     ] {
-        let text = step(&format!("{keys}, tool: {{kind: noop}}"));
+        let text = step_playbook(&format!("{keys}, tool: {{kind: noop}}"));
         assert!(
-            read(&format!("{HEAD}{text}")).steps[0].loop_.is_some(),
+            parse_valid(&format!("{HEAD}{text}")).steps[0]
+                .loop_
+                .is_some(),
             "{keys}"
         );
     }
@@ -275,12 +277,12 @@ fn loops_take_lists_and_templates() {
 #[test]
 fn stores_have_other_names() {
     let result = |store: &str| format!("kind: noop, spec: {{result: {{store: {store}}}}}");
-    same_task(
+    assert_same_task(
         &result("{kind: nats_kv}"),
         &[&result("nats_kv"), &result("kv"), &result("{kind: kv}")],
     );
-    same_task(&result("inline"), &[&result("memory")]);
-    same_task(&result("disk"), &[&result("object")]);
+    assert_same_task(&result("inline"), &[&result("memory")]);
+    assert_same_task(&result("disk"), &[&result("object")]);
 }
 
 #[test]
@@ -305,14 +307,14 @@ fn an_older_version_of_the_language_is_read_with_a_note() {
 
 #[test]
 fn a_step_may_write_with_set_ctx_and_say_result_for_output() {
-    same_step(
+    assert_same_step(
         "tool: {kind: noop}, set: {ctx.n: 1, m: 2}",
         &[
             "tool: {kind: noop}, set_ctx: {n: 1, m: 2}",
             "tool: {kind: noop}, set: {n: 1}, set_ctx: {m: 2}",
         ],
     );
-    same_step(
+    assert_same_step(
         "tool: {kind: noop}, output: {inline_max_bytes: 10}",
         &["tool: {kind: noop}, result: {inline_max_bytes: 10}"],
     );
@@ -320,7 +322,7 @@ fn a_step_may_write_with_set_ctx_and_say_result_for_output() {
 
 #[test]
 fn an_arc_may_say_cond_for_when() {
-    same_step(
+    assert_same_step(
         "tool: {kind: noop}, next: {arcs: [{step: b, when: '{{ ctx.n }}'}, {step: c}]}",
         &["tool: {kind: noop}, next: {arcs: [{step: b, cond: '{{ ctx.n }}'}, {step: c}]}"],
     );
@@ -333,8 +335,8 @@ fn words_of_other_runtimes_mean_the_default() {
             "kind: noop, spec: {{policy: {{rules: [{{else: {{do: retry, attempts: 2, backoff: {backoff}, delay: 1}}}}]}}}}"
         )
     };
-    same_task(&retry("none"), &[&retry("fixed")]);
-    same_step(
+    assert_same_task(&retry("none"), &[&retry("fixed")]);
+    assert_same_step(
         "tool: {kind: noop}, next: {spec: {on_no_match: end}, arcs: [{step: b}]}",
         &["tool: {kind: noop}, next: {spec: {on_no_match: quiet}, arcs: [{step: b}]}"],
     );
@@ -343,7 +345,7 @@ fn words_of_other_runtimes_mean_the_default() {
             "loop: {{cursor: {{kind: sqlite, claim: select 1}}, iterator: row, spec: {{mode: cursor, frame: {{{frame}}}}}}}, tool: {{kind: noop}}"
         )
     };
-    same_step(
+    assert_same_step(
         &claimed("max_rows: 2"),
         &[&claimed("max_rows: 2, process: row, lease_seconds: 60")],
     );
@@ -351,14 +353,14 @@ fn words_of_other_runtimes_mean_the_default() {
 
 #[test]
 fn keys_of_every_task_may_stand_under_its_spec() {
-    same_task(
+    assert_same_task(
         "kind: http, url: 'https://e', input: {a: 1}, auth: k",
         &[
             "kind: http, spec: {url: 'https://e', input: {a: 1}, auth: k}",
             "kind: http, url: 'https://e', spec: {args: {a: 1}, credential: k}",
         ],
     );
-    same_task(
+    assert_same_task(
         "kind: sqlite, command: select 1",
         &[
             "kind: sqlite, command: select 1, pool: {}",
@@ -369,18 +371,18 @@ fn keys_of_every_task_may_stand_under_its_spec() {
 
 #[test]
 fn fields_may_be_selected_by_a_map() {
-    same_task(
+    assert_same_task(
         "kind: noop, output_select: [{path: $.a.b, as: x}, {path: '$.c[0]', as: y}]",
         &[
             "kind: noop, output_select: {x: a.b, y: 'c[0]'}",
             "kind: noop, spec: {result: {select: {x: $.a.b, y: '$.c[0]'}}}",
         ],
     );
-    same_task(
+    assert_same_task(
         "kind: noop, output_select: [{path: $.a, as: x}]",
         &["kind: noop, output_select: {path: $.a, as: x}"],
     );
-    same_task(
+    assert_same_task(
         "kind: noop",
         &["kind: noop, output_select: {strategy: size_threshold, threshold_kb: 100}"],
     );
@@ -388,22 +390,22 @@ fn fields_may_be_selected_by_a_map() {
 
 #[test]
 fn an_inline_script_is_the_program_of_its_kind() {
-    same_task(
+    assert_same_task(
         "kind: python, code: 'result = 1'",
         &[
             "kind: python, script: {uri: inline, source: {type: inline, code: 'result = 1'}}",
             "kind: python, script: {source: inline, code: 'result = 1'}",
         ],
     );
-    same_task(
+    assert_same_task(
         "kind: shell, command: ls",
         &["kind: shell, script: {source: {type: inline, code: ls}}"],
     );
-    same_task(
+    assert_same_task(
         "kind: postgres, auth: k, command: select 1",
         &["kind: postgres, auth: k, script: {source: {type: inline, code: select 1}}"],
     );
-    same_task(
+    assert_same_task(
         "kind: http, url: 'https://e', body: text",
         &["kind: http, url: 'https://e', script: {source: {type: inline, code: text}}"],
     );
@@ -411,7 +413,7 @@ fn an_inline_script_is_the_program_of_its_kind() {
 
 #[test]
 fn an_artifact_may_have_its_reference_under_input() {
-    same_task(
+    assert_same_task(
         "kind: artifact, action: get, ref: '{{ a._ref }}', input: {x: 1}",
         &["kind: artifact, action: get, input: {x: 1, result_ref: '{{ a._ref }}'}"],
     );

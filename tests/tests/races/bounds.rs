@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use model::id::WorkerId;
 use serde_json::json;
 
-use crate::node::{Place, node};
+use crate::node::{SharedStoreFixture, start_node};
 
 /// Resident memory of this process in KiB.
 fn resident_kib() -> u64 {
@@ -18,7 +18,7 @@ fn resident_kib() -> u64 {
 }
 
 /// A playbook of four KiB; the number makes it a version of its own.
-fn version(number: usize) -> String {
+fn playbook_version(number: usize) -> String {
     let mut text = format!(
         "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: grows}}\nworkload: {{n: {number}}}\nworkflow:\n"
     );
@@ -34,12 +34,12 @@ fn version(number: usize) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_levels_off_over_many_versions() {
-    let place = Place::directory();
-    let node = node(&place).await;
+    let place = SharedStoreFixture::directory();
+    let node = start_node(&place).await;
     let register = async |numbers: std::ops::Range<usize>| {
         let registering = futures_util::stream::iter(numbers).map(|number| {
             let node = &node;
-            async move { node.register("grows", &version(number)).await }
+            async move { node.register("grows", &playbook_version(number)).await }
         });
         registering.buffer_unordered(16).collect::<()>().await;
     };
@@ -53,8 +53,8 @@ async fn memory_levels_off_over_many_versions() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_levels_off_over_many_worker_names() {
-    let place = Place::directory();
-    let node = node(&place).await;
+    let place = SharedStoreFixture::directory();
+    let node = start_node(&place).await;
     let transport = node.server.transport();
     let work = async |numbers: std::ops::Range<usize>| {
         for number in numbers {
@@ -82,9 +82,9 @@ async fn memory_levels_off_over_many_worker_names() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_who_register_at_once_are_all_answered() {
-    let place = Place::database();
-    let (first, second) = (node(&place).await, node(&place).await);
-    let texts: Vec<String> = (0..80).map(version).collect();
+    let place = SharedStoreFixture::database();
+    let (first, second) = (start_node(&place).await, start_node(&place).await);
+    let texts: Vec<String> = (0..80).map(playbook_version).collect();
     let registering = texts.iter().enumerate().map(|(n, text)| {
         let node = if n % 2 == 0 { &first } else { &second };
         let request = json!({"path": "at once", "content": text});

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use tokio_postgres::Client;
 
-use crate::node::{LOOK, Node, Place, node};
+use crate::node::{POLL_INTERVAL, ServerNode, SharedStoreFixture, start_node};
 
 const WAITS: &str = r"
 apiVersion: noetl.io/v2
@@ -37,7 +37,7 @@ const LATE_MAX: Duration = Duration::from_secs(3);
 const APART_MAX: Duration = Duration::from_secs(1);
 
 /// Shifts the database's clock by this number of hours.
-async fn jump(raw: &Client, hours: i64) {
+async fn shift_clock(raw: &Client, hours: i64) {
     let function = format!(
         "CREATE OR REPLACE FUNCTION noetl.micros() RETURNS bigint LANGUAGE sql VOLATILE AS
         $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + {hours} * 3600000000 $$"
@@ -48,7 +48,7 @@ async fn jump(raw: &Client, hours: i64) {
 }
 
 /// Waits until a query counts at least one row.
-async fn wait_for(raw: &Client, count: &str) {
+async fn wait_for_rows(raw: &Client, count: &str) {
     while raw
         .query_one(count, &[])
         .await
@@ -56,19 +56,19 @@ async fn wait_for(raw: &Client, count: &str) {
         .get::<_, i64>(0)
         == 0
     {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 async fn wait_for_heartbeat(raw: &Client) {
-    wait_for(
+    wait_for_rows(
         raw,
         "SELECT count(*) FROM noetl.runtime WHERE abs(clock_offset) > 1000000",
     )
     .await;
 }
 
-async fn times_in_log(node: &Node, id: ExecutionId, name: &str) -> usize {
+async fn times_in_log(node: &ServerNode, id: ExecutionId, name: &str) -> usize {
     let events = node.store.events(id, Seq(0), 1_000).await.expect("a log");
     let named = events
         .iter()
@@ -76,18 +76,18 @@ async fn times_in_log(node: &Node, id: ExecutionId, name: &str) -> usize {
     named.count()
 }
 
-async fn a_wait_takes_its_time(hours: i64) {
-    let place = Place::database();
-    let raw = place.raw().await;
-    let node = node(&place).await;
+async fn check_wait_duration(hours: i64) {
+    let place = SharedStoreFixture::database();
+    let raw = place.raw_client().await;
+    let node = start_node(&place).await;
     node.register("waits", WAITS).await;
-    let _worker = node.employ("worker");
+    let _worker = node.start_worker("worker");
     let id = node.execute(&json!({"path": "waits"})).await;
-    wait_for(&raw, "SELECT count(*) FROM noetl.timer").await;
+    wait_for_rows(&raw, "SELECT count(*) FROM noetl.timer").await;
     let set = Instant::now();
 
-    jump(&raw, hours).await;
-    node.result(id).await;
+    shift_clock(&raw, hours).await;
+    node.wait_for_result(id).await;
 
     let waited = set.elapsed();
     assert!(
@@ -102,30 +102,30 @@ async fn a_wait_takes_its_time(hours: i64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_is_not_shorter_when_the_databases_clock_jumps_forward() {
-    a_wait_takes_its_time(1).await;
+    check_wait_duration(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_is_not_longer_when_the_databases_clock_jumps_back() {
-    a_wait_takes_its_time(-1).await;
+    check_wait_duration(-1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_claim_is_lost_when_the_databases_clock_jumps_forward() {
-    let place = Place::database();
-    let raw = place.raw().await;
-    let node = node(&place).await;
+    let place = SharedStoreFixture::database();
+    let raw = place.raw_client().await;
+    let node = start_node(&place).await;
     node.register("works", WORKS).await;
-    let _worker = node.employ("worker");
+    let _worker = node.start_worker("worker");
     let id = node.execute(&json!({"path": "works"})).await;
-    wait_for(
+    wait_for_rows(
         &raw,
         "SELECT count(*) FROM noetl.command WHERE worker IS NOT NULL",
     )
     .await;
 
-    jump(&raw, 1).await;
-    node.result(id).await;
+    shift_clock(&raw, 1).await;
+    node.wait_for_result(id).await;
 
     assert_eq!(times_in_log(&node, id, "command.expired").await, 0);
     assert_eq!(times_in_log(&node, id, "task.started").await, 1);
@@ -133,31 +133,31 @@ async fn no_claim_is_lost_when_the_databases_clock_jumps_forward() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_starts_after_a_jump_takes_the_time_of_those_that_live() {
-    let place = Place::database();
-    let raw = place.raw().await;
-    let first = node(&place).await;
-    jump(&raw, 1).await;
+    let place = SharedStoreFixture::database();
+    let raw = place.raw_client().await;
+    let first = start_node(&place).await;
+    shift_clock(&raw, 1).await;
     wait_for_heartbeat(&raw).await;
 
-    let second = node(&place).await;
+    let second = start_node(&place).await;
 
     let apart = second.store.now().0.abs_diff(first.store.now().0);
     assert!(Duration::from_micros(apart) < APART_MAX, "{apart} µs apart");
-    let seen = second.store.peers().await.expect("the servers");
-    assert!(seen.iter().all(|peer| peer.alive), "{seen:?}");
+    let seen = second.store.processes().await.expect("the servers");
+    assert!(seen.iter().all(|peer| peer.is_alive), "{seen:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_databases_clock_counts_after_every_server_has_ended() {
-    let place = Place::database();
-    let raw = place.raw().await;
-    let first = node(&place).await;
+    let place = SharedStoreFixture::database();
+    let raw = place.raw_client().await;
+    let first = start_node(&place).await;
     let before = first.store.now();
-    jump(&raw, 1).await;
+    shift_clock(&raw, 1).await;
     wait_for_heartbeat(&raw).await;
-    first.end(&raw).await;
+    first.shut_down(&raw).await;
 
-    let second = node(&place).await;
+    let second = start_node(&place).await;
 
     let ahead = second.store.now().since(before);
     assert!(ahead >= Duration::from_secs(3_600), "{ahead:?} ahead");

@@ -1,9 +1,9 @@
 //! Events that reach a server which does not own the run are forwarded; that server does not load the run.
 
 use serde_json::{Value, json};
-use tests::peers::Proxy;
+use tests::peers::FaultProxy;
 
-use crate::node::{Node, Place, node, node_by_way_of};
+use crate::node::{ServerNode, SharedStoreFixture, start_node, start_node_behind};
 
 const PLAYBOOK: &str = "
 apiVersion: noetl.io/v2
@@ -24,7 +24,7 @@ const PATCH_BYTES: usize = 60_000;
 const READ_MAX: u64 = 200_000;
 
 /// An event of an older client for a command that it has claimed.
-fn event(claimed: &Value, name: &str) -> Value {
+fn legacy_event(claimed: &Value, name: &str) -> Value {
     let command = &claimed["command"];
     let id = command["id"].as_str().expect("a command has an id");
     json!({
@@ -37,7 +37,7 @@ fn event(claimed: &Value, name: &str) -> Value {
     })
 }
 
-async fn claim(node: &Node) -> Value {
+async fn claim_command(node: &ServerNode) -> Value {
     let request = json!({"worker": "old-worker", "max": 1, "wait_ms": 10_000});
     let answered = node.post("/api/commands/claim", &request).await;
     answered.body["commands"][0].clone()
@@ -45,13 +45,13 @@ async fn claim(node: &Node) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_of_older_clients_are_passed_on_without_loading_the_run() {
-    let place = Place::database();
-    let driver = node(&place).await;
-    let network = Proxy::start(&place.server_address());
-    let other = node_by_way_of(&place, Some(network.port())).await;
+    let place = SharedStoreFixture::database();
+    let driver = start_node(&place).await;
+    let network = FaultProxy::start(&place.server_address());
+    let other = start_node_behind(&place, Some(network.port())).await;
     driver.register("two_steps", PLAYBOOK).await;
     let id = driver.execute(&json!({"path": "two_steps"})).await;
-    let first = claim(&other).await;
+    let first = claim_command(&other).await;
     for n in 0..PATCHES {
         let text = format!("{n}").repeat(PATCH_BYTES);
         let patch = json!({"variables": {"text": &text[..PATCH_BYTES]}});
@@ -61,16 +61,18 @@ async fn events_of_older_clients_are_passed_on_without_loading_the_run() {
     }
 
     let before = network.bytes_answered();
-    let taken = other.post("/api/events", &event(&first, "call.done")).await;
+    let taken = other
+        .post("/api/events", &legacy_event(&first, "call.done"))
+        .await;
     assert_eq!(taken.body["status"], "recorded", "{taken:?}");
-    let second = claim(&other).await;
+    let second = claim_command(&other).await;
     let batch = json!({"execution_id": id.to_string(), "worker_id": "old-worker",
-        "events": [event(&second, "call.done")]});
+        "events": [legacy_event(&second, "call.done")]});
     let taken = other.post("/api/events/batch", &batch).await;
     assert_eq!(taken.body["events"][0]["status"], "recorded", "{taken:?}");
     let again = other.post("/api/events/batch", &batch).await;
     assert_eq!(again.body["events"][0]["status"], "duplicate", "{again:?}");
-    let mut later = event(&second, "step.exit");
+    let mut later = legacy_event(&second, "step.exit");
     later["context"]["result"] = json!(2);
     let later = other.post("/api/events", &later).await;
     assert_eq!(later.body["status"], "known", "{later:?}");

@@ -7,32 +7,32 @@ use std::time::Duration;
 use model::id::{ExecutionId, WorkerId};
 use serde_json::{Value, json};
 use server::Server;
-use server::api::{Access, ApiConfig, Listening};
-use store::{Postgres, PostgresOptions, PostgresUrl, Store};
+use server::api::{AccessMode, ApiConfig, BoundListener};
+use store::{PostgresOptions, PostgresStore, PostgresUrl, Store};
 use tempfile::TempDir;
 use tests::peers;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Interval between two checks.
-pub(crate) const LOOK: Duration = Duration::from_millis(20);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A store that several servers can open.
-pub(crate) enum Place {
+pub(crate) enum SharedStoreFixture {
     Directory(TempDir),
-    Database(peers::Database),
+    Database(peers::TestDatabase),
 }
 
-impl Place {
+impl SharedStoreFixture {
     pub(crate) fn directory() -> Self {
         Self::Directory(tempfile::tempdir().expect("a temporary directory can be created"))
     }
 
     pub(crate) fn database() -> Self {
-        Self::Database(peers::Postgres::shared().fresh_database())
+        Self::Database(peers::PostgresServer::shared().fresh_database())
     }
 
     /// A separate connection to the database.
-    pub(crate) async fn raw(&self) -> tokio_postgres::Client {
+    pub(crate) async fn raw_client(&self) -> tokio_postgres::Client {
         let Self::Database(database) = self else {
             panic!("a directory has no connections");
         };
@@ -55,7 +55,7 @@ impl Place {
     async fn open(&self, address: &str, port: Option<u16>) -> Arc<dyn Store> {
         match self {
             Self::Directory(dir) => {
-                Arc::new(store::Sqlite::open(dir.path()).expect("the store can be opened"))
+                Arc::new(store::SqliteStore::open(dir.path()).expect("the store can be opened"))
             }
             Self::Database(database) => {
                 let options = PostgresOptions {
@@ -66,7 +66,7 @@ impl Place {
                     ))
                 };
                 Arc::new(
-                    Postgres::open(options)
+                    PostgresStore::open(options)
                         .await
                         .expect("the store can be opened"),
                 )
@@ -76,7 +76,7 @@ impl Place {
 }
 
 /// A listening server; it stops with this value.
-pub(crate) struct Node {
+pub(crate) struct ServerNode {
     pub(crate) server: Server,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) url: String,
@@ -86,33 +86,38 @@ pub(crate) struct Node {
 }
 
 /// A server on this store.
-pub(crate) async fn node(place: &Place) -> Node {
-    node_by_way_of(place, None).await
+pub(crate) async fn start_node(fixture: &SharedStoreFixture) -> ServerNode {
+    start_node_behind(fixture, None).await
 }
 
 /// A server on this store, which it reaches through this port.
-pub(crate) async fn node_by_way_of(place: &Place, port: Option<u16>) -> Node {
+pub(crate) async fn start_node_behind(
+    fixture: &SharedStoreFixture,
+    port: Option<u16>,
+) -> ServerNode {
     // A process must choose its TLS provider once; a second attempt fails, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let listening = Listening::bind("127.0.0.1:0").await.expect("a free port");
+    let listening = BoundListener::bind("127.0.0.1:0")
+        .await
+        .expect("a free port");
     let url = format!("http://{}", listening.address());
-    let store = place.open(&url, port).await;
-    let secret = match place {
-        Place::Directory(_) => None,
-        Place::Database(_) => {
+    let store = fixture.open(&url, port).await;
+    let secret = match fixture {
+        SharedStoreFixture::Directory(_) => None,
+        SharedStoreFixture::Database(_) => {
             let secret = store.setting("cluster_secret").await;
             secret.expect("settings can be read")
         }
     };
     let dir = tempfile::tempdir().expect("a temporary directory can be created");
-    let bodies = results::Local::open(dir.path()).expect("the body store can be opened");
+    let bodies = results::DirBodyStore::open(dir.path()).expect("the body store can be opened");
     let server = Server::start(server::Config {
         store: store.clone(),
         bodies: Arc::new(bodies),
-        limits: engine::Limits::default(),
-        files: None,
+        limits: engine::ExecutionLimits::default(),
+        playbook_dir: None,
         bus: None,
-        takes_over: true,
+        may_adopt: true,
         keychain: server::KeychainConfig::default(),
         retention: None,
         cluster_secret: secret.clone(),
@@ -121,14 +126,14 @@ pub(crate) async fn node_by_way_of(place: &Place, port: Option<u16>) -> Node {
     let stop = CancellationToken::new();
     let logs = results::FileLogs::open(dir.path().join("tasks"));
     let config = ApiConfig {
-        access: Access::Open,
+        access: AccessMode::Open,
         is_loopback: true,
         hosts: Vec::new(),
         logs: Arc::new(logs.expect("the log directory can be created")),
         cluster_secret: secret,
     };
     tokio::spawn(listening.serve(server.clone(), config, None, stop.clone()));
-    Node {
+    ServerNode {
         server,
         store,
         url,
@@ -140,19 +145,19 @@ pub(crate) async fn node_by_way_of(place: &Place, port: Option<u16>) -> Node {
 
 /// Response to a call.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct NodeResponse {
     pub(crate) status: u16,
     pub(crate) body: Value,
 }
 
-impl Node {
-    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answered {
+impl ServerNode {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> NodeResponse {
         let request = self.client.post(format!("{}{path}", self.url)).json(body);
         let response = request.send().await.expect("the server responds");
         let status = response.status().as_u16();
         let bytes = response.bytes().await.expect("a complete response");
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Answered { status, body }
+        NodeResponse { status, body }
     }
 
     pub(crate) async fn register(&self, path: &str, text: &str) {
@@ -162,11 +167,11 @@ impl Node {
     }
 
     pub(crate) async fn execute(&self, request: &Value) -> ExecutionId {
-        id_of(&self.post("/api/execute", request).await)
+        execution_id(&self.post("/api/execute", request).await)
     }
 
     /// Waits until a run has ended, and returns its result.
-    pub(crate) async fn result(&self, id: ExecutionId) -> Value {
+    pub(crate) async fn wait_for_result(&self, id: ExecutionId) -> Value {
         loop {
             let row = self.store.execution(id).await.expect("the store responds");
             if row.is_some_and(|row| row.status.is_terminal()) {
@@ -177,12 +182,12 @@ impl Node {
                     .expect("the run has a result")
                     .result;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Stops the server, and waits until it has left the database's table of processes.
-    pub(crate) async fn end(self, raw: &tokio_postgres::Client) {
+    pub(crate) async fn shut_down(self, raw: &tokio_postgres::Client) {
         self.server.clone().stop().await;
         drop(self);
         let living = "SELECT count(*) FROM noetl.runtime WHERE heartbeat > 0";
@@ -193,14 +198,15 @@ impl Node {
             .get::<_, i64>(0)
             > 0
         {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     /// A worker of this server, until the value is dropped.
-    pub(crate) fn employ(&self, name: &str) -> DropGuard {
+    pub(crate) fn start_worker(&self, name: &str) -> DropGuard {
         let logs = results::FileLogs::open(self.dir.path().join("logs"));
-        let bodies = results::Local::open(self.dir.path()).expect("the body store can be opened");
+        let bodies =
+            results::DirBodyStore::open(self.dir.path()).expect("the body store can be opened");
         let config = worker::Config {
             worker: WorkerId(name.into()),
             pool: "default".into(),
@@ -224,8 +230,8 @@ impl Node {
 }
 
 /// The run that a response names.
-pub(crate) fn id_of(answered: &Answered) -> ExecutionId {
-    assert_eq!(answered.status, 200, "{answered:?}");
-    let id = answered.body["execution_id"].as_str().expect("an id");
+pub(crate) fn execution_id(response: &NodeResponse) -> ExecutionId {
+    assert_eq!(response.status, 200, "{response:?}");
+    let id = response.body["execution_id"].as_str().expect("an id");
     id.parse().expect("an id is a number")
 }

@@ -3,11 +3,11 @@
 
 use model::id::ExecutionId;
 use model::status::RunStatus;
-use server::{Control, Submission};
-use tests::peers::Proxy;
+use server::{Control, SubmitRequest};
+use tests::peers::FaultProxy;
 use tokio_postgres::NoTls;
 
-use crate::node::{LOOK, Node, Place, node, node_by_way_of};
+use crate::node::{POLL_INTERVAL, ServerNode, SharedStoreFixture, start_node, start_node_behind};
 
 const PLAYBOOK: &str = r"
 apiVersion: noetl.io/v2
@@ -25,24 +25,24 @@ workflow:
 ";
 
 /// Waits until this server owns the run.
-async fn driven_by(node: &Node, id: ExecutionId) {
+async fn wait_for_owner(node: &ServerNode, id: ExecutionId) {
     let me = node.store.owner().expect("the server has a name");
     loop {
         let owner = node.store.owner_of(id).await.ok().flatten();
         if owner.is_some_and(|owner| owner.owner == me) {
             return;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_lost_a_run_and_does_not_know_it_passes_its_reports_on() {
-    let place = Place::database();
-    let network = Proxy::start(&place.server_address());
-    let first = node_by_way_of(&place, Some(network.port())).await;
-    let _worker = first.employ("worker");
-    let submission = Submission {
+    let place = SharedStoreFixture::database();
+    let network = FaultProxy::start(&place.server_address());
+    let first = start_node_behind(&place, Some(network.port())).await;
+    let _worker = first.start_worker("worker");
+    let submission = SubmitRequest {
         name: "waits".to_owned(),
         text: PLAYBOOK.to_owned(),
         payload: None,
@@ -66,33 +66,33 @@ async fn a_server_that_lost_a_run_and_does_not_know_it_passes_its_reports_on() {
             .map_or(0, |log| log.len())
             < 8
     {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 
-    let second = node(&place).await;
-    network.refuse(true);
-    network.cut();
-    driven_by(&second, id).await;
+    let second = start_node(&place).await;
+    network.set_refusing(true);
+    network.cut_connections();
+    wait_for_owner(&second, id).await;
     let go = Control::Signal {
         name: "go".into(),
         payload: None,
     };
     let signalled = second.server.control(id, go).await;
     signalled.expect("the second server owns the run");
-    network.refuse(false);
+    network.set_refusing(false);
 
-    assert_eq!(ended(&second, id).await, RunStatus::Completed);
+    assert_eq!(wait_for_end(&second, id).await, RunStatus::Completed);
 }
 
 /// Final status of a run.
-async fn ended(node: &Node, id: ExecutionId) -> RunStatus {
+async fn wait_for_end(node: &ServerNode, id: ExecutionId) -> RunStatus {
     loop {
         let row = node.store.execution(id).await.expect("runs can be read");
         let status = row.expect("the run exists").status;
         if status.is_terminal() {
             return status;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -113,8 +113,8 @@ workflow:
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_commit_of_a_run_of_plain_steps_takes_the_short_way() {
-    let place = Place::database();
-    let Place::Database(database) = &place else {
+    let place = SharedStoreFixture::database();
+    let SharedStoreFixture::Database(database) = &place else {
         panic!("the store is a database");
     };
     let connected = tokio_postgres::connect(&database.url(), NoTls).await;
@@ -129,9 +129,9 @@ async fn each_commit_of_a_run_of_plain_steps_takes_the_short_way() {
         .await
         .expect("the database responds");
 
-    let node = node(&place).await;
-    let worker = node.employ("worker");
-    let submission = Submission {
+    let node = start_node(&place).await;
+    let worker = node.start_worker("worker");
+    let submission = SubmitRequest {
         name: "chain".to_owned(),
         text: CHAIN.to_owned(),
         payload: None,
@@ -141,7 +141,7 @@ async fn each_commit_of_a_run_of_plain_steps_takes_the_short_way() {
         .submit(submission)
         .await
         .expect("the run starts");
-    assert_eq!(ended(&node, id).await, RunStatus::Completed);
+    assert_eq!(wait_for_end(&node, id).await, RunStatus::Completed);
     drop((worker, node));
 
     // The first commit, the end of each step but the last, and the last one. If a worker was not waiting yet, one more
@@ -158,7 +158,7 @@ async fn each_commit_of_a_run_of_plain_steps_takes_the_short_way() {
         if called >= 4 {
             break;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     assert_eq!(called, 4);
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_postgres::Client;
 
-use crate::node::{LOOK, Node, Place, node};
+use crate::node::{POLL_INTERVAL, ServerNode, SharedStoreFixture, start_node};
 
 const CHILD: &str = r"
 apiVersion: noetl.io/v2
@@ -28,7 +28,7 @@ workflow:
 ";
 
 /// Longer than every retention.
-const LATER: &str = "CREATE OR REPLACE FUNCTION noetl.micros() RETURNS bigint LANGUAGE sql VOLATILE AS
+const SHIFT_CLOCK_SQL: &str = "CREATE OR REPLACE FUNCTION noetl.micros() RETURNS bigint LANGUAGE sql VOLATILE AS
     $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 8 * 86400 * 1000000::bigint $$";
 
 /// How long the server may take to delete a few rows.
@@ -43,7 +43,7 @@ async fn rows_left(raw: &Client) -> (i64, i64) {
 }
 
 /// Sends a batch that is decided later, and waits for its end.
-async fn send_batch(node: &Node, execution: ExecutionId) -> Value {
+async fn send_batch(node: &ServerNode, execution: ExecutionId) -> Value {
     let event = json!({"event_type": "call.done", "step": "one", "payload": {}});
     let batch = json!({"execution_id": execution.to_string(), "events": [event]});
     let client = reqwest::Client::new();
@@ -61,11 +61,11 @@ async fn send_batch(node: &Node, execution: ExecutionId) -> Value {
         if status["status"] != "accepted" {
             return status;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-async fn batches_in_log(node: &Node, execution: ExecutionId) -> usize {
+async fn batches_in_log(node: &ServerNode, execution: ExecutionId) -> usize {
     let events = node.store.events(execution, model::id::Seq(0), 1_000);
     let events = events.await.expect("a log");
     let names = events.iter().map(|event| event.kind().to_string());
@@ -76,17 +76,17 @@ async fn batches_in_log(node: &Node, execution: ExecutionId) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_messages_and_states_of_batches_are_removed_after_their_retention() {
-    let place = Place::database();
-    let raw = place.raw().await;
+    let place = SharedStoreFixture::database();
+    let raw = place.raw_client().await;
     {
-        let node = node(&place).await;
+        let node = start_node(&place).await;
         node.register("child", CHILD).await;
         node.register("parent", PARENT).await;
-        let worker = node.employ("worker");
+        let worker = node.start_worker("worker");
         let execution = node
             .execute(&json!({"path": "parent", "dedup": "once"}))
             .await;
-        node.result(execution).await;
+        node.wait_for_result(execution).await;
         send_batch(&node, execution).await;
         let recorded = batches_in_log(&node, execution).await;
         assert!(recorded > 0, "the batch is in the log");
@@ -95,16 +95,18 @@ async fn keys_of_messages_and_states_of_batches_are_removed_after_their_retentio
         // The start of the child, its end, and the batch; the batch's two settings and the `dedup` key.
         assert_eq!(rows_left(&raw).await, (3, 3));
         drop(worker);
-        node.end(&raw).await;
+        node.shut_down(&raw).await;
     }
-    raw.batch_execute(LATER).await.expect("the store's clock");
+    raw.batch_execute(SHIFT_CLOCK_SQL)
+        .await
+        .expect("the store's clock");
 
-    let _node = node(&place).await;
+    let _node = start_node(&place).await;
 
     let deadline = Instant::now() + REMOVAL_MAX;
     while rows_left(&raw).await != (0, 0) {
         let left = rows_left(&raw).await;
         assert!(Instant::now() < deadline, "{left:?} rows are left");
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

@@ -3,7 +3,7 @@
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use crate::node::{Node, Place, node};
+use crate::node::{ServerNode, SharedStoreFixture, start_node};
 
 const PLAYBOOK: &str = "
 apiVersion: noetl.io/v2
@@ -15,7 +15,7 @@ workflow:
 ";
 
 /// Registers `w` at a server, and returns the secret of its session.
-async fn register(node: &Node) -> String {
+async fn register_session(node: &ServerNode) -> String {
     let request = json!({"worker": "w", "session_secret": true});
     let answered = node.post("/api/worker/pool/register", &request).await;
     let secret = answered.body["session_secret"].as_str();
@@ -23,12 +23,17 @@ async fn register(node: &Node) -> String {
 }
 
 /// Calls a route with a session secret; returns the status and the error code.
-async fn call(node: &Node, secret: Option<&str>, path: &str, body: &Value) -> (StatusCode, Value) {
+async fn call_route(
+    node: &ServerNode,
+    secret: Option<&str>,
+    path: &str,
+    body: &Value,
+) -> (StatusCode, Value) {
     let mut request = reqwest::Client::new()
         .post(format!("{}{path}", node.url))
         .json(body);
     if let Some(secret) = secret {
-        request = request.header(wire::SESSION, secret);
+        request = request.header(wire::SESSION_HEADER, secret);
     }
     let response = request.send().await.expect("the server responds");
     let status = response.status();
@@ -37,13 +42,13 @@ async fn call(node: &Node, secret: Option<&str>, path: &str, body: &Value) -> (S
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_server_on_a_store_checks_the_secret_of_a_session() {
-    let place = Place::database();
-    let (one, two) = (node(&place).await, node(&place).await);
-    let secret = register(&one).await;
+    let place = SharedStoreFixture::database();
+    let (one, two) = (start_node(&place).await, start_node(&place).await);
+    let secret = register_session(&one).await;
     let beat = json!({"worker": "w", "holds": []});
     let path = "/api/worker/pool/heartbeat";
     for node in [&one, &two] {
-        let (status, answer) = call(node, Some(&secret), path, &beat).await;
+        let (status, answer) = call_route(node, Some(&secret), path, &beat).await;
         assert_eq!(status, StatusCode::OK, "{answer}");
     }
     let name = json!({"worker": "w"});
@@ -56,7 +61,7 @@ async fn every_server_on_a_store_checks_the_secret_of_a_session() {
             ("/api/worker/pool/deregister", &name),
         ] {
             for wrong in [None, Some("0.0")] {
-                let (status, answer) = call(node, wrong, path, body).await;
+                let (status, answer) = call_route(node, wrong, path, body).await;
                 assert_eq!(status, StatusCode::FORBIDDEN, "{path}: {answer}");
                 assert_eq!(answer["code"], "SESSION_MISMATCH", "{path}: {answer}");
             }
@@ -66,21 +71,22 @@ async fn every_server_on_a_store_checks_the_secret_of_a_session() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_comes_back_at_another_server_gets_its_work_again() {
-    let place = Place::database();
-    let (one, two) = (node(&place).await, node(&place).await);
-    let killed = register(&one).await;
+    let place = SharedStoreFixture::database();
+    let (one, two) = (start_node(&place).await, start_node(&place).await);
+    let killed = register_session(&one).await;
     one.register("one_step", PLAYBOOK).await;
     one.execute(&json!({"path": "one_step"})).await;
     let claim = json!({"worker": "w", "max": 1, "wait_ms": 10_000});
     let path = "/api/commands/claim";
-    let (_, before) = call(&one, Some(&killed), path, &claim).await;
+    let (_, before) = call_route(&one, Some(&killed), path, &claim).await;
     let run = &before["commands"][0]["command"]["run"];
     assert!(run.is_object(), "{before}");
 
-    let restarted = register(&two).await;
-    let (_, after) = call(&two, Some(&restarted), path, &claim).await;
+    let restarted = register_session(&two).await;
+    let (_, after) = call_route(&two, Some(&restarted), path, &claim).await;
     assert_eq!(after["commands"][0]["command"]["run"], *run, "{after}");
     let beat = json!({"worker": "w", "holds": []});
-    let (status, answer) = call(&one, Some(&killed), "/api/worker/pool/heartbeat", &beat).await;
+    let (status, answer) =
+        call_route(&one, Some(&killed), "/api/worker/pool/heartbeat", &beat).await;
     assert_eq!(status, StatusCode::FORBIDDEN, "{answer}");
 }

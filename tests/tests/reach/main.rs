@@ -11,44 +11,45 @@ use std::sync::{Arc, Mutex};
 use model::outcome::{Outcome, TaskError};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use tools::{Call, LogSink, NoLog, Registry, Stream, Tool};
+use tools::{Call, DiscardingLogSink, LogSink, Registry, Stream, Tool};
 
 /// A log sink that records every line.
 #[derive(Default)]
 struct Lines(Mutex<Vec<String>>);
 
 impl LogSink for Lines {
-    fn line(&self, _stream: Stream, text: &str) {
+    fn write_line(&self, _stream: Stream, text: &str) {
         self.0.lock().unwrap().push(text.to_owned());
     }
 }
 
-fn tool(kind: &str) -> Arc<dyn Tool> {
+fn find_tool(kind: &str) -> Arc<dyn Tool> {
     let registry = Registry::builtin(tools::Config::default());
     registry.get(kind).expect("the kind is built in")
 }
 
-fn call(kind: &str, fields: Value) -> Call {
+fn new_call(kind: &str, fields: Value) -> Call {
     let mut call = Call::new(kind);
     call.fields = match fields {
         Value::Object(fields) => fields,
         other => panic!("{other} is no map"),
     };
-    call.place.base_dir = std::env::temp_dir();
+    call.site.base_dir = std::env::temp_dir();
     call
 }
 
-async fn run(tool: &Arc<dyn Tool>, call: Call) -> Outcome {
-    tool.call(call, CancellationToken::new(), &NoLog).await
+async fn run_call(tool: &Arc<dyn Tool>, call: Call) -> Outcome {
+    tool.call(call, CancellationToken::new(), &DiscardingLogSink)
+        .await
 }
 
-fn result(outcome: Outcome) -> Value {
+fn success_value(outcome: Outcome) -> Value {
     match outcome {
         Outcome::Ok(success) => success.result,
         Outcome::Error(failure) => panic!("{:?}", failure.error),
     }
 }
 
-fn error(outcome: &Outcome) -> &TaskError {
+fn failure_error(outcome: &Outcome) -> &TaskError {
     outcome.failure().unwrap_or_else(|| panic!("{outcome:?}"))
 }

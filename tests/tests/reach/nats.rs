@@ -7,53 +7,55 @@ use async_nats::jetstream::consumer::PullConsumer;
 use futures_util::StreamExt as _;
 use model::outcome::ErrorKind;
 use model::playbook::ResultControl;
-use results::{Bodies as _, Keeper, Local};
+use results::{BodyStore as _, DirBodyStore, ResultWriter};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
-use tests::peers::Nats;
+use tests::peers::NatsServer;
 
 use super::*;
 
-struct Site {
-    nats: Nats,
+struct NatsToolFixture {
+    nats: NatsServer,
     tool: Arc<dyn Tool>,
 }
 
-impl Site {
+impl NatsToolFixture {
     fn new() -> Self {
         Self {
-            nats: Nats::private(),
-            tool: tool("nats"),
+            nats: NatsServer::private(),
+            tool: find_tool("nats"),
         }
     }
 
-    fn call(&self, operation: &str, mut fields: Value) -> Call {
+    fn new_call(&self, operation: &str, mut fields: Value) -> Call {
         fields["operation"] = operation.into();
         fields["auth"] = json!({"type": "nats", "nats_url": self.nats.url()});
-        call("nats", fields)
+        new_call("nats", fields)
     }
 
     /// Makes a call, and runs its deferred work.
-    async fn run(&self, operation: &str, fields: Value) -> Outcome {
-        let call = self.call(operation, fields);
-        let afterwards = call.afterwards.clone();
-        let outcome = run(&self.tool, call).await;
+    async fn run_call(&self, operation: &str, fields: Value) -> Outcome {
+        let call = self.new_call(operation, fields);
+        let afterwards = call.deferred.clone();
+        let outcome = run_call(&self.tool, call).await;
         if let Some(rest) = afterwards.take() {
             rest.await;
         }
         outcome
     }
 
-    async fn ok(&self, operation: &str, fields: Value) -> Value {
-        result(self.run(operation, fields).await)
+    async fn call_result(&self, operation: &str, fields: Value) -> Value {
+        success_value(self.run_call(operation, fields).await)
     }
 
-    async fn code(&self, operation: &str, fields: Value) -> String {
-        error(&self.run(operation, fields).await).code.clone()
+    async fn error_code(&self, operation: &str, fields: Value) -> String {
+        failure_error(&self.run_call(operation, fields).await)
+            .code
+            .clone()
     }
 
-    async fn stream(&self, name: &str, subject: &str) -> async_nats::Client {
+    async fn create_stream(&self, name: &str, subject: &str) -> async_nats::Client {
         let client = async_nats::connect(self.nats.url()).await.unwrap();
         let config = jetstream::stream::Config {
             name: name.to_owned(),
@@ -68,14 +70,14 @@ impl Site {
 
 #[tokio::test]
 async fn keys_are_put_read_listed_and_removed() {
-    let site = Site::new();
+    let site = NatsToolFixture::new();
     assert_eq!(
-        site.code("kv_put", json!({"bucket": "b", "key": "k", "value": 1}))
+        site.error_code("kv_put", json!({"bucket": "b", "key": "k", "value": 1}))
             .await,
         "NATS_BUCKET_NOT_FOUND"
     );
     let put = site
-        .ok(
+        .call_result(
             "kv_put",
             json!({"bucket": "b", "key": "k", "value": {"a": [1]}, "create": true}),
         )
@@ -84,66 +86,68 @@ async fn keys_are_put_read_listed_and_removed() {
         put,
         json!({"bucket": "b", "key": "k", "revision": 1, "size_bytes": 9})
     );
-    let got = site.ok("kv_get", json!({"bucket": "b", "key": "k"})).await;
+    let got = site
+        .call_result("kv_get", json!({"bucket": "b", "key": "k"}))
+        .await;
     assert_eq!(
         (&got["value"], &got["revision"]),
         (&json!({"a": [1]}), &json!(1))
     );
     assert!(got["created"].as_str().unwrap().ends_with('Z'));
-    site.ok(
+    site.call_result(
         "kv_put",
         json!({"bucket": "b", "key": "x.y", "value": "text"}),
     )
     .await;
-    site.ok(
+    site.call_result(
         "kv_put",
         json!({"bucket": "b", "key": "x.z", "value": "/+8=", "encoding": "base64"}),
     )
     .await;
     let bytes = site
-        .ok("kv_get", json!({"bucket": "b", "key": "x.z"}))
+        .call_result("kv_get", json!({"bucket": "b", "key": "x.z"}))
         .await;
     assert_eq!(
         (&bytes["value"], &bytes["encoding"]),
         (&json!("/+8="), &json!("base64"))
     );
     let text = site
-        .ok(
+        .call_result(
             "kv_get",
             json!({"bucket": "b", "key": "k", "encoding": "text"}),
         )
         .await;
     assert_eq!(text["value"], "{\"a\":[1]}");
     assert_eq!(
-        site.code(
+        site.error_code(
             "kv_get",
             json!({"bucket": "b", "key": "x.y", "encoding": "json"})
         )
         .await,
         "NATS_JSON"
     );
-    let keys = site.ok("kv_keys", json!({"bucket": "b"})).await;
+    let keys = site.call_result("kv_keys", json!({"bucket": "b"})).await;
     assert_eq!(
         (&keys["keys"], &keys["count"]),
         (&json!(["k", "x.y", "x.z"]), &json!(3))
     );
     let some = site
-        .ok("kv_keys", json!({"bucket": "b", "filter": "x.*"}))
+        .call_result("kv_keys", json!({"bucket": "b", "filter": "x.*"}))
         .await;
     assert_eq!(some["keys"], json!(["x.y", "x.z"]));
-    site.ok("kv_delete", json!({"bucket": "b", "key": "k"}))
+    site.call_result("kv_delete", json!({"bucket": "b", "key": "k"}))
         .await;
-    site.ok("kv_purge", json!({"bucket": "b", "key": "x.y"}))
+    site.call_result("kv_purge", json!({"bucket": "b", "key": "x.y"}))
         .await;
     for key in ["k", "x.y", "never"] {
         assert_eq!(
-            site.code("kv_get", json!({"bucket": "b", "key": key}))
+            site.error_code("kv_get", json!({"bucket": "b", "key": key}))
                 .await,
             "NATS_KEY_NOT_FOUND"
         );
     }
     assert_eq!(
-        site.code("kv_get", json!({"bucket": "b", "key": ".bad."}))
+        site.error_code("kv_get", json!({"bucket": "b", "key": ".bad."}))
             .await,
         "TOOL_INPUT"
     );
@@ -151,31 +155,37 @@ async fn keys_are_put_read_listed_and_removed() {
 
 #[tokio::test]
 async fn a_write_that_expects_another_revision_is_refused() {
-    let site = Site::new();
+    let site = NatsToolFixture::new();
     let put = |value: u64, expected: u64| json!({"bucket": "b", "key": "k", "value": value, "expected_last_revision": expected, "create": true});
-    assert_eq!(site.ok("kv_put", put(1, 0)).await["revision"], 1);
-    assert_eq!(site.code("kv_put", put(2, 0)).await, "NATS_WRONG_REVISION");
-    assert_eq!(site.ok("kv_put", put(2, 1)).await["revision"], 2);
-    let outcome = site.run("kv_put", put(3, 1)).await;
+    assert_eq!(site.call_result("kv_put", put(1, 0)).await["revision"], 1);
     assert_eq!(
-        (error(&outcome).kind, error(&outcome).retryable),
+        site.error_code("kv_put", put(2, 0)).await,
+        "NATS_WRONG_REVISION"
+    );
+    assert_eq!(site.call_result("kv_put", put(2, 1)).await["revision"], 2);
+    let outcome = site.run_call("kv_put", put(3, 1)).await;
+    assert_eq!(
+        (
+            failure_error(&outcome).kind,
+            failure_error(&outcome).retryable
+        ),
         (ErrorKind::ClientError, false)
     );
     assert_eq!(
-        site.code(
+        site.error_code(
             "kv_delete",
             json!({"bucket": "b", "key": "k", "expected_last_revision": 1})
         )
         .await,
         "NATS_WRONG_REVISION"
     );
-    site.ok(
+    site.call_result(
         "kv_delete",
         json!({"bucket": "b", "key": "k", "expected_last_revision": 2}),
     )
     .await;
     assert_eq!(
-        site.ok("kv_put", put(4, 0)).await["revision"],
+        site.call_result("kv_put", put(4, 0)).await["revision"],
         4,
         "a deleted key may be created again"
     );
@@ -183,16 +193,16 @@ async fn a_write_that_expects_another_revision_is_refused() {
 
 #[tokio::test]
 async fn objects_are_put_read_listed_and_removed() {
-    let site = Site::new();
+    let site = NatsToolFixture::new();
     let put = json!({"bucket": "o", "object": "a/b.json", "value": {"rows": [1, 2]}, "create": true, "description": "d"});
-    let info = site.ok("object_put", put).await;
+    let info = site.call_result("object_put", put).await;
     let hash = hex::encode(Sha256::digest("{\"rows\":[1,2]}"));
     assert_eq!(
         (&info["size_bytes"], &info["sha256"]),
         (&json!(14), &json!(hash))
     );
     let got = site
-        .ok("object_get", json!({"bucket": "o", "object": "a/b.json"}))
+        .call_result("object_get", json!({"bucket": "o", "object": "a/b.json"}))
         .await;
     assert_eq!(
         (&got["data"], &got["description"]),
@@ -200,7 +210,7 @@ async fn objects_are_put_read_listed_and_removed() {
     );
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), b"\xff\x00").unwrap();
-    site.ok(
+    site.call_result(
         "object_put",
         json!({"bucket": "o", "object": "raw", "file": file.path()}),
     )
@@ -211,58 +221,61 @@ async fn objects_are_put_read_listed_and_removed() {
     };
     let guarded = Registry::builtin(config).get("nats").unwrap();
     let own = json!({"bucket": "o", "object": "own", "file": file.path()});
-    let refused = run(&guarded, site.call("object_put", own)).await;
-    assert_eq!(error(&refused).code, "DATABASE_FORBIDDEN");
+    let refused = run_call(&guarded, site.new_call("object_put", own)).await;
+    assert_eq!(failure_error(&refused).code, "DATABASE_FORBIDDEN");
     let raw = site
-        .ok("object_get", json!({"bucket": "o", "object": "raw"}))
+        .call_result("object_get", json!({"bucket": "o", "object": "raw"}))
         .await;
     assert_eq!(
         (&raw["data"], &raw["encoding"]),
         (&json!("/wA="), &json!("base64"))
     );
-    let list = site.ok("object_list", json!({"bucket": "o"})).await;
+    let list = site
+        .call_result("object_list", json!({"bucket": "o"}))
+        .await;
     assert_eq!(list["count"], 2);
     assert_eq!(
-        site.ok("object_info", json!({"bucket": "o", "object": "raw"}))
+        site.call_result("object_info", json!({"bucket": "o", "object": "raw"}))
             .await["chunks"],
         1
     );
-    site.ok("object_delete", json!({"bucket": "o", "object": "raw"}))
+    site.call_result("object_delete", json!({"bucket": "o", "object": "raw"}))
         .await;
     for operation in ["object_get", "object_info", "object_delete"] {
         let code = site
-            .code(operation, json!({"bucket": "o", "object": "raw"}))
+            .error_code(operation, json!({"bucket": "o", "object": "raw"}))
             .await;
         assert_eq!(code, "NATS_OBJECT_NOT_FOUND", "{operation}");
     }
     assert_eq!(
-        site.code("object_list", json!({"bucket": "none"})).await,
+        site.error_code("object_list", json!({"bucket": "none"}))
+            .await,
         "NATS_BUCKET_NOT_FOUND"
     );
 }
 
 #[tokio::test]
 async fn a_large_object_streams_into_the_store_of_bodies() {
-    let site = Site::new();
+    let site = NatsToolFixture::new();
     let rows: Vec<Value> = (0..200_000).map(|id| json!({"id": id, "t": "é"})).collect();
     let text = Value::from(rows).to_string();
     let bytes = text.len();
-    site.ok(
+    site.call_result(
         "object_put",
         json!({"bucket": "o", "object": "rows", "value": text, "create": true}),
     )
     .await;
     let dir = TempDir::new().unwrap();
-    let bodies = Arc::new(Local::open(dir.path()).unwrap());
-    let mut call = site.call("object_get", json!({"bucket": "o", "object": "rows"}));
-    call.keeper = Some(Keeper {
-        bodies: bodies.clone(),
+    let bodies = Arc::new(DirBodyStore::open(dir.path()).unwrap());
+    let mut call = site.new_call("object_get", json!({"bucket": "o", "object": "rows"}));
+    call.result_writer = Some(ResultWriter {
+        store: bodies.clone(),
         control: ResultControl::default(),
         uri: "noetl://execution/1".to_owned(),
         bytes_max: u64::MAX,
-        missing: results::MissingPaths::default(),
+        missing_paths: results::MissingPaths::default(),
     });
-    let reference = match run(&site.tool, call).await {
+    let reference = match run_call(&site.tool, call).await {
         Outcome::Ok(success) => *success
             .reference
             .expect("the value is too large for memory"),
@@ -276,33 +289,36 @@ async fn a_large_object_streams_into_the_store_of_bodies() {
 
 #[tokio::test]
 async fn a_publication_is_made_once_however_often_it_is_tried() {
-    let site = Site::new();
-    site.stream("orders", "orders.>").await;
+    let site = NatsToolFixture::new();
+    site.create_stream("orders", "orders.>").await;
     let publish = |fields: Value| {
-        let mut call = site.call("js_publish", fields);
+        let mut call = site.new_call("js_publish", fields);
         call.idempotency_key = "run/step/task".into();
         call
     };
     let fields = json!({"subject": "orders.new", "value": {"n": 1}, "headers": {"X-Kind": "new"}});
-    let first = result(run(&site.tool, publish(fields.clone())).await);
+    let first = success_value(run_call(&site.tool, publish(fields.clone())).await);
     assert_eq!(
         first,
         json!({"stream": "orders", "subject": "orders.new", "sequence": 1, "duplicate": false})
     );
-    let again = result(run(&site.tool, publish(fields)).await);
+    let again = success_value(run_call(&site.tool, publish(fields)).await);
     assert_eq!(
         (&again["sequence"], &again["duplicate"]),
         (&json!(1), &json!(true))
     );
     let own = json!({"subject": "orders.new", "value": "two", "msg_id": "mine", "expected_last_sequence": 1});
-    assert_eq!(result(run(&site.tool, publish(own)).await)["sequence"], 2);
+    assert_eq!(
+        success_value(run_call(&site.tool, publish(own)).await)["sequence"],
+        2
+    );
     let late = json!({"subject": "orders.new", "value": "x", "msg_id": "late", "expected_last_sequence": 1});
     assert_eq!(
-        error(&run(&site.tool, publish(late)).await).code,
+        failure_error(&run_call(&site.tool, publish(late)).await).code,
         "NATS_WRONG_REVISION"
     );
     let message = site
-        .ok("js_get_msg", json!({"stream": "orders", "sequence": 1}))
+        .call_result("js_get_msg", json!({"stream": "orders", "sequence": 1}))
         .await;
     assert_eq!(
         (&message["data"], &message["subject"]),
@@ -316,7 +332,7 @@ async fn a_publication_is_made_once_however_often_it_is_tried() {
         (&json!("new"), &json!("run/step/task"))
     );
     assert_eq!(
-        site.ok(
+        site.call_result(
             "js_get_msg",
             json!({"stream": "orders", "subject": "orders.new"})
         )
@@ -324,12 +340,12 @@ async fn a_publication_is_made_once_however_often_it_is_tried() {
         "two"
     );
     assert_eq!(
-        site.code("js_get_msg", json!({"stream": "orders", "sequence": 9}))
+        site.error_code("js_get_msg", json!({"stream": "orders", "sequence": 9}))
             .await,
         "NATS_MESSAGE_NOT_FOUND"
     );
     assert_eq!(
-        site.code("js_publish", json!({"subject": "elsewhere", "value": 1}))
+        site.error_code("js_publish", json!({"subject": "elsewhere", "value": 1}))
             .await,
         "NATS_STREAM_NOT_FOUND"
     );
@@ -337,8 +353,8 @@ async fn a_publication_is_made_once_however_often_it_is_tried() {
 
 #[tokio::test]
 async fn messages_are_consumed_in_batches_and_acknowledged() {
-    let site = Site::new();
-    let client = site.stream("work", "work.>").await;
+    let site = NatsToolFixture::new();
+    let client = site.create_stream("work", "work.>").await;
     for n in 0..5 {
         client
             .publish(format!("work.{n}"), n.to_string().into())
@@ -354,7 +370,7 @@ async fn messages_are_consumed_in_batches_and_acknowledged() {
             .collect()
     };
     let fields = json!({"stream": "work", "consumer": "c", "batch": 3, "wait": "5s"});
-    let first = site.ok("js_consume", fields.clone()).await;
+    let first = site.call_result("js_consume", fields.clone()).await;
     assert_eq!(numbers(&first), [0, 1, 2]);
     assert_eq!(
         (
@@ -364,14 +380,14 @@ async fn messages_are_consumed_in_batches_and_acknowledged() {
         (&json!(2), &json!(1))
     );
     let rest = site
-        .ok(
+        .call_result(
             "js_consume",
             json!({"stream": "work", "consumer": "c", "batch": 2}),
         )
         .await;
     assert_eq!(numbers(&rest), [3, 4]);
     let none = site
-        .ok(
+        .call_result(
             "js_consume",
             json!({"stream": "work", "consumer": "c", "wait": 0.2}),
         )
@@ -379,33 +395,34 @@ async fn messages_are_consumed_in_batches_and_acknowledged() {
     assert_eq!(none["count"], 0);
     // Without a consumer name nothing is acknowledged, and all messages stay.
     let all = site
-        .ok("js_consume", json!({"stream": "work", "batch": 5}))
+        .call_result("js_consume", json!({"stream": "work", "batch": 5}))
         .await;
     assert_eq!(numbers(&all), [0, 1, 2, 3, 4]);
     let later = site
-        .ok(
+        .call_result(
             "js_consume",
             json!({"stream": "work", "batch": 2, "sequence": 4}),
         )
         .await;
     assert_eq!(numbers(&later), [3, 4]);
     let one = site
-        .ok(
+        .call_result(
             "js_consume",
             json!({"stream": "work", "batch": 1, "subject": "work.3"}),
         )
         .await;
     assert_eq!(numbers(&one), [3]);
     assert_eq!(
-        site.code("js_consume", json!({"stream": "none"})).await,
+        site.error_code("js_consume", json!({"stream": "none"}))
+            .await,
         "NATS_STREAM_NOT_FOUND"
     );
 }
 
 #[tokio::test]
 async fn messages_are_acknowledged_only_when_they_are_recorded() {
-    let site = Site::new();
-    let client = site.stream("work", "work.>").await;
+    let site = NatsToolFixture::new();
+    let client = site.create_stream("work", "work.>").await;
     for n in 0..3 {
         let text = n.to_string().into();
         client.publish(format!("work.{n}"), text).await.unwrap();
@@ -417,9 +434,9 @@ async fn messages_are_acknowledged_only_when_they_are_recorded() {
         consumer.info().await.unwrap().num_ack_pending
     };
     let fields = json!({"stream": "work", "consumer": "c", "batch": 2});
-    let call = site.call("js_consume", fields);
-    let afterwards = call.afterwards.clone();
-    assert_eq!(result(run(&site.tool, call).await)["count"], 2);
+    let call = site.new_call("js_consume", fields);
+    let afterwards = call.deferred.clone();
+    assert_eq!(success_value(run_call(&site.tool, call).await)["count"], 2);
     assert_eq!(
         open().await,
         2,
@@ -428,9 +445,9 @@ async fn messages_are_acknowledged_only_when_they_are_recorded() {
     afterwards.take().unwrap().await;
     assert_eq!(open().await, 0);
     let fields = json!({"stream": "work", "consumer": "c", "ack": false});
-    let call = site.call("js_consume", fields);
-    let afterwards = call.afterwards.clone();
-    assert_eq!(result(run(&site.tool, call).await)["count"], 1);
+    let call = site.new_call("js_consume", fields);
+    let afterwards = call.deferred.clone();
+    assert_eq!(success_value(run_call(&site.tool, call).await)["count"], 1);
     assert!(
         afterwards.take().is_none(),
         "with `ack: false` the caller acknowledges them"
@@ -439,7 +456,7 @@ async fn messages_are_acknowledged_only_when_they_are_recorded() {
 
 #[tokio::test]
 async fn a_request_is_answered_by_whoever_listens() {
-    let site = Site::new();
+    let site = NatsToolFixture::new();
     let client = async_nats::connect(site.nats.url()).await.unwrap();
     let mut asked = client.subscribe("sum").await.unwrap();
     client.flush().await.unwrap();
@@ -454,24 +471,24 @@ async fn a_request_is_answered_by_whoever_listens() {
         }
     });
     assert_eq!(
-        site.ok("request", json!({"subject": "sum", "value": [1, 2, 3]}))
+        site.call_result("request", json!({"subject": "sum", "value": [1, 2, 3]}))
             .await["data"],
         6
     );
     let nobody = site
-        .run("request", json!({"subject": "nobody", "value": 1}))
+        .run_call("request", json!({"subject": "nobody", "value": 1}))
         .await;
-    assert_eq!(error(&nobody).code, "NATS_NO_RESPONDERS");
-    assert!(!error(&nobody).leaves_effect_unknown());
+    assert_eq!(failure_error(&nobody).code, "NATS_NO_RESPONDERS");
+    assert!(!failure_error(&nobody).leaves_effect_unknown());
 }
 
 #[tokio::test]
 async fn a_plain_publication_reaches_whoever_listens() {
-    let site = Site::new();
+    let site = NatsToolFixture::new();
     let client = async_nats::connect(site.nats.url()).await.unwrap();
     let mut news = client.subscribe("news").await.unwrap();
     client.flush().await.unwrap();
-    site.ok(
+    site.call_result(
         "publish",
         json!({"subject": "news", "value": "hello", "headers": {"A": "b"}}),
     )
@@ -483,54 +500,60 @@ async fn a_plain_publication_reaches_whoever_listens() {
 
 #[tokio::test]
 async fn who_comes_is_checked() {
-    let nats = Nats::with_user("me", "s3cret");
-    let tool = tool("nats");
+    let nats = NatsServer::with_user("me", "s3cret");
+    let tool = find_tool("nats");
     let call = |auth: Value| {
-        call(
+        new_call(
             "nats",
             json!({"operation": "publish", "subject": "x", "value": 1, "url": nats.url(), "auth": auth}),
         )
     };
-    result(run(&tool, call(json!({"user": "me", "password": "s3cret"}))).await);
-    let wrong = run(&tool, call(json!({"user": "me", "password": "wr0ng-word"}))).await;
+    success_value(run_call(&tool, call(json!({"user": "me", "password": "s3cret"}))).await);
+    let wrong = run_call(&tool, call(json!({"user": "me", "password": "wr0ng-word"}))).await;
     assert_eq!(
-        (error(&wrong).code.as_str(), error(&wrong).kind),
+        (
+            failure_error(&wrong).code.as_str(),
+            failure_error(&wrong).kind
+        ),
         ("NATS_AUTH", ErrorKind::Auth)
     );
     assert!(!format!("{wrong:?}").contains("wr0ng-word"));
     assert_eq!(
-        error(&run(&tool, call(json!({"creds": "nonsense"}))).await).code,
+        failure_error(&run_call(&tool, call(json!({"creds": "nonsense"}))).await).code,
         "AUTH_INVALID"
     );
     assert_eq!(
-        error(&run(&tool, call(json!("a name"))).await).code,
+        failure_error(&run_call(&tool, call(json!("a name"))).await).code,
         "AUTH_UNRESOLVED"
     );
 }
 
 #[tokio::test]
 async fn a_server_that_is_away_is_said_to_be_and_found_again() {
-    let site = Site::new();
+    let site = NatsToolFixture::new();
     let fields = json!({"bucket": "b", "key": "k", "value": 1, "create": true});
-    site.ok("kv_put", fields.clone()).await;
+    site.call_result("kv_put", fields.clone()).await;
     site.nats.kill();
-    let mut call = site.call("kv_put", fields.clone());
+    let mut call = site.new_call("kv_put", fields.clone());
     call.timeout.total = Some(Duration::from_secs(5));
-    let outcome = run(&site.tool, call).await;
-    let failed = error(&outcome);
+    let outcome = run_call(&site.tool, call).await;
+    let failed = failure_error(&outcome);
     assert!(failed.retryable, "{failed:?}");
     assert!(
         ["NATS_CONNECT", "TIMEOUT", "NATS_FAILED"].contains(&failed.code.as_str()),
         "{failed:?}"
     );
-    assert_eq!(site.code("kv_put", fields.clone()).await, "NATS_CONNECT");
+    assert_eq!(
+        site.error_code("kv_put", fields.clone()).await,
+        "NATS_CONNECT"
+    );
     site.nats.start();
-    site.ok("kv_put", fields).await;
+    site.call_result("kv_put", fields).await;
 }
 
 #[tokio::test]
 async fn a_wrong_call_is_named() {
-    let site = Site::new();
+    let site = NatsToolFixture::new();
     for (operation, fields) in [
         ("kv_fly", json!({})),
         ("kv_get", json!({"bucket": "b"})),
@@ -552,11 +575,14 @@ async fn a_wrong_call_is_named() {
         ),
     ] {
         assert_eq!(
-            site.code(operation, fields.clone()).await,
+            site.error_code(operation, fields.clone()).await,
             "TOOL_INPUT",
             "{operation} {fields}"
         );
     }
-    let nowhere = call("nats", json!({"operation": "kv_get"}));
-    assert_eq!(error(&run(&site.tool, nowhere).await).code, "TOOL_INPUT");
+    let nowhere = new_call("nats", json!({"operation": "kv_get"}));
+    assert_eq!(
+        failure_error(&run_call(&site.tool, nowhere).await).code,
+        "TOOL_INPUT"
+    );
 }

@@ -8,29 +8,32 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::event::Event;
 use model::id::{ExecutionId, PlaybookHash, Seq, WorkerId};
-use model::raw::Raw;
-use model::result_ref::{Resolved, ResultRef};
+use model::raw::RawJson;
+use model::result_ref::{ResolvedRef, ResultRef};
 use model::template::LoopPointer;
 use serde_json::json;
-use server::{Control, RunRequest, Server, SubmitError};
-use store::{Memory, Store};
+use server::{Control, ExecutionOptions, Server, SubmitError};
+use store::{MemoryStore, Store};
 use tempfile::TempDir;
-use tests::sim::Random;
+use tests::sim::SeededRandom;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use wire::{Ask, Claimed, Error, Pieces, PlaybookText, Pulse, Receipt, Report, Told, Transport};
+use wire::{
+    Ask, ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, Pulse, ReportRequest,
+    ReportResponse, Transport,
+};
 
-use crate::clock::Virtual;
-use crate::stored::Stored;
+use crate::clock::VirtualClock;
+use crate::pausing_store::PausingStore;
 
 /// So many worlds are tried.
 const SEEDS: u64 = 40;
 /// So many things happen in each.
 const ACTIONS: usize = 60;
 /// Everything that faults left behind is over by then.
-const SETTLED: Duration = Duration::from_secs(90);
+const SETTLE_WAIT: Duration = Duration::from_secs(90);
 /// A claim that reached nobody is noticed only later.
-const PROMPT: Duration = Duration::from_secs(5);
+const PROMPT_MAX: Duration = Duration::from_secs(5);
 
 const PLAYBOOK: &str = r#"
 apiVersion: noetl.io/v2
@@ -51,14 +54,14 @@ workflow:
 "#;
 
 /// A worker's way to the server on which calls are given up at random.
-struct Flaky {
+struct FlakyTransport {
     server: Arc<dyn Transport>,
-    random: Mutex<Option<Random>>,
+    random: Mutex<Option<SeededRandom>>,
 }
 
-impl Flaky {
+impl FlakyTransport {
     /// How long this call is waited for, if it is given up.
-    fn patience(&self) -> Option<Duration> {
+    fn call_timeout(&self) -> Option<Duration> {
         let mut random = self.random.lock().expect("no holder panics");
         let random = random.as_mut()?;
         let gives_up = random.percent(25);
@@ -67,10 +70,10 @@ impl Flaky {
 }
 
 #[async_trait]
-impl Transport for Flaky {
-    async fn claim(&self, ask: &Ask) -> Result<Vec<Claimed>, Error> {
+impl Transport for FlakyTransport {
+    async fn claim(&self, ask: &Ask) -> Result<Vec<ClaimedCommand>, Error> {
         let call = self.server.claim(ask);
-        match self.patience() {
+        match self.call_timeout() {
             Some(patience) => {
                 let answer = tokio::time::timeout(patience, call).await;
                 answer.unwrap_or(Ok(Vec::new()))
@@ -78,9 +81,9 @@ impl Transport for Flaky {
             None => call.await,
         }
     }
-    async fn report(&self, report: Report) -> Result<Receipt, Error> {
+    async fn report(&self, report: ReportRequest) -> Result<ReportResponse, Error> {
         let call = self.server.report(report);
-        match self.patience() {
+        match self.call_timeout() {
             Some(patience) => {
                 let answer = tokio::time::timeout(patience, call).await;
                 answer.unwrap_or_else(|gone| Err(Error::Unavailable(Box::new(gone))))
@@ -94,7 +97,7 @@ impl Transport for Flaky {
     async fn leave(&self, worker: &WorkerId) -> Result<(), Error> {
         self.server.leave(worker).await
     }
-    async fn listen(&self, worker: &WorkerId) -> Result<Vec<Told>, Error> {
+    async fn listen(&self, worker: &WorkerId) -> Result<Vec<CommandNotice>, Error> {
         self.server.listen(worker).await
     }
     async fn playbook(&self, hash: &PlaybookHash) -> Result<PlaybookText, Error> {
@@ -107,47 +110,48 @@ impl Transport for Flaky {
         &self,
         execution: ExecutionId,
         pointer: &LoopPointer,
-    ) -> Result<Raw, Error> {
+    ) -> Result<RawJson, Error> {
         self.server.loop_results(execution, pointer).await
     }
-    async fn manifest(&self, reference: &ResultRef) -> Result<Pieces, Error> {
+    async fn manifest(&self, reference: &ResultRef) -> Result<ByteStream, Error> {
         self.server.manifest(reference).await
     }
-    async fn secrets(&self, ask: &wire::SecretsAsk) -> Result<Vec<wire::Secret>, Error> {
+    async fn secrets(&self, ask: &wire::SecretsAsk) -> Result<Vec<wire::ResolvedSecret>, Error> {
         self.server.secrets(ask).await
     }
-    async fn look_up(&self, uri: &str) -> Result<Resolved, Error> {
-        self.server.look_up(uri).await
+    async fn resolve_ref(&self, uri: &str) -> Result<ResolvedRef, Error> {
+        self.server.resolve_ref(uri).await
     }
 }
 
 /// A server with a worker.
-struct House {
-    store: Arc<Stored<Memory>>,
+struct AssignmentFixture {
+    store: Arc<PausingStore<MemoryStore>>,
     server: Server,
-    way: Arc<Flaky>,
+    transport: Arc<FlakyTransport>,
     stop: CancellationToken,
 }
 
-impl House {
-    fn begin(memory: Memory, dir: &TempDir, clock: Virtual, name: &str) -> Self {
-        let store = Arc::new(Stored::new(memory));
+impl AssignmentFixture {
+    fn start(memory: MemoryStore, dir: &TempDir, clock: VirtualClock, name: &str) -> Self {
+        let store = Arc::new(PausingStore::new(memory));
         let open = |part: &str| dir.path().join(name).join(part);
-        let bodies = results::Local::open(&open("bodies")).expect("there is room for bodies");
+        let bodies =
+            results::DirBodyStore::open(&open("bodies")).expect("there is room for bodies");
         let bodies = Arc::new(bodies);
         let server = Server::start(server::Config {
             store: store.clone(),
             bodies: bodies.clone(),
-            limits: engine::Limits::default(),
-            files: None,
+            limits: engine::ExecutionLimits::default(),
+            playbook_dir: None,
             bus: None,
-            takes_over: true,
+            may_adopt: true,
             keychain: server::KeychainConfig::default(),
             retention: None,
             cluster_secret: None,
         });
         let server = server.expect("the server starts");
-        let way = Arc::new(Flaky {
+        let transport = Arc::new(FlakyTransport {
             server: server.transport(),
             random: Mutex::new(None),
         });
@@ -168,32 +172,32 @@ impl House {
             jumps_max: worker::JUMPS_MAX,
         };
         let stop = CancellationToken::new();
-        let worker = worker::Worker::new(config, way.clone());
+        let worker = worker::Worker::new(config, transport.clone());
         tokio::spawn(worker.run(stop.clone()));
         Self {
             store,
             server,
-            way,
+            transport,
             stop,
         }
     }
 
-    fn set_faults(&self, random: Option<&mut Random>) {
+    fn set_faults(&self, random: Option<&mut SeededRandom>) {
         let (one, two) = random.map_or((None, None), |random| {
-            let mut fork = || Some(Random::new(random.next_number()));
+            let mut fork = || Some(SeededRandom::new(random.next_number()));
             (fork(), fork())
         });
         *self.store.faults.lock().expect("no holder panics") = one;
-        *self.way.random.lock().expect("no holder panics") = two;
+        *self.transport.random.lock().expect("no holder panics") = two;
     }
 
     /// The first assignment that has no open command behind it.
     async fn stray_assignment(&self) -> Option<String> {
         let assignments = self.server.assignments().await;
-        if let Some(command) = assignments.waiting.first() {
+        if let Some(command) = assignments.pending.first() {
             return Some(format!("a waiting worker stays assigned to {command}"));
         }
-        for command in assignments.held {
+        for command in assignments.claimed {
             let open = self.store.open_commands(command.execution).await;
             let open = open.expect("a store in memory answers");
             let is_open = open.iter().any(|open| open.command.id == command);
@@ -208,46 +212,50 @@ impl House {
 
     /// Runs a fresh playbook, which no leftover may hold up.
     async fn runs_promptly(&self) -> bool {
-        let id = self.server.fresh_id();
+        let id = self.server.new_execution_id();
         let submitted = self
             .server
-            .submit_from_catalog(id, "p", None, RunRequest::default())
+            .submit_from_catalog(id, "p", None, ExecutionOptions::default())
             .await;
         submitted.expect("it starts");
-        let settled = tokio::time::timeout(PROMPT, self.server.settled(id)).await;
+        let settled = tokio::time::timeout(PROMPT_MAX, self.server.wait_until_settled(id)).await;
         settled.is_ok()
     }
 }
 
 /// What was asked of the servers.
 #[derive(Default)]
-struct Asked {
+struct SubmittedWork {
     runs: Vec<ExecutionId>,
     submissions: JoinSet<Result<(), SubmitError>>,
 }
 
 /// One thing that happens.
-async fn act(houses: &[House; 2], asked: &mut Asked, random: &mut Random) {
-    let server = houses[random.index(2)].server.clone();
-    if asked.runs.is_empty() || random.percent(25) {
+async fn run_action(
+    fixtures: &[AssignmentFixture; 2],
+    submitted: &mut SubmittedWork,
+    random: &mut SeededRandom,
+) {
+    let server = fixtures[random.index(2)].server.clone();
+    if submitted.runs.is_empty() || random.percent(25) {
         // Both servers are asked for the same run at once, as by requests with one `dedup` word.
-        let id = server.fresh_id();
-        asked.runs.push(id);
-        for house in houses {
+        let id = server.new_execution_id();
+        submitted.runs.push(id);
+        for house in fixtures {
             for n in 0..2 {
                 let server = house.server.clone();
-                let request = RunRequest {
-                    payload: Some(Raw::of(&json!({"n": n}))),
+                let request = ExecutionOptions {
+                    payload: Some(RawJson::from_serializable(&json!({"n": n}))),
                     trace_id: None,
                 };
-                asked
+                submitted
                     .submissions
                     .spawn(async move { server.submit_from_catalog(id, "p", None, request).await });
             }
         }
         return;
     }
-    let id = *random.pick(&asked.runs);
+    let id = *random.pick(&submitted.runs);
     let control = match random.below(5) {
         0 => Control::Cancel {
             reason: None,
@@ -263,29 +271,29 @@ async fn act(houses: &[House; 2], asked: &mut Asked, random: &mut Random) {
     tokio::time::sleep(Duration::from_millis(random.below(20))).await;
 }
 
-async fn world(seed: u64) -> Result<(), String> {
-    let clock = Virtual::start();
+async fn run_world(seed: u64) -> Result<(), String> {
+    let clock = VirtualClock::start();
     let dir = tempfile::tempdir().expect("there is room for a folder");
-    let memory = Memory::new(clock.for_store());
-    let other = memory.another();
+    let memory = MemoryStore::new(clock.for_store());
+    let other = memory.join_process();
     let houses = [
-        House::begin(memory, &dir, clock, "first"),
-        House::begin(other, &dir, clock, "second"),
+        AssignmentFixture::start(memory, &dir, clock, "first"),
+        AssignmentFixture::start(other, &dir, clock, "second"),
     ];
     let registered = houses[0].store.put_playbook("p", PLAYBOOK).await;
     registered.expect("a store in memory takes it");
-    let mut random = Random::new(seed);
+    let mut random = SeededRandom::new(seed);
     for house in &houses {
         house.set_faults(Some(&mut random));
     }
-    let mut asked = Asked::default();
+    let mut asked = SubmittedWork::default();
     for _ in 0..ACTIONS {
-        act(&houses, &mut asked, &mut random).await;
+        run_action(&houses, &mut asked, &mut random).await;
     }
     for house in &houses {
         house.set_faults(None);
     }
-    tokio::time::sleep(SETTLED).await;
+    tokio::time::sleep(SETTLE_WAIT).await;
     while let Some(submitted) = asked.submissions.try_join_next() {
         let submitted = submitted.expect("a submission does not panic");
         submitted.map_err(|error| format!("a request did not get its run: {error}"))?;
@@ -319,7 +327,7 @@ fn in_virtual_time<T>(work: impl Future<Output = T>) -> T {
 #[test]
 fn no_worker_stays_assigned_to_what_is_not_there() {
     for seed in 0..SEEDS {
-        if let Err(stray) = in_virtual_time(world(seed)) {
+        if let Err(stray) = in_virtual_time(run_world(seed)) {
             panic!("seed {seed}: {stray}");
         }
     }
@@ -329,24 +337,25 @@ fn no_worker_stays_assigned_to_what_is_not_there() {
 #[test]
 fn a_worker_that_stays_assigned_is_noticed() {
     let stray = in_virtual_time(async {
-        let clock = Virtual::start();
+        let clock = VirtualClock::start();
         let dir = tempfile::tempdir().expect("there is room for a folder");
-        let house = House::begin(Memory::new(clock.for_store()), &dir, clock, "only");
+        let house =
+            AssignmentFixture::start(MemoryStore::new(clock.for_store()), &dir, clock, "only");
         let registered = house.store.put_playbook("p", PLAYBOOK).await;
         registered.expect("a store in memory takes it");
         assert!(house.runs_promptly().await);
         assert_eq!(house.stray_assignment().await, None);
-        house.store.never_answers.store(true, Ordering::Relaxed);
+        house.store.never_replies.store(true, Ordering::Relaxed);
         let server = house.server.clone();
-        let id = server.fresh_id();
+        let id = server.new_execution_id();
         tokio::spawn(async move {
             drop(
                 server
-                    .submit_from_catalog(id, "p", None, RunRequest::default())
+                    .submit_from_catalog(id, "p", None, ExecutionOptions::default())
                     .await,
             );
         });
-        tokio::time::sleep(SETTLED).await;
+        tokio::time::sleep(SETTLE_WAIT).await;
         house.stray_assignment().await
     });
     assert!(stray.is_some(), "an assignment without an end was not seen");

@@ -5,60 +5,62 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use model::id::{ExecutionId, WorkerId};
-use model::playbook::credentials::Opens;
-use model::raw::Raw;
+use model::playbook::credentials::CredentialUses;
+use model::raw::RawJson;
 use model::status::RunStatus;
-use server::{Control, ControlError, Rerun, Server, Submission, SubmitError};
-use store::{Filter, Store};
+use server::{Control, ControlError, Rerun, Server, SubmitError, SubmitRequest};
+use store::{ExecutionFilter, Store};
 use tempfile::TempDir;
-use tests::conformance::{Again, Agenda, Case, Log, Script, What, normalise};
+use tests::conformance::{
+    Case, CaseLog, ExternalInput, InputSchedule, RerunInput, Script, normalise,
+};
 use tokio_util::sync::CancellationToken;
-use wire::api::CredentialRequest;
+use wire::api::SetCredentialRequest;
 
-use crate::clock::Virtual;
-use crate::mortal::Mortal;
-use crate::site::Site;
+use crate::clock::VirtualClock;
+use crate::deployment::CaseDeployment;
+use crate::killable_transport::KillableTransport;
 use crate::tool;
 
 /// Time moves in such steps while something is expected to happen.
 const STEP: Duration = Duration::from_millis(1);
 /// So long passes before the case is looked at again while it waits for something near.
-const POLL: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Sooner than this every sweep is lived through; a longer time in which nothing happens is jumped over.
-const JUMP_OVER: Duration = Duration::from_secs(30);
+const JUMP_MIN: Duration = Duration::from_secs(30);
 /// A case that has not ended by then hangs.
-const PATIENCE: Duration = Duration::from_secs(90 * 24 * 3_600);
+const CASE_TIMEOUT: Duration = Duration::from_secs(90 * 24 * 3_600);
 /// A log that does not grow for so long while nothing is due will not grow any more.
-const STILL: Duration = Duration::from_secs(60);
+const IDLE_MAX: Duration = Duration::from_secs(60);
 
-struct Running {
+struct StackCaseRun {
     dir: TempDir,
-    site: Site,
-    clock: Virtual,
+    deployment: CaseDeployment,
+    clock: VirtualClock,
     store: Arc<dyn Store>,
-    bodies: Arc<dyn results::Bodies>,
+    bodies: Arc<dyn results::BodyStore>,
     server: Server,
     script: Arc<Mutex<Script>>,
     workers: u32,
-    death: CancellationToken,
+    kill_token: CancellationToken,
     root: ExecutionId,
     latest: ExecutionId,
-    agenda: Agenda,
+    schedule: InputSchedule,
     jumps_max: u32,
 }
 
 /// Runs a case to its end; answers the logs made comparable.
-pub(crate) async fn run(case: &Case, site: Site) -> Result<String, String> {
-    let mut running = start(case, site).await?;
-    running.go().await?;
-    let text = running.text().await?;
-    running.death.cancel();
+pub(crate) async fn run_case(case: &Case, deployment: CaseDeployment) -> Result<String, String> {
+    let mut running = start_case(case, deployment).await?;
+    running.run_to_end().await?;
+    let text = running.normalised_text().await?;
+    running.kill_token.cancel();
     running.server.stop().await;
     Ok(text)
 }
 
 /// Every credential that the playbooks of a case name.
-async fn give_credentials(case: &Case, server: &Server) -> Result<(), String> {
+async fn set_credentials(case: &Case, server: &Server) -> Result<(), String> {
     let texts = [&case.playbook]
         .into_iter()
         .chain(case.children.iter().map(|(_, text)| text));
@@ -68,8 +70,11 @@ async fn give_credentials(case: &Case, server: &Server) -> Result<(), String> {
             continue;
         };
         let entries = playbook.keychain.iter().map(|entry| entry.name.to_string());
-        for name in Opens::of_playbook(playbook).into_iter().chain(entries) {
-            let request = CredentialRequest {
+        for name in CredentialUses::names_in_playbook(playbook)
+            .into_iter()
+            .chain(entries)
+        {
+            let request = SetCredentialRequest {
                 name,
                 kind: "basic".to_owned(),
                 data: serde_json::json!({"password": "open"}),
@@ -78,81 +83,84 @@ async fn give_credentials(case: &Case, server: &Server) -> Result<(), String> {
                 name: "the case".to_owned(),
                 source: None,
             };
-            server.set_credential(&request, actor).await.map_err(said)?;
+            server
+                .set_credential(&request, actor)
+                .await
+                .map_err(to_message)?;
         }
     }
     Ok(())
 }
 
-async fn start(case: &Case, mut site: Site) -> Result<Running, String> {
-    let dir = tempfile::tempdir().map_err(said)?;
-    let clock = Virtual::start();
-    let store = site.store(dir.path(), clock)?;
-    let bodies = results::Local::open(&dir.path().join("bodies")).map_err(said)?;
-    let bodies: Arc<dyn results::Bodies> = Arc::new(bodies);
+async fn start_case(case: &Case, mut deployment: CaseDeployment) -> Result<StackCaseRun, String> {
+    let dir = tempfile::tempdir().map_err(to_message)?;
+    let clock = VirtualClock::start();
+    let store = deployment.open_store(dir.path(), clock)?;
+    let bodies = results::DirBodyStore::open(&dir.path().join("bodies")).map_err(to_message)?;
+    let bodies: Arc<dyn results::BodyStore> = Arc::new(bodies);
     let config = server::Config {
         store: store.clone(),
         bodies: bodies.clone(),
         limits: case.limits,
-        files: None,
+        playbook_dir: None,
         bus: None,
-        takes_over: false,
+        may_adopt: false,
         keychain: server::KeychainConfig {
             keys: server::MasterKeys::Given {
-                current: server::MasterKey::fresh(),
+                current: server::MasterKey::generate(),
                 old: None,
             },
             ..server::KeychainConfig::default()
         },
         retention: None,
-        cluster_secret: site.secret(&*store).await?,
+        cluster_secret: deployment.cluster_secret(&*store).await?,
     };
     for (path, text) in &case.children {
-        store.put_playbook(path, text).await.map_err(said)?;
+        store.put_playbook(path, text).await.map_err(to_message)?;
     }
-    let server = Server::start(config).map_err(said)?;
-    give_credentials(case, &server).await?;
-    site.listen(&server, dir.path()).await?;
-    let submission = Submission {
+    let server = Server::start(config).map_err(to_message)?;
+    set_credentials(case, &server).await?;
+    deployment.start_listening(&server, dir.path()).await?;
+    let submission = SubmitRequest {
         name: "playbook".to_owned(),
         text: case.playbook.clone(),
-        payload: case.payload.as_ref().map(Raw::of),
+        payload: case.payload.as_ref().map(RawJson::from_serializable),
     };
-    let root = server.submit(submission).await.map_err(said)?;
+    let root = server.submit(submission).await.map_err(to_message)?;
     for text in &case.versions {
         let registered = store.put_playbook("playbook", text).await;
-        registered.map_err(said)?;
+        registered.map_err(to_message)?;
     }
-    let mut running = Running {
-        site,
+    let mut running = StackCaseRun {
+        deployment,
         clock,
         store,
         bodies,
         server,
         script: Arc::new(Mutex::new(case.script.clone())),
         workers: 0,
-        death: CancellationToken::new(),
+        kill_token: CancellationToken::new(),
         root,
         latest: root,
-        agenda: case.agenda(),
+        schedule: case.schedule(),
         jumps_max: case.jumps_max,
         dir,
     };
-    running.employ()?;
+    running.start_worker()?;
     Ok(running)
 }
 
-fn said(error: impl std::fmt::Display) -> String {
+fn to_message(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-impl Running {
+impl StackCaseRun {
     /// The worker dies if there is one, and another begins.
-    fn employ(&mut self) -> Result<(), String> {
-        self.death.cancel();
-        self.death = CancellationToken::new();
+    fn start_worker(&mut self) -> Result<(), String> {
+        self.kill_token.cancel();
+        self.kill_token = CancellationToken::new();
         self.workers += 1;
-        let logs = worker::FileLogs::open(self.dir.path().join("logs")).map_err(said)?;
+        let logs = worker::FileLogs::open(self.dir.path().join("logs")).map_err(to_message)?;
         let config = worker::Config {
             worker: WorkerId(format!("worker-{}", self.workers).into()),
             pool: "default".into(),
@@ -161,16 +169,16 @@ impl Running {
             tools: tool::registry(&self.script),
             bodies: self.bodies.clone(),
             logs: Arc::new(logs),
-            clock: self.site.worker_clock(self.clock),
+            clock: self.deployment.worker_clock(self.clock),
             env: serde_json::Map::new(),
             base_dir: self.dir.path().to_owned(),
             scratch_dir: self.dir.path().join("scratch"),
             heartbeat: Duration::from_secs(5),
             jumps_max: self.jumps_max,
         };
-        let transport = Mortal {
-            server: self.site.transport(&self.server)?,
-            death: self.death.clone(),
+        let transport = KillableTransport {
+            server: self.deployment.transport(&self.server)?,
+            kill_token: self.kill_token.clone(),
         };
         let worker = worker::Worker::new(config, Arc::new(transport));
         tokio::spawn(worker.run(CancellationToken::new()));
@@ -178,65 +186,65 @@ impl Running {
     }
 
     /// Lets time pass until the case is over.
-    async fn go(&mut self) -> Result<(), String> {
+    async fn run_to_end(&mut self) -> Result<(), String> {
         let mut seen = (0, self.clock.elapsed());
-        while self.clock.elapsed() < self.site.patience().unwrap_or(PATIENCE) {
+        while self.clock.elapsed() < self.deployment.timeout().unwrap_or(CASE_TIMEOUT) {
             // Time moves on only when nobody has anything to do.
             tokio::time::sleep(STEP).await;
-            if self.happen().await? {
+            if self.apply_due_input().await? {
                 continue;
             }
-            let version = self.version().await?;
+            let version = self.root_version().await?;
             if version != seen.0 {
                 seen = (version, self.clock.elapsed());
             }
-            if self.agenda.is_empty() && self.is_over().await? {
+            if self.schedule.is_empty() && self.is_ended().await? {
                 return Ok(());
             }
             match self.next_due().await? {
-                Some(left) if left > JUMP_OVER && self.site.is_virtual() => {
+                Some(left) if left > JUMP_MIN && self.deployment.has_virtual_time() => {
                     // Whatever waits for less than this is let come first.
                     tokio::time::sleep(Duration::from_secs(3)).await;
-                    if self.version().await? == version {
-                        tokio::time::advance(left.saturating_sub(JUMP_OVER) + STEP).await;
+                    if self.root_version().await? == version {
+                        tokio::time::advance(left.saturating_sub(JUMP_MIN) + STEP).await;
                     }
                 }
-                None if self.clock.elapsed() > seen.1 + STILL => return Ok(()),
-                _ => tokio::time::sleep(POLL).await,
+                None if self.clock.elapsed() > seen.1 + IDLE_MAX => return Ok(()),
+                _ => tokio::time::sleep(POLL_INTERVAL).await,
             }
         }
         Err("it does not end".to_owned())
     }
 
     /// Does one of the case's inputs whose time has come.
-    async fn happen(&mut self) -> Result<bool, String> {
-        let log = self.log(self.root).await?;
+    async fn apply_due_input(&mut self) -> Result<bool, String> {
+        let log = self.read_log(self.root).await?;
         let elapsed = self.clock.elapsed();
-        let Some(what) = self.agenda.take_due(elapsed, &log) else {
+        let Some(what) = self.schedule.take_due(elapsed, &log) else {
             return Ok(false);
         };
         let control = match what {
-            What::Cancel { cascade } => Control::Cancel {
+            ExternalInput::Cancel { cascade } => Control::Cancel {
                 reason: None,
                 cascade,
             },
-            What::Finalize(ending) => Control::Finalize {
+            ExternalInput::Finalize(ending) => Control::Finalize {
                 ending,
                 reason: None,
             },
-            What::Rerun(again) => return self.rerun(again).await,
-            What::Pause => Control::Pause { reason: None },
-            What::Resume => Control::Resume,
-            What::Retry(version) => Control::Retry { version },
-            What::Signal(name, payload) => Control::Signal {
+            ExternalInput::Rerun(again) => return self.rerun(again).await,
+            ExternalInput::Pause => Control::Pause { reason: None },
+            ExternalInput::Resume => Control::Resume,
+            ExternalInput::Retry(version) => Control::Retry { version },
+            ExternalInput::Signal(name, payload) => Control::Signal {
                 name,
-                payload: payload.as_ref().map(Raw::of),
+                payload: payload.as_ref().map(RawJson::from_serializable),
             },
-            What::Crash => {
-                self.employ()?;
+            ExternalInput::Crash => {
+                self.start_worker()?;
                 return Ok(true);
             }
-            What::Patch(patch) => Control::Patch(Raw::of(&patch)),
+            ExternalInput::Patch(patch) => Control::Patch(RawJson::from_serializable(&patch)),
         };
         match self.server.control(self.root, control).await {
             // The engine alone refuses the same way, and leaves no trace of it.
@@ -246,13 +254,17 @@ impl Running {
     }
 
     /// Has the root, or its latest rerun, run again.
-    async fn rerun(&mut self, again: Again) -> Result<bool, String> {
-        let of = if again.latest { self.latest } else { self.root };
+    async fn rerun(&mut self, rerun_input: RerunInput) -> Result<bool, String> {
+        let of = if rerun_input.latest {
+            self.latest
+        } else {
+            self.root
+        };
         let rerun = Rerun {
-            from_step: again.from_step,
-            from_iteration: again.from_iteration,
-            payload: again.payload.as_ref().map(Raw::of),
-            version: again.version,
+            from_step: rerun_input.from_step,
+            from_iteration: rerun_input.from_iteration,
+            payload: rerun_input.payload.as_ref().map(RawJson::from_serializable),
+            version: rerun_input.version,
         };
         match self.server.rerun(of, rerun).await {
             Ok(execution) => self.latest = execution,
@@ -262,27 +274,27 @@ impl Running {
         Ok(true)
     }
 
-    async fn version(&self) -> Result<u64, String> {
+    async fn root_version(&self) -> Result<u64, String> {
         let rows = self.executions().await?;
         Ok(rows.iter().map(|row| row.version.0).sum())
     }
 
     async fn executions(&self) -> Result<Vec<store::ExecutionRow>, String> {
-        let filter = Filter {
+        let filter = ExecutionFilter {
             limit: 1_000,
-            ..Filter::default()
+            ..ExecutionFilter::default()
         };
-        let mut rows = self.store.executions(&filter).await.map_err(said)?;
+        let mut rows = self.store.executions(&filter).await.map_err(to_message)?;
         // A database may hold the runs of earlier cases; ids are in the order of time.
         rows.retain(|row| row.id >= self.root);
         rows.sort_by_key(|row| (row.started_at, row.id));
         Ok(rows)
     }
 
-    async fn is_over(&self) -> Result<bool, String> {
+    async fn is_ended(&self) -> Result<bool, String> {
         let rows = self.executions().await?;
         let terminal = rows.iter().all(|row| row.status.is_terminal());
-        let inbox = self.store.inbox(None, 1).await.map_err(said)?;
+        let inbox = self.store.inbox(None, 1).await.map_err(to_message)?;
         Ok(terminal && inbox.is_empty())
     }
 
@@ -292,24 +304,27 @@ impl Running {
             .store
             .next_timer(None, model::time::Time(i64::MAX))
             .await
-            .map_err(said)?;
+            .map_err(to_message)?;
         let timer = timer.map(|due| due.since(self.store.now()));
         let elapsed = self.clock.elapsed();
-        let inputs = self.agenda.times().map(|span| span.saturating_sub(elapsed));
+        let inputs = self
+            .schedule
+            .times()
+            .map(|span| span.saturating_sub(elapsed));
         Ok(inputs.chain(timer).min())
     }
 
-    async fn log(&self, id: ExecutionId) -> Result<Vec<model::event::Event>, String> {
+    async fn read_log(&self, id: ExecutionId) -> Result<Vec<model::event::Event>, String> {
         let all = self.store.events(id, model::id::Seq(0), usize::MAX >> 1);
-        all.await.map_err(said)
+        all.await.map_err(to_message)
     }
 
-    async fn text(&self) -> Result<String, String> {
+    async fn normalised_text(&self) -> Result<String, String> {
         let mut logs = Vec::new();
         let mut rows = self.executions().await?;
         rows.sort_by_key(|row| row.id != self.root);
         for (index, row) in rows.iter().enumerate() {
-            let events = self.log(row.id).await?;
+            let events = self.read_log(row.id).await?;
             let name = match index {
                 0 => "root".to_owned(),
                 _ => format!("'{} {index}'", row.path),
@@ -317,7 +332,7 @@ impl Running {
             if index == 0 && row.status == RunStatus::Running {
                 return Err(format!("it still runs after {:?}", self.clock.elapsed()));
             }
-            logs.push(Log { name, events });
+            logs.push(CaseLog { name, events });
         }
         Ok(normalise(&logs))
     }

@@ -13,36 +13,36 @@ const EPOCH: Time = Time(1_767_225_600_000_000);
 
 /// The clock of one case.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Virtual {
-    began: Instant,
+pub(crate) struct VirtualClock {
+    started_at: Instant,
 }
 
-impl Virtual {
+impl VirtualClock {
     /// A clock that begins now; the runtime's time must be paused.
     pub(crate) fn start() -> Self {
         Self {
-            began: Instant::now(),
+            started_at: Instant::now(),
         }
     }
 
     /// The time as stores take it.
-    pub(crate) fn for_store(self) -> store::Clock {
+    pub(crate) fn for_store(self) -> store::ClockFn {
         Arc::new(move || self.time())
     }
 
     /// The time now.
     pub(crate) fn time(self) -> Time {
-        EPOCH.after(self.began.elapsed())
+        EPOCH.after(self.started_at.elapsed())
     }
 
     /// How long the case has gone on.
     pub(crate) fn elapsed(self) -> Duration {
-        self.began.elapsed()
+        self.started_at.elapsed()
     }
 }
 
 #[async_trait]
-impl worker::Clock for Virtual {
+impl worker::Clock for VirtualClock {
     fn now(&self) -> Time {
         self.time()
     }
@@ -59,7 +59,7 @@ impl worker::Clock for Virtual {
 }
 
 /// Waits for work of another thread while time stands still: paused time moves on only when no blocking task runs.
-pub(crate) async fn held<T>(work: impl Future<Output = T>) -> T {
+pub(crate) async fn run_with_time_stopped<T>(work: impl Future<Output = T>) -> T {
     let (done, over) = oneshot::channel::<()>();
     let hold = tokio::task::spawn_blocking(move || over.blocking_recv());
     let value = work.await;

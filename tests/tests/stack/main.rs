@@ -4,38 +4,38 @@
 mod assignments;
 mod case;
 mod clock;
-mod doubt;
-mod elsewhere;
-mod mortal;
-mod site;
-mod stored;
+mod deployment;
+mod killable_transport;
+mod lost_replies;
+mod not_loaded;
+mod pausing_store;
 mod tool;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::event::{Emitter, Event};
+use model::event::{AllowedSource, Event};
 use model::playbook::{Playbook, RouteMode};
-use tests::conformance::{Case, Trigger, What, cases};
-use tests::peers::Postgres;
+use tests::conformance::{Case, ExternalInput, Trigger, case_folders};
+use tests::peers::PostgresServer;
 
-use crate::site::Site;
+use crate::deployment::CaseDeployment;
 
 /// A case that takes longer than this is not run in real time.
 const REAL_TIME_MAX: Duration = Duration::from_secs(3);
 /// So many databases are used beside each other.
-const LANES: usize = 4;
+const DATABASES: usize = 4;
 
 /// A write between two events of one report is something only the engine alone can time.
 fn is_engine_only(case: &Case) -> bool {
     case.inputs.iter().any(|happening| {
-        let is_amid = |trigger: &Trigger| matches!(trigger, Trigger::At { kind, .. } if kind.emitter() == Emitter::Worker);
-        matches!(happening.what, What::Patch(_)) && is_amid(&happening.trigger)
+        let is_amid = |trigger: &Trigger| matches!(trigger, Trigger::OnEvent { kind, .. } if kind.allowed_source() == AllowedSource::Worker);
+        matches!(happening.input, ExternalInput::Patch(_)) && is_amid(&happening.trigger)
     })
 }
 
-fn check(folder: &Path) -> Result<(), String> {
+fn check_case(folder: &Path) -> Result<(), String> {
     let case = Case::load(folder).map_err(|error| error.to_string())?;
     if is_engine_only(&case) {
         return Ok(());
@@ -45,16 +45,16 @@ fn check(folder: &Path) -> Result<(), String> {
         .start_paused(true)
         .build()
         .map_err(|error| error.to_string())?;
-    let text = runtime.block_on(case::run(&case, Site::Embedded))?;
+    let text = runtime.block_on(case::run_case(&case, CaseDeployment::Embedded))?;
     runtime.shutdown_background();
-    compare(&case, &text)
+    compare_log(&case, &text)
 }
 
-fn compare(case: &Case, text: &str) -> Result<(), String> {
+fn compare_log(case: &Case, text: &str) -> Result<(), String> {
     match case.expected() {
-        Some(expected) => match (recorded(&expected), recorded(text)) {
+        Some(expected) => match (recorded_lines(&expected), recorded_lines(text)) {
             (expected, text) if expected == text => Ok(()),
-            (expected, text) => Err(difference(&expected, &text)),
+            (expected, text) => Err(first_difference(&expected, &text)),
         },
         None => Err("nothing is expected yet".to_owned()),
     }
@@ -62,7 +62,7 @@ fn compare(case: &Case, text: &str) -> Result<(), String> {
 
 /// A log without the starts of tasks that never ended: a start is recorded with whatever its worker records next, so a
 /// worker that dies or is stopped may never have said it.
-fn recorded(text: &str) -> String {
+fn recorded_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let indent = |line: &str| line.len() - line.trim_start().len();
     let kept = lines.iter().enumerate().filter(|(at, line)| {
@@ -95,7 +95,7 @@ fn recorded(text: &str) -> String {
 }
 
 /// The first lines that differ, with what surrounds them.
-fn difference(expected: &str, actual: &str) -> String {
+fn first_difference(expected: &str, actual: &str) -> String {
     let expected: Vec<&str> = expected.lines().collect();
     let actual: Vec<&str> = actual.lines().collect();
     let same = expected.iter().zip(&actual).take_while(|(a, b)| a == b);
@@ -117,20 +117,23 @@ fn difference(expected: &str, actual: &str) -> String {
     clippy::disallowed_methods,
     reason = "one case is asked for through the environment, as test runners pass no flags"
 )]
-fn is_wanted(folder: &Path) -> bool {
+fn is_selected(folder: &Path) -> bool {
     let wanted = std::env::var("NOETL_CASE").unwrap_or_default();
     folder.to_string_lossy().contains(&wanted)
 }
 
 #[test]
 fn every_case_leaves_the_same_log_through_the_whole_stack() {
-    let folders: Vec<_> = cases().into_iter().filter(|one| is_wanted(one)).collect();
+    let folders: Vec<_> = case_folders()
+        .into_iter()
+        .filter(|one| is_selected(one))
+        .collect();
     let halves: Vec<_> = folders.chunks(folders.len().div_ceil(4).max(1)).collect();
     let wrong: Vec<String> = std::thread::scope(|scope| {
         let checks = halves.into_iter().map(|folders| {
             scope.spawn(move || {
                 let wrong = folders.iter().filter_map(|folder| {
-                    let why = check(folder).err()?;
+                    let why = check_case(folder).err()?;
                     Some(format!("{}: {why}", folder.display()))
                 });
                 wrong.collect::<Vec<_>>()
@@ -151,22 +154,22 @@ fn every_case_leaves_the_same_log_through_the_whole_stack() {
 }
 
 /// Branches of a run race in real time, and its result is that of whichever ends last; the rest of the log is compared.
-fn compare_raced(case: &Case, text: &str) -> Result<(), String> {
+fn compare_raced_log(case: &Case, text: &str) -> Result<(), String> {
     let parsed = model::playbook::parse("playbook", case.playbook.as_bytes());
     let forks = parsed.playbook.is_some_and(|playbook| {
         let modes = playbook.steps.iter().map(|step| step.next.mode);
         modes.into_iter().any(|mode| mode == RouteMode::Inclusive)
     });
     if !forks {
-        return compare(case, text);
+        return compare_log(case, text);
     }
     let expected = case.expected().ok_or("nothing is expected yet")?;
-    let (expected, found) = (recorded(&expected), recorded(text));
+    let (expected, found) = (recorded_lines(&expected), recorded_lines(text));
     let (expected, found) = (without_result(&expected), without_result(&found));
     if expected == found {
         return Ok(());
     }
-    Err(difference(&expected, &found))
+    Err(first_difference(&expected, &found))
 }
 
 /// A log without the run's result and the step that gave it.
@@ -195,26 +198,26 @@ fn only_the_result_of_a_run_is_left_out_where_branches_race() {
 }
 
 /// Why a case is not run in real time, if it is not.
-fn left_out(case: &Case) -> Option<&'static str> {
+fn skip_reason(case: &Case) -> Option<&'static str> {
     if is_engine_only(case) {
         return Some("only the engine alone can time it");
     }
-    if case.agenda().times().any(|at| at > REAL_TIME_MAX) {
+    if case.schedule().times().any(|at| at > REAL_TIME_MAX) {
         return Some("it waits for long");
     }
     let parsed = model::playbook::parse("playbook", case.playbook.as_bytes());
-    let is_each = |playbook: &Playbook| playbook.steps.iter().any(|step| !step.joins);
+    let is_each = |playbook: &Playbook| playbook.steps.iter().any(|step| !step.is_joining);
     if parsed.playbook.as_ref().is_some_and(is_each) {
         return Some("tokens race for the numbers of a step's runs");
     }
     if !case.versions.is_empty() {
         return Some("versions of a playbook count on in a database that others used");
     }
-    let dies = |what: &What| matches!(what, What::Crash);
-    if case.inputs.iter().any(|input| dies(&input.what)) {
+    let dies = |what: &ExternalInput| matches!(what, ExternalInput::Crash);
+    if case.inputs.iter().any(|input| dies(&input.input)) {
         return Some("a worker dies, and its claims last fifteen seconds");
     }
-    let ran = tests::conformance::run(case).ok()?;
+    let ran = tests::conformance::run_case(case).ok()?;
     if !ran.status.is_terminal() {
         return Some("it never ends");
     }
@@ -229,8 +232,8 @@ fn left_out(case: &Case) -> Option<&'static str> {
 }
 
 /// Runs cases one after the other on one database; answers what is wrong, and how many were left out.
-fn lane(folders: &[PathBuf]) -> (Vec<String>, usize) {
-    let database = Postgres::shared().fresh_database();
+fn run_cases(folders: &[PathBuf]) -> (Vec<String>, usize) {
+    let database = PostgresServer::shared().fresh_database();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -239,17 +242,20 @@ fn lane(folders: &[PathBuf]) -> (Vec<String>, usize) {
     let url = store::PostgresUrl::new(database.url());
     let mut options = store::PostgresOptions::new(url);
     options.pool_size = 4;
-    let store = runtime.block_on(store::Postgres::open(options));
+    let store = runtime.block_on(store::PostgresStore::open(options));
     let store = Arc::new(store.expect("the store opens"));
     let (mut wrong, mut skipped) = (Vec::new(), 0);
     for folder in folders {
         let case = Case::load(folder).expect("a case can be read");
-        if left_out(&case).is_some() {
+        if skip_reason(&case).is_some() {
             skipped += 1;
             continue;
         }
-        let ran = runtime.block_on(case::run(&case, Site::cluster(store.clone())));
-        if let Err(why) = ran.and_then(|text| compare_raced(&case, &text)) {
+        let ran = runtime.block_on(case::run_case(
+            &case,
+            CaseDeployment::cluster(store.clone()),
+        ));
+        if let Err(why) = ran.and_then(|text| compare_raced_log(&case, &text)) {
             wrong.push(format!("{}: {why}", folder.display()));
         }
     }
@@ -259,14 +265,17 @@ fn lane(folders: &[PathBuf]) -> (Vec<String>, usize) {
 
 #[test]
 fn every_case_without_long_waits_leaves_the_same_log_over_http_on_postgres() {
-    let folders: Vec<_> = cases().into_iter().filter(|one| is_wanted(one)).collect();
+    let folders: Vec<_> = case_folders()
+        .into_iter()
+        .filter(|one| is_selected(one))
+        .collect();
     let lanes: Vec<_> = folders
-        .chunks(folders.len().div_ceil(LANES).max(1))
+        .chunks(folders.len().div_ceil(DATABASES).max(1))
         .collect();
     let (wrong, skipped) = std::thread::scope(|scope| {
         let lanes: Vec<_> = lanes
             .into_iter()
-            .map(|folders| scope.spawn(move || lane(folders)))
+            .map(|folders| scope.spawn(move || run_cases(folders)))
             .collect();
         let mut all = (Vec::new(), 0);
         for lane in lanes {

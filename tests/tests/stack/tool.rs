@@ -7,7 +7,7 @@ use model::id::ExecutionId;
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use serde_json::Value;
 use tests::conformance::Script;
-use tests::world::{Answer, Answers, Asked};
+use tests::world::{AttemptQuery, OutcomeSource, TimedOutcome};
 use tokio_util::sync::CancellationToken;
 use tools::{Call, LogSink, Registry, Tool};
 
@@ -24,13 +24,13 @@ const KINDS: [&str; 9] = [
     "postgres",
 ];
 
-struct Scripted {
+struct CaseTool {
     script: Arc<Mutex<Script>>,
     is_pure: bool,
 }
 
 /// Where a call stands, read back from its idempotency key.
-struct Spot {
+struct CallLocation {
     execution: ExecutionId,
     step: String,
     task: String,
@@ -42,9 +42,12 @@ struct Spot {
 pub(crate) fn registry(script: &Arc<Mutex<Script>>) -> Registry {
     let mut registry = Registry::empty();
     // A pure call takes no time worth speaking of; where the script says otherwise it is not one.
-    let is_quick = script.lock().expect("answering does not panic").is_quick();
+    let is_quick = script
+        .lock()
+        .expect("answering does not panic")
+        .is_immediate();
     for kind in KINDS {
-        let tool = Scripted {
+        let tool = CaseTool {
             script: script.clone(),
             is_pure: is_quick && matches!(kind, "noop" | "rhai" | "transform"),
         };
@@ -54,15 +57,15 @@ pub(crate) fn registry(script: &Arc<Mutex<Script>>) -> Registry {
 }
 
 #[async_trait]
-impl Tool for Scripted {
+impl Tool for CaseTool {
     fn is_pure(&self) -> bool {
         self.is_pure
     }
 
     async fn call(&self, call: Call, stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
-        let answer = self.answer(&call);
+        let answer = self.scripted_outcome(&call);
         tokio::select! {
-            () = tokio::time::sleep(answer.takes) => answer.outcome,
+            () = tokio::time::sleep(answer.duration) => answer.outcome,
             () = stop.cancelled() => Outcome::error(TaskError::new(
                 ErrorKind::Cancelled,
                 "CANCELLED",
@@ -72,16 +75,16 @@ impl Tool for Scripted {
     }
 }
 
-impl Scripted {
-    fn answer(&self, call: &Call) -> Answer {
-        let spot = Spot::read(&call.idempotency_key).expect("the key names the task run");
+impl CaseTool {
+    fn scripted_outcome(&self, call: &Call) -> TimedOutcome {
+        let spot = CallLocation::parse(&call.idempotency_key).expect("the key names the task run");
         let input = Value::Object(call.input.clone());
         let input = if call.input.is_empty() {
             Value::Null
         } else {
             input
         };
-        let asked = Asked {
+        let asked = AttemptQuery {
             execution: spot.execution,
             step: &spot.step,
             task: &spot.task,
@@ -91,18 +94,18 @@ impl Scripted {
             attempt: call.attempt,
             input: &input,
             fields: &call.fields,
-            timeout: &timeout(&call.timeout),
+            timeout: &timeout_json(&call.timeout),
         };
         let mut script = self.script.lock().expect("answering does not panic");
-        script.answer_call(&asked).unwrap_or_else(|| {
+        script.answer_attempt(&asked).unwrap_or_else(|| {
             let result = call.fields.get("result").cloned().unwrap_or_default();
-            Answer::now(Outcome::ok(result))
+            TimedOutcome::immediate(Outcome::ok(result))
         })
     }
 }
 
 /// The parts of a timeout that are given, in seconds.
-fn timeout(timeout: &tools::Timeout) -> Value {
+fn timeout_json(timeout: &tools::Timeout) -> Value {
     let parts = [
         ("total", timeout.total),
         ("connect", timeout.connect),
@@ -116,19 +119,19 @@ fn timeout(timeout: &tools::Timeout) -> Value {
 }
 
 /// The two methods called `answer` of a script, told apart.
-trait AnswerCall {
-    fn answer_call(&mut self, asked: &Asked<'_>) -> Option<Answer>;
+trait AnswerAttempt {
+    fn answer_attempt(&mut self, query: &AttemptQuery<'_>) -> Option<TimedOutcome>;
 }
 
-impl AnswerCall for Script {
-    fn answer_call(&mut self, asked: &Asked<'_>) -> Option<Answer> {
-        Answers::answer(self, asked)
+impl AnswerAttempt for Script {
+    fn answer_attempt(&mut self, asked: &AttemptQuery<'_>) -> Option<TimedOutcome> {
+        OutcomeSource::next_outcome(self, asked)
     }
 }
 
-impl Spot {
+impl CallLocation {
     /// Reads `execution/step:run/[iteration/]task:visit`.
-    fn read(key: &str) -> Option<Self> {
+    fn parse(key: &str) -> Option<Self> {
         let parts: Vec<&str> = key.split('/').collect();
         let (execution, run, iteration, task) = match parts[..] {
             [execution, run, task] => (execution, run, None, task),

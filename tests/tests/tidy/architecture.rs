@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use regex::Regex;
 use toml::{Table, Value};
 
-use crate::arrows::ARROWS;
-use crate::house::{File, Finding, assert_catches, assert_clean, assert_passes};
+use crate::dependencies::ALLOWED_DEPENDENCIES;
+use crate::source_files::{SourceFile, TidyFinding, assert_catches, assert_clean, assert_passes};
 
 const PAGE: &str = "ARCHITECTURE.md";
 
 /// Every member of the workspace has a row under "Crates", and every row there is a member.
-fn crates_are_listed(files: &[File]) -> Vec<Finding> {
+fn crates_are_listed(files: &[SourceFile]) -> Vec<TidyFinding> {
     let (Some(page), Some(manifest)) = (file(files, PAGE), file(files, "Cargo.toml")) else {
         return Vec::new();
     };
@@ -25,7 +25,7 @@ fn crates_are_listed(files: &[File]) -> Vec<Finding> {
 }
 
 /// Directories of the workspace members.
-fn members(manifest: &str, files: &[File]) -> BTreeSet<String> {
+fn members(manifest: &str, files: &[SourceFile]) -> BTreeSet<String> {
     let manifest: Table = manifest.parse().expect("the manifest is valid TOML");
     let patterns = manifest["workspace"]["members"].as_array();
     let patterns = patterns.expect("the workspace lists its members").iter();
@@ -43,13 +43,13 @@ fn members(manifest: &str, files: &[File]) -> BTreeSet<String> {
     directories.filter(is_member).map(str::to_owned).collect()
 }
 
-/// The table of dependencies equals `ARROWS`, which the manifests are checked against.
-fn dependencies_are_the_allowed_ones(files: &[File]) -> Vec<Finding> {
+/// The table of dependencies equals `ALLOWED_DEPENDENCIES`, which the manifests are checked against.
+fn dependencies_are_the_allowed_ones(files: &[SourceFile]) -> Vec<TidyFinding> {
     let Some(page) = file(files, PAGE) else {
         return Vec::new();
     };
     let shown = section(&page.text, "Dependencies between crates");
-    let expected = ARROWS
+    let expected = ALLOWED_DEPENDENCIES
         .iter()
         .map(|(name, allowed)| dependency_row(name, allowed));
     let is_missing = |row: &String| !shown.contains(&row.as_str());
@@ -71,20 +71,21 @@ fn dependency_row(name: &str, allowed: &[&str]) -> String {
 }
 
 /// Paths in the pages for contributors exist.
-fn paths_exist(files: &[File]) -> Vec<Finding> {
+fn paths_exist(files: &[SourceFile]) -> Vec<TidyFinding> {
     let path = Regex::new(r"`((?:crates|tests|docs|xtask|bench|examples|deploy)/[\w./-]*)`")
         .expect("the pattern is valid");
-    let is_judged = |file: &&File| {
+    let is_judged = |file: &&SourceFile| {
         [PAGE, "CONTRIBUTING.md"].contains(&file.path.as_str())
             || (file.is_markdown() && file.path.starts_with("docs/contributing/"))
     };
     let mut findings = Vec::new();
     for page in files.iter().filter(is_judged) {
-        for (number, line) in page.numbered() {
+        for (number, line) in page.numbered_lines() {
             for captures in path.captures_iter(line) {
                 let path = captures[1].trim_end_matches('/');
                 let folder = format!("{path}/");
-                let exists = |file: &File| file.path == path || file.path.starts_with(&folder);
+                let exists =
+                    |file: &SourceFile| file.path == path || file.path.starts_with(&folder);
                 if !files.iter().any(exists) {
                     findings.push(page.finding(number, format!("`{path}` does not exist")));
                 }
@@ -95,7 +96,7 @@ fn paths_exist(files: &[File]) -> Vec<Finding> {
 }
 
 /// Every type in the data flow table is declared in a crate.
-fn types_exist(files: &[File]) -> Vec<Finding> {
+fn types_exist(files: &[SourceFile]) -> Vec<TidyFinding> {
     let Some(page) = file(files, PAGE) else {
         return Vec::new();
     };
@@ -137,11 +138,11 @@ fn declares(text: &str, name: &str, variant: Option<&str>) -> bool {
 }
 
 /// Findings in the format of the test output.
-fn to_lines(findings: &[Finding]) -> Vec<String> {
+fn to_lines(findings: &[TidyFinding]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }
 
-fn file<'a>(files: &'a [File], path: &str) -> Option<&'a File> {
+fn file<'a>(files: &'a [SourceFile], path: &str) -> Option<&'a SourceFile> {
     files.iter().find(|file| file.path == path)
 }
 
@@ -189,11 +190,11 @@ fn a_crate_that_is_missing_or_stale_is_caught() {
     let manifest = "[workspace]\nmembers = [\"crates/*\", \"bench\"]\n";
     let page = "## Crates\n\n| `crates/a` | one |\n| `crates/gone` | two |\n\n## Else\n\n| `crates/b` | no |\n";
     let files = [
-        File::seeded("ARCHITECTURE.md", page),
-        File::seeded("Cargo.toml", manifest),
-        File::seeded("crates/a/Cargo.toml", ""),
-        File::seeded("crates/b/Cargo.toml", ""),
-        File::seeded("examples/tools/words/Cargo.toml", ""),
+        SourceFile::new_seeded("ARCHITECTURE.md", page),
+        SourceFile::new_seeded("Cargo.toml", manifest),
+        SourceFile::new_seeded("crates/a/Cargo.toml", ""),
+        SourceFile::new_seeded("crates/b/Cargo.toml", ""),
+        SourceFile::new_seeded("examples/tools/words/Cargo.toml", ""),
     ];
     assert_eq!(
         to_lines(&crates_are_listed(&files)),
@@ -206,7 +207,7 @@ fn a_crate_that_is_missing_or_stale_is_caught() {
 
 #[test]
 fn a_wrong_row_of_dependencies_is_caught() {
-    let rows = ARROWS
+    let rows = ALLOWED_DEPENDENCIES
         .iter()
         .map(|(name, allowed)| dependency_row(name, allowed));
     let rows: Vec<String> = rows.collect();
@@ -247,10 +248,10 @@ fn a_type_that_does_not_exist_is_caught() {
     let page = "## Data flow\n\n| 1 | `Input::Submit` | `Input::Gone` | `Outcome` | `Missing` |\n";
     let input = "pub enum Input {\n    /// A run.\n    Submit(Box<Submit>),\n    Resume,\n}\n\npub enum Gone {\n    Gone,\n}\n";
     let files = [
-        File::seeded(PAGE, page),
-        File::seeded("crates/engine/src/input.rs", input),
-        File::seeded("crates/model/src/outcome.rs", "pub enum Outcome {\n}\n"),
-        File::seeded("tests/src/a.rs", "pub struct Missing;\n"),
+        SourceFile::new_seeded(PAGE, page),
+        SourceFile::new_seeded("crates/engine/src/input.rs", input),
+        SourceFile::new_seeded("crates/model/src/outcome.rs", "pub enum Outcome {\n}\n"),
+        SourceFile::new_seeded("tests/src/a.rs", "pub struct Missing;\n"),
     ];
     assert_eq!(
         to_lines(&types_exist(&files)),

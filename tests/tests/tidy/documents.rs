@@ -5,37 +5,37 @@ use std::collections::BTreeSet;
 use regex::Regex;
 use toml::{Table, Value};
 
-use crate::house::{File, Finding, assert_clean};
+use crate::source_files::{SourceFile, TidyFinding, assert_clean};
 
-const REASONS: &str = "docs/dependencies.md";
+const REASONS_PAGE: &str = "docs/dependencies.md";
 
 /// Every external dependency has a row with its reason, and every row is a dependency of the workspace.
-fn dependencies_have_reasons(files: &[File]) -> Vec<Finding> {
+fn dependencies_have_reasons(files: &[SourceFile]) -> Vec<TidyFinding> {
     let Some(manifest) = files.iter().find(|file| file.path == "Cargo.toml") else {
         return Vec::new();
     };
     let listed: BTreeSet<String> = files
         .iter()
-        .find(|file| file.path == REASONS)
-        .map(|page| rows(&page.text))
+        .find(|file| file.path == REASONS_PAGE)
+        .map(|page| first_column(&page.text))
         .unwrap_or_default();
-    let used = libraries(&manifest.text);
+    let used = workspace_libraries(&manifest.text);
     let missing = used.difference(&listed).map(|name| {
         manifest.finding(
             1,
-            format!("`{name}` has no row in {REASONS}: add one with the reason for it"),
+            format!("`{name}` has no row in {REASONS_PAGE}: add one with the reason for it"),
         )
     });
     let stale = listed.difference(&used).map(|name| {
         manifest.finding(
             1,
-            format!("{REASONS} lists `{name}`, which is not a dependency"),
+            format!("{REASONS_PAGE} lists `{name}`, which is not a dependency"),
         )
     });
     missing.chain(stale).collect()
 }
 
-fn libraries(manifest: &str) -> BTreeSet<String> {
+fn workspace_libraries(manifest: &str) -> BTreeSet<String> {
     let manifest: Table = manifest.parse().expect("the manifest is valid TOML");
     let dependencies = manifest["workspace"]["dependencies"]
         .as_table()
@@ -46,7 +46,7 @@ fn libraries(manifest: &str) -> BTreeSet<String> {
 }
 
 /// Names in backticks in the first column.
-fn rows(page: &str) -> BTreeSet<String> {
+fn first_column(page: &str) -> BTreeSet<String> {
     page.lines()
         .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
         .map(|(name, _)| name.to_owned())
@@ -54,14 +54,14 @@ fn rows(page: &str) -> BTreeSet<String> {
 }
 
 /// The target of every relative link exists.
-fn links_lead_somewhere(files: &[File]) -> Vec<Finding> {
+fn links_lead_somewhere(files: &[SourceFile]) -> Vec<TidyFinding> {
     let link = Regex::new(r"\]\(([^)\s#]+)(?:#[^)]*)?\)").expect("the pattern is valid");
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| file.is_markdown()) {
-        for (number, line) in file.numbered() {
+        for (number, line) in file.numbered_lines() {
             for captures in link.captures_iter(line) {
                 let target = &captures[1];
-                if !target.contains("://") && !leads_somewhere(files, &file.path, target) {
+                if !target.contains("://") && !is_valid_link(files, &file.path, target) {
                     findings.push(file.finding(number, format!("`{target}` does not exist")));
                 }
             }
@@ -70,7 +70,7 @@ fn links_lead_somewhere(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-fn leads_somewhere(files: &[File], from: &str, target: &str) -> bool {
+fn is_valid_link(files: &[SourceFile], from: &str, target: &str) -> bool {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
     for part in target.split('/') {
@@ -104,8 +104,8 @@ fn a_dependency_without_a_reason_and_a_stale_reason_are_caught() {
     let manifest = "[workspace.dependencies]\nmodel = { path = \"crates/model\" }\nserde = \"1\"\ntokio = { version = \"1\" }\n";
     let page = "| Crate | Why |\n|---|---|\n| `serde` | values |\n| `chrono` | time |\n";
     let files = [
-        File::seeded("Cargo.toml", manifest),
-        File::seeded(REASONS, page),
+        SourceFile::new_seeded("Cargo.toml", manifest),
+        SourceFile::new_seeded(REASONS_PAGE, page),
     ];
     let findings: Vec<String> = dependencies_have_reasons(&files)
         .iter()
@@ -120,9 +120,9 @@ fn a_dependency_without_a_reason_and_a_stale_reason_are_caught() {
 fn a_link_that_leads_nowhere_is_caught() {
     let page = "[a](../README.md) [b](gone.md#x) [c](https://example.com/x) [d](guide/)\n";
     let files = [
-        File::seeded("README.md", "# A\n"),
-        File::seeded("docs/guide/a.md", "# B\n"),
-        File::seeded("docs/index.md", page),
+        SourceFile::new_seeded("README.md", "# A\n"),
+        SourceFile::new_seeded("docs/guide/a.md", "# B\n"),
+        SourceFile::new_seeded("docs/index.md", page),
     ];
     let findings: Vec<String> = links_lead_somewhere(&files)
         .iter()

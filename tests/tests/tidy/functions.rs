@@ -1,12 +1,12 @@
 //! Size of functions: lines and parameters. Relies on the layout of rustfmt.
 
-use crate::house::{File, Finding, assert_catches, assert_clean, assert_passes};
+use crate::source_files::{SourceFile, TidyFinding, assert_catches, assert_clean, assert_passes};
 
 const LINES_MAX: usize = 70;
 const PARAMETERS_MAX: usize = 5;
 
 /// A function that the scanner found.
-struct Function<'a> {
+struct ScannedFunction<'a> {
     name: &'a str,
     /// Line number, from 1.
     line: usize,
@@ -14,8 +14,8 @@ struct Function<'a> {
     parameters: usize,
 }
 
-fn functions_stay_short(files: &[File]) -> Vec<Finding> {
-    over(files, |function| {
+fn functions_stay_short(files: &[SourceFile]) -> Vec<TidyFinding> {
+    check_functions(files, |function| {
         (function.lines > LINES_MAX).then(|| {
             format!(
                 "`{}` has {} lines; the maximum is {LINES_MAX}",
@@ -25,10 +25,10 @@ fn functions_stay_short(files: &[File]) -> Vec<Finding> {
     })
 }
 
-fn parameters_stay_few(files: &[File]) -> Vec<Finding> {
-    over(files, |function| {
+fn parameters_stay_few(files: &[SourceFile]) -> Vec<TidyFinding> {
+    check_functions(files, |function| {
         (function.parameters > PARAMETERS_MAX).then(|| {
-            let Function {
+            let ScannedFunction {
                 name, parameters, ..
             } = function;
             format!(
@@ -38,20 +38,23 @@ fn parameters_stay_few(files: &[File]) -> Vec<Finding> {
     })
 }
 
-fn over(files: &[File], judge: fn(&Function<'_>) -> Option<String>) -> Vec<Finding> {
+fn check_functions(
+    files: &[SourceFile],
+    rule: fn(&ScannedFunction<'_>) -> Option<String>,
+) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for file in files
         .iter()
         .filter(|file| file.is_rust() && !file.is_test_code())
     {
-        for function in functions(&file.text) {
-            findings.extend(judge(&function).map(|what| file.finding(function.line, what)));
+        for function in scan_functions(&file.text) {
+            findings.extend(rule(&function).map(|what| file.finding(function.line, what)));
         }
     }
     findings
 }
 
-fn functions(text: &str) -> Vec<Function<'_>> {
+fn scan_functions(text: &str) -> Vec<ScannedFunction<'_>> {
     let lines: Vec<&str> = text.lines().collect();
     let starts = lines.iter().enumerate();
     starts
@@ -63,8 +66,8 @@ fn functions(text: &str) -> Vec<Function<'_>> {
             } else {
                 1
             };
-            let parameters = parameters(&signature);
-            Some(Function {
+            let parameters = count_parameters(&signature);
+            Some(ScannedFunction {
                 name,
                 line: index + 1,
                 lines,
@@ -109,7 +112,7 @@ fn body_lines(lines: &[&str]) -> usize {
 }
 
 /// Number of parameters of a signature, without `self`.
-fn parameters(signature: &str) -> usize {
+fn count_parameters(signature: &str) -> usize {
     let plain = signature.replace("->", "  ");
     let mut depth = 0_i32;
     let mut found: Vec<String> = Vec::new();

@@ -4,11 +4,11 @@
 //! shows that it reports a seeded violation.
 
 mod architecture;
-mod arrows;
+mod dependencies;
 mod documents;
 mod functions;
-mod house;
 mod prose;
 mod purity;
 mod shape;
+mod source_files;
 mod words;

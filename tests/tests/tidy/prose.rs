@@ -2,7 +2,7 @@
 
 use regex::Regex;
 
-use crate::house::{File, Finding, assert_catches, assert_clean, assert_passes};
+use crate::source_files::{SourceFile, TidyFinding, assert_catches, assert_clean, assert_passes};
 
 /// Pages and directories of pages that are checked.
 const PAGES: &[&str] = &[
@@ -26,7 +26,7 @@ const PAGES: &[&str] = &[
 const UNCHECKED_CODE: &[&str] = &[
     "crates/model/",
     "crates/tools/",
-    "crates/server/src/reading/",
+    "crates/server/src/result_reader/",
     "crates/server/src/results.rs",
 ];
 
@@ -79,8 +79,8 @@ const CODE_PHRASES: &[(&str, &str)] = &[
     ("rooms", "modules"),
 ];
 
-fn pages_use_plain_phrases(files: &[File]) -> Vec<Finding> {
-    let is_judged = |file: &&File| {
+fn pages_use_plain_phrases(files: &[SourceFile]) -> Vec<TidyFinding> {
+    let is_judged = |file: &&SourceFile| {
         let is_page = |page: &&&str| match page.strip_suffix('/') {
             Some(_) => file.path.starts_with(**page),
             None => file.path == **page,
@@ -90,7 +90,7 @@ fn pages_use_plain_phrases(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for page in files.iter().filter(is_judged) {
         let mut is_sample = false;
-        for (number, line) in page.numbered() {
+        for (number, line) in page.numbered_lines() {
             if line.trim_start().starts_with("```") {
                 is_sample = !is_sample;
             }
@@ -105,8 +105,8 @@ fn pages_use_plain_phrases(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-fn code_uses_plain_phrases(files: &[File]) -> Vec<Finding> {
-    let is_judged = |file: &&File| {
+fn code_uses_plain_phrases(files: &[SourceFile]) -> Vec<TidyFinding> {
+    let is_judged = |file: &&SourceFile| {
         file.is_rust()
             && file.crate_name().is_some()
             && !UNCHECKED_CODE
@@ -146,7 +146,7 @@ fn comments_and_literals(text: &str) -> Vec<(usize, &str)> {
 
 /// A message for each banned phrase in a line: those of `PHRASES` and `more`.
 fn banned(line: &str, more: &[(&str, &str)]) -> Vec<String> {
-    let prose = prose(line);
+    let prose = plain_line(line);
     PHRASES
         .iter()
         .chain(more)
@@ -156,7 +156,7 @@ fn banned(line: &str, more: &[(&str, &str)]) -> Vec<String> {
 }
 
 /// The line in lower case, without text in backticks.
-fn prose(line: &str) -> String {
+fn plain_line(line: &str) -> String {
     let outside = line.split('`').step_by(2);
     outside.collect::<Vec<_>>().join(" ").to_lowercase()
 }

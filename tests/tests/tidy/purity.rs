@@ -2,11 +2,11 @@
 
 use regex::Regex;
 
-use crate::arrows::{dependencies, manifests};
-use crate::house::{File, Finding, assert_catches, assert_clean, assert_passes};
+use crate::dependencies::{dependencies, manifests};
+use crate::source_files::{SourceFile, TidyFinding, assert_catches, assert_clean, assert_passes};
 
-const PURE: &[&str] = &["model", "pipeline", "engine"];
-const SQL_ROOMS: &[&str] = &["store", "results", "tools"];
+const PURE_CRATES: &[&str] = &["model", "pipeline", "engine"];
+const SQL_CRATES: &[&str] = &["store", "results", "tools"];
 
 /// Libraries for async code, I/O and random numbers.
 const IMPURE_LIBRARIES: &[&str] = &[
@@ -26,15 +26,17 @@ const IMPURE_LIBRARIES: &[&str] = &[
     "tracing",
 ];
 
-fn deciding_code_reaches_nothing(files: &[File]) -> Vec<Finding> {
+fn deciding_code_reaches_nothing(files: &[SourceFile]) -> Vec<TidyFinding> {
     let outside = Regex::new(
         r"\b(?:tokio|rand|reqwest|rusqlite)::|\bstd::(?:fs|net|env|process|thread)\b|\bstd::\{[^}]*\b(?:fs|net|env|process|thread)\b|\bSystemTime\b|\b(?:Instant|Timestamp|Zoned)::now\b|\basync (?:fn|move)\b|\.await\b",
     )
     .expect("the pattern is valid");
-    let is_judged = |file: &&File| {
+    let is_judged = |file: &&SourceFile| {
         file.is_rust()
             && !file.is_test_code()
-            && file.crate_name().is_some_and(|name| PURE.contains(&name))
+            && file
+                .crate_name()
+                .is_some_and(|name| PURE_CRATES.contains(&name))
     };
     let mut findings = Vec::new();
     for file in files.iter().filter(is_judged) {
@@ -48,9 +50,9 @@ fn deciding_code_reaches_nothing(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-fn deciding_crates_need_nothing_impure(files: &[File]) -> Vec<Finding> {
+fn deciding_crates_need_nothing_impure(files: &[SourceFile]) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
-    for (name, manifest) in manifests(files).filter(|(name, _)| PURE.contains(name)) {
+    for (name, manifest) in manifests(files).filter(|(name, _)| PURE_CRATES.contains(name)) {
         for dependency in dependencies(manifest) {
             if IMPURE_LIBRARIES.contains(&dependency.as_str()) {
                 findings.push(manifest.finding(
@@ -63,17 +65,17 @@ fn deciding_crates_need_nothing_impure(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-fn sql_stays_with_the_databases(files: &[File]) -> Vec<Finding> {
+fn sql_stays_with_the_databases(files: &[SourceFile]) -> Vec<TidyFinding> {
     let sql = Regex::new(
         r"\bSELECT\s.+\sFROM\b|\bINSERT INTO\b|\bDELETE FROM\b|\bCREATE (?:TABLE|INDEX|VIEW)\b|\bUPDATE \w+ SET\b|\bPRAGMA \w",
     )
     .expect("the pattern is valid");
-    let is_judged = |file: &&File| {
+    let is_judged = |file: &&SourceFile| {
         file.is_rust()
             && !file.is_test_code()
             && file
                 .crate_name()
-                .is_some_and(|name| !SQL_ROOMS.contains(&name))
+                .is_some_and(|name| !SQL_CRATES.contains(&name))
     };
     let mut findings = Vec::new();
     for file in files.iter().filter(is_judged) {
@@ -87,15 +89,15 @@ fn sql_stays_with_the_databases(files: &[File]) -> Vec<Finding> {
 }
 
 /// Modules that call C: the library of `DuckDB`, and one function of the allocator.
-const UNSAFE_ROOMS: [&str; 2] = ["crates/tools/src/duckdb/ffi/", "crates/cli/src/memory.rs"];
+const UNSAFE_PATHS: [&str; 2] = ["crates/tools/src/duckdb/ffi/", "crates/cli/src/memory.rs"];
 
-fn unsafe_code_stays_in_its_rooms(files: &[File]) -> Vec<Finding> {
+fn unsafe_code_stays_in_its_rooms(files: &[SourceFile]) -> Vec<TidyFinding> {
     let lifted = Regex::new(r"\bunsafe (?:\{|fn|impl|extern)|\bunsafe_code\b")
         .expect("the pattern is valid");
     // The parent module declares `ffi` with an `expect(unsafe_code)` and its reason.
-    let is_judged = |file: &&File| {
+    let is_judged = |file: &&SourceFile| {
         file.is_rust()
-            && !UNSAFE_ROOMS.iter().any(|room| file.path.starts_with(room))
+            && !UNSAFE_PATHS.iter().any(|room| file.path.starts_with(room))
             && file.path != "crates/tools/src/duckdb/mod.rs"
             && !file.path.starts_with("tests/tests/tidy/")
     };

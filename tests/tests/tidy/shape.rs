@@ -1,10 +1,10 @@
 //! Layout of files: length, module documentation, and the content of `mod.rs` and `lib.rs`.
 
-use crate::house::{File, Finding, assert_catches, assert_clean, assert_passes};
+use crate::source_files::{SourceFile, TidyFinding, assert_catches, assert_clean, assert_passes};
 
 const LINES_MAX: usize = 600;
 
-fn files_stay_below_the_wall(files: &[File]) -> Vec<Finding> {
+fn files_stay_below_the_wall(files: &[SourceFile]) -> Vec<TidyFinding> {
     files
         .iter()
         .filter(|file| file.is_rust() && !file.is_test_code())
@@ -19,7 +19,7 @@ fn files_stay_below_the_wall(files: &[File]) -> Vec<Finding> {
         .collect()
 }
 
-fn files_open_with_their_purpose(files: &[File]) -> Vec<Finding> {
+fn files_open_with_their_purpose(files: &[SourceFile]) -> Vec<TidyFinding> {
     files
         .iter()
         .filter(|file| file.is_rust())
@@ -39,7 +39,7 @@ fn files_open_with_their_purpose(files: &[File]) -> Vec<Finding> {
 }
 
 /// `mod.rs` and `lib.rs` contain only documentation, `mod` lines and exports.
-fn entrances_hold_no_logic(files: &[File]) -> Vec<Finding> {
+fn entrances_hold_no_logic(files: &[SourceFile]) -> Vec<TidyFinding> {
     files
         .iter()
         .filter(|file| matches!(file.name(), "mod.rs" | "lib.rs"))

@@ -2,28 +2,28 @@
 
 use regex::Regex;
 
-use crate::house::{File, Finding, assert_catches, assert_clean, assert_passes};
+use crate::source_files::{SourceFile, TidyFinding, assert_catches, assert_clean, assert_passes};
 
 /// Suffixes that do not describe a type.
-const EMPTY_WORDS: &[&str] = &[
+const VAGUE_WORDS: &[&str] = &[
     "Manager", "Handler", "Service", "Helper", "Helpers", "Info", "Util", "Utils", "V2",
 ];
-const EMPTY_ROOMS: &[&str] = &[
+const VAGUE_MODULES: &[&str] = &[
     "utils", "util", "helpers", "helper", "common", "misc", "core",
 ];
 
-fn types_have_telling_names(files: &[File]) -> Vec<Finding> {
+fn types_have_telling_names(files: &[SourceFile]) -> Vec<TidyFinding> {
     let declaration =
         Regex::new(r"^\s*(?:pub(?:\([a-z ]+\))? )?(?:struct|enum|trait|type|union) ([A-Z]\w*)")
             .expect("the pattern is valid");
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
-        for (number, line) in file.numbered() {
+        for (number, line) in file.numbered_lines() {
             let Some(captures) = declaration.captures(line) else {
                 continue;
             };
             let name = &captures[1];
-            let is_empty = EMPTY_WORDS.iter().any(|word| name.ends_with(word))
+            let is_empty = VAGUE_WORDS.iter().any(|word| name.ends_with(word))
                 || (name.ends_with("Data") && name != "Data");
             if is_empty {
                 findings.push(file.finding(number, format!("`{name}` does not describe the type")));
@@ -33,8 +33,8 @@ fn types_have_telling_names(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-fn rooms_have_telling_names(files: &[File]) -> Vec<Finding> {
-    let is_empty = |part: &str| EMPTY_ROOMS.contains(&part.strip_suffix(".rs").unwrap_or(part));
+fn rooms_have_telling_names(files: &[SourceFile]) -> Vec<TidyFinding> {
+    let is_empty = |part: &str| VAGUE_MODULES.contains(&part.strip_suffix(".rs").unwrap_or(part));
     files
         .iter()
         .filter(|file| file.is_rust() && file.path.split('/').any(is_empty))
@@ -43,14 +43,14 @@ fn rooms_have_telling_names(files: &[File]) -> Vec<Finding> {
 }
 
 /// Finds markers of unfinished work and paths of a developer's machine, in all files.
-fn texts_are_finished(files: &[File]) -> Vec<Finding> {
+fn texts_are_finished(files: &[SourceFile]) -> Vec<TidyFinding> {
     // The markers are split so that this line does not match them.
     let marker =
         Regex::new(concat!(r"\b(TO", "DO|FIX", "ME|XX", r"X)\b")).expect("the pattern is valid");
     let machine = Regex::new(r"(?:^|[^\w.])/(?:root|work|farm)/").expect("the pattern is valid");
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| !is_this_file(file)) {
-        for (number, line) in file.numbered() {
+        for (number, line) in file.numbered_lines() {
             if marker.is_match(line) {
                 findings.push(file.finding(
                     number,
@@ -65,7 +65,7 @@ fn texts_are_finished(files: &[File]) -> Vec<Finding> {
 }
 
 /// Finds disabled and unimplemented code.
-fn code_is_alive(files: &[File]) -> Vec<Finding> {
+fn code_is_alive(files: &[SourceFile]) -> Vec<TidyFinding> {
     const DEAD: &[&str] = &[
         "todo!(",
         "unimplemented!(",
@@ -78,7 +78,7 @@ fn code_is_alive(files: &[File]) -> Vec<Finding> {
         .iter()
         .filter(|file| file.is_rust() && !is_this_file(file))
     {
-        for (number, line) in file.numbered() {
+        for (number, line) in file.numbered_lines() {
             if let Some(dead) = DEAD.iter().find(|dead| line.contains(**dead)) {
                 findings.push(
                     file.finding(number, format!("`{dead}`: implement the code or delete it")),
@@ -90,22 +90,22 @@ fn code_is_alive(files: &[File]) -> Vec<Finding> {
 }
 
 /// Finds history and plans in comments and documents: issue numbers, dates of work, phases.
-fn texts_speak_of_today(files: &[File]) -> Vec<Finding> {
+fn texts_speak_of_today(files: &[SourceFile]) -> Vec<TidyFinding> {
     let history = Regex::new(
         r"(?i)(?:^|[\s(])#\d+\b|\b20\d\d-\d\d-\d\d\b(?:[^T\d]|$)|\bphase \d|\bpreviously\b",
     )
     .expect("the pattern is valid");
     let quoted = Regex::new("`[^`]*`|\"[^\"]*\"").expect("the pattern is valid");
     let mut findings = Vec::new();
-    let is_judged = |file: &&File| {
+    let is_judged = |file: &&SourceFile| {
         (file.is_rust() && !is_this_file(file))
             || (file.is_markdown() && file.name() != "CHANGELOG.md")
     };
     for file in files.iter().filter(is_judged) {
         let mut is_sample = false;
-        for (number, line) in file.numbered() {
+        for (number, line) in file.numbered_lines() {
             let prose = if file.is_rust() {
-                comment(line)
+                comment_text(line)
             } else {
                 Some(line)
             };
@@ -124,7 +124,7 @@ fn texts_speak_of_today(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-fn comment(line: &str) -> Option<&str> {
+fn comment_text(line: &str) -> Option<&str> {
     let trimmed = line.trim_start();
     if trimmed.starts_with("//") {
         return Some(trimmed.trim_start_matches(['/', '!']));
@@ -133,7 +133,7 @@ fn comment(line: &str) -> Option<&str> {
 }
 
 /// This file is exempt because its patterns and controls match the rules.
-fn is_this_file(file: &File) -> bool {
+fn is_this_file(file: &SourceFile) -> bool {
     file.path == "tests/tests/tidy/words.rs"
 }
 

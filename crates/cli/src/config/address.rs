@@ -5,97 +5,103 @@
 
 use std::path::PathBuf;
 
-use crate::args::Global;
-use crate::config::contexts::{Context, Contexts};
+use crate::args::GlobalArgs;
+use crate::cli_error::CliError;
+use crate::config::contexts::{Contexts, ServerContext};
 use crate::config::environment::Environment;
-use crate::problem::Problem;
 
 /// One server, or several that share a store.
 #[derive(Debug, Clone)]
-pub(crate) struct Address {
+pub(crate) struct ServerAddress {
     /// URLs, each as `http://host:port`.
     pub(crate) servers: Vec<String>,
     /// Access token to send.
-    pub(crate) token: Option<Credential>,
+    pub(crate) token: Option<TokenSource>,
     /// Name of the context, if the address comes from one.
     pub(crate) context: Option<String>,
 }
 
 /// An access token or the file that contains it.
 #[derive(Debug, Clone)]
-pub(crate) enum Credential {
+pub(crate) enum TokenSource {
     /// The token.
-    Token(wire::Token),
+    Token(wire::AccessToken),
     /// The file that contains the token.
     File(PathBuf),
 }
 
 /// All sources of a server address.
-pub(crate) struct Named<'a> {
-    pub(super) flags: &'a Global,
+pub(crate) struct AddressSources<'a> {
+    pub(super) flags: &'a GlobalArgs,
     pub(super) environment: &'a Environment,
     pub(super) project: Option<&'a str>,
-    pub(super) own: Option<&'a str>,
+    pub(super) user: Option<&'a str>,
     pub(super) contexts: &'a Contexts,
 }
 
 /// Returns the selected server, and whether the local store is used anyway.
-pub(super) fn choose(named: &Named<'_>) -> Result<(Option<Address>, bool), Problem> {
-    let variable = named.environment.get("NOETL_SERVER");
-    let is_flag = !named.flags.server.is_empty();
-    let is_local = named.flags.store.is_some()
-        || (named.environment.get("NOETL_STORE").is_some() && !is_flag && variable.is_none());
+pub(super) fn choose_address(
+    sources: &AddressSources<'_>,
+) -> Result<(Option<ServerAddress>, bool), CliError> {
+    let variable = sources.environment.get("NOETL_SERVER");
+    let is_flag = !sources.flags.server.is_empty();
+    let is_local = sources.flags.store.is_some()
+        || (sources.environment.get("NOETL_STORE").is_some() && !is_flag && variable.is_none());
     let address = if is_flag {
-        Some(named.by_person(named.flags.server.clone()))
+        Some(sources.user_address(sources.flags.server.clone()))
     } else if let Some(servers) = variable {
-        Some(named.by_person(split(servers)))
-    } else if let Some(servers) = named.project {
-        Some(named.by_project(split(servers)))
-    } else if let Some((name, context)) = named.contexts.current()? {
-        Some(Address {
+        Some(sources.user_address(split_servers(servers)))
+    } else if let Some(servers) = sources.project {
+        Some(sources.project_address(split_servers(servers)))
+    } else if let Some((name, context)) = sources.contexts.current()? {
+        Some(ServerAddress {
             context: Some(name.to_owned()),
-            token: named.given().or_else(|| context.credential()),
+            token: sources.explicit_token().or_else(|| context.token_source()),
             servers: context.servers.clone(),
         })
     } else {
-        named.own.map(|servers| named.by_person(split(servers)))
+        sources
+            .user
+            .map(|servers| sources.user_address(split_servers(servers)))
     };
     Ok((address, is_local))
 }
 
-impl Named<'_> {
+impl AddressSources<'_> {
     /// Returns the token from `--token-file` or `NOETL_TOKEN`.
-    fn given(&self) -> Option<Credential> {
-        let file = self.flags.token_file.clone().map(Credential::File);
+    fn explicit_token(&self) -> Option<TokenSource> {
+        let file = self.flags.token_file.clone().map(TokenSource::File);
         let token = self.environment.get("NOETL_TOKEN");
-        file.or_else(|| token.map(|text| Credential::Token(wire::Token::new(text))))
+        file.or_else(|| token.map(|text| TokenSource::Token(wire::AccessToken::new(text))))
     }
 
-    fn by_person(&self, servers: Vec<String>) -> Address {
-        Address {
-            token: self.given().or_else(|| self.kept(&servers)),
+    fn user_address(&self, servers: Vec<String>) -> ServerAddress {
+        ServerAddress {
+            token: self
+                .explicit_token()
+                .or_else(|| self.context_token(&servers)),
             servers,
             context: None,
         }
     }
 
-    fn by_project(&self, servers: Vec<String>) -> Address {
-        let file = self.flags.token_file.clone().map(Credential::File);
-        Address {
-            token: file.or_else(|| self.kept(&servers)),
+    fn project_address(&self, servers: Vec<String>) -> ServerAddress {
+        let file = self.flags.token_file.clone().map(TokenSource::File);
+        ServerAddress {
+            token: file.or_else(|| self.context_token(&servers)),
             servers,
             context: None,
         }
     }
 
     /// Returns the token of the context that has exactly these servers.
-    fn kept(&self, servers: &[String]) -> Option<Credential> {
-        let same = |context: &&Context| context.servers == servers;
-        self.contexts.contexts.values().find(same)?.credential()
+    fn context_token(&self, servers: &[String]) -> Option<TokenSource> {
+        let same = |context: &&ServerContext| context.servers == servers;
+        self.contexts.contexts.values().find(same)?.token_source()
     }
 }
 
-fn split(servers: &str) -> Vec<String> {
+fn split_servers(servers: &str) -> Vec<String> {
     servers
         .split(',')
         .map(|server| server.trim().to_owned())
@@ -110,7 +116,7 @@ mod tests {
     const OTHER: &str = "http://other:1";
 
     fn contexts(current: Option<&str>) -> Contexts {
-        let context = Context {
+        let context = ServerContext {
             servers: vec![MINE.to_owned()],
             token: Some("kept".to_owned()),
             token_file: None,
@@ -128,7 +134,7 @@ mod tests {
         project: Option<&str>,
         contexts: &Contexts,
     ) -> (Option<String>, bool, bool) {
-        let flags = Global {
+        let flags = GlobalArgs {
             output: None,
             json: false,
             quiet: false,
@@ -140,14 +146,14 @@ mod tests {
             tools: None,
         };
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        let named = Named {
+        let named = AddressSources {
             flags: &flags,
-            environment: &Environment::of(variables.iter().map(owned)),
+            environment: &Environment::from_variables(variables.iter().map(owned)),
             project,
-            own: None,
+            user: None,
             contexts,
         };
-        let (address, is_local) = choose(&named).unwrap();
+        let (address, is_local) = choose_address(&named).unwrap();
         let token = address
             .as_ref()
             .is_some_and(|address| address.token.is_some());

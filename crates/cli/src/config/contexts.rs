@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::address::Credential;
+use crate::cli_error::{CliError, Exit};
+use crate::config::address::TokenSource;
 use crate::config::environment::Environment;
-use crate::problem::{Exit, Problem};
 
 /// Context name that selects the local store.
-pub(crate) const LOCAL: &str = "local";
+pub(crate) const LOCAL_CONTEXT: &str = "local";
 
 /// All contexts, and the current one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -25,13 +25,13 @@ pub(crate) struct Contexts {
     pub(crate) current: Option<String>,
     /// Contexts by name.
     #[serde(default)]
-    pub(crate) contexts: BTreeMap<String, Context>,
+    pub(crate) contexts: BTreeMap<String, ServerContext>,
 }
 
 /// A named server.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Context {
+pub(crate) struct ServerContext {
     /// URLs of the server, or of several that share a store.
     pub(crate) servers: Vec<String>,
     /// The token itself.
@@ -42,7 +42,7 @@ pub(crate) struct Context {
     pub(crate) token_file: Option<PathBuf>,
 }
 
-impl std::fmt::Debug for Context {
+impl std::fmt::Debug for ServerContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let token = self.token.as_ref().map(|_| "***");
         f.debug_struct("Context")
@@ -53,19 +53,19 @@ impl std::fmt::Debug for Context {
     }
 }
 
-impl Context {
+impl ServerContext {
     /// Returns the token to send to its servers.
-    pub(crate) fn credential(&self) -> Option<Credential> {
-        let token = self.token.as_deref().map(wire::Token::new);
-        let file = self.token_file.clone().map(Credential::File);
-        token.map(Credential::Token).or(file)
+    pub(crate) fn token_source(&self) -> Option<TokenSource> {
+        let token = self.token.as_deref().map(wire::AccessToken::new);
+        let file = self.token_file.clone().map(TokenSource::File);
+        token.map(TokenSource::Token).or(file)
     }
 }
 
 impl Contexts {
     /// Loads the user's file; empty if it does not exist.
-    pub(crate) fn load(environment: &Environment) -> Result<Self, Problem> {
-        let Some(file) = file(environment) else {
+    pub(crate) fn load(environment: &Environment) -> Result<Self, CliError> {
+        let Some(file) = contexts_file(environment) else {
             return Ok(Self::default());
         };
         let name = file.display().to_string();
@@ -73,55 +73,55 @@ impl Contexts {
             Ok(text) => toml::from_str(&text).map_err(|error| {
                 let why = error.to_string();
                 let message = format!("cannot parse `{name}`: {}", why.trim_end());
-                Problem::new(Exit::Usage, "CONFIG_INVALID", message).help(
+                CliError::new(Exit::Usage, "CONFIG_INVALID", message).help(
                     "correct the file, or delete it and add contexts with `noetl context add`",
                 )
             }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(error) => Err(Problem::unreadable(&name, &error)),
+            Err(error) => Err(CliError::read_error(&name, &error)),
         }
     }
 
     /// Returns the current context.
-    pub(super) fn current(&self) -> Result<Option<(&str, &Context)>, Problem> {
+    pub(super) fn current(&self) -> Result<Option<(&str, &ServerContext)>, CliError> {
         let Some(name) = &self.current else {
             return Ok(None);
         };
         let context = self.contexts.get(name);
         context
             .map(|context| Some((name.as_str(), context)))
-            .ok_or_else(|| self.unknown(name))
+            .ok_or_else(|| self.unknown_context_error(name))
     }
 
     /// Returns the error for a context that does not exist.
-    pub(crate) fn unknown(&self, name: &str) -> Problem {
+    pub(crate) fn unknown_context_error(&self, name: &str) -> CliError {
         let message = format!("context `{name}` not found");
         let known: Vec<&str> = self.contexts.keys().map(String::as_str).collect();
         let help = match &known[..] {
             [] => "add a context with `noetl context add NAME --server URL`".to_owned(),
-            known => format!("available contexts: {LOCAL}, {}", known.join(", ")),
+            known => format!("available contexts: {LOCAL_CONTEXT}, {}", known.join(", ")),
         };
-        Problem::new(Exit::NotFound, "CONTEXT_NOT_FOUND", message).help(help)
+        CliError::new(Exit::NotFound, "CONTEXT_NOT_FOUND", message).help(help)
     }
 
     /// Writes the user's file atomically, readable only by its owner.
-    pub(crate) fn save(&self, environment: &Environment) -> Result<PathBuf, Problem> {
-        let Some(file) = file(environment) else {
+    pub(crate) fn save(&self, environment: &Environment) -> Result<PathBuf, CliError> {
+        let Some(file) = contexts_file(environment) else {
             let message = "cannot store contexts: neither HOME nor XDG_CONFIG_HOME is set";
-            return Err(Problem::new(Exit::Usage, "NO_HOME", message));
+            return Err(CliError::new(Exit::Usage, "NO_HOME", message));
         };
         let text = toml::to_string(self).expect("plain data serializes to TOML");
-        let written = write(&file, &text);
-        written.map_err(|error| Problem::unwritable(&file.display().to_string(), &error))?;
+        let written = write_private_file(&file, &text);
+        written.map_err(|error| CliError::write_error(&file.display().to_string(), &error))?;
         Ok(file)
     }
 }
 
-fn file(environment: &Environment) -> Option<PathBuf> {
-    Some(environment.own_dir()?.join("contexts.toml"))
+fn contexts_file(environment: &Environment) -> Option<PathBuf> {
+    Some(environment.user_config_dir()?.join("contexts.toml"))
 }
 
-fn write(file: &Path, text: &str) -> std::io::Result<()> {
+fn write_private_file(file: &Path, text: &str) -> std::io::Result<()> {
     std::fs::create_dir_all(file.parent().unwrap_or(Path::new("")))?;
     let fresh = file.with_extension(format!("{}.new", std::process::id()));
     let mut options = std::fs::OpenOptions::new();
@@ -139,14 +139,14 @@ mod tests {
 
     fn environment(dir: &Path) -> Environment {
         let home = dir.display().to_string();
-        Environment::of([("XDG_CONFIG_HOME".to_owned(), home)])
+        Environment::from_variables([("XDG_CONFIG_HOME".to_owned(), home)])
     }
 
     #[test]
     fn what_is_saved_is_loaded_and_only_its_owner_may_read_it() {
         let dir = tempfile::tempdir().unwrap();
         let environment = environment(dir.path());
-        let context = Context {
+        let context = ServerContext {
             servers: vec!["http://a:1".to_owned()],
             token: Some("secret".to_owned()),
             token_file: None,

@@ -9,15 +9,15 @@ use std::path::PathBuf;
 pub(crate) struct Environment {
     variables: BTreeMap<String, String>,
     /// `NO_COLOR` is set.
-    pub(crate) no_color: bool,
+    pub(crate) forbids_color: bool,
     /// `CI` is set to something other than `false` or `0`.
-    pub(crate) ci: bool,
+    pub(crate) is_ci: bool,
     /// The locale is UTF-8.
-    pub(crate) unicode: bool,
+    pub(crate) has_unicode: bool,
 }
 
 /// Variables that are passed on to pip.
-const PIP: [&str; 26] = [
+const PIP_VARIABLES: [&str; 26] = [
     "PIP_CACHE_DIR",
     "PIP_CERT",
     "PIP_CLIENT_CERT",
@@ -56,24 +56,24 @@ impl Environment {
         let text = |(name, value): (OsString, OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
-        Self::of(std::env::vars_os().filter_map(text))
+        Self::from_variables(std::env::vars_os().filter_map(text))
     }
 
     /// Builds an environment from these variables.
-    pub(crate) fn of(variables: impl IntoIterator<Item = (String, String)>) -> Self {
+    pub(crate) fn from_variables(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         let variables: BTreeMap<String, String> = variables.into_iter().collect();
         let get = |name: &str| variables.get(name).filter(|value| !value.is_empty());
         let locale = get("LC_ALL")
             .or_else(|| get("LC_CTYPE"))
             .or_else(|| get("LANG"));
-        let unicode = locale.is_some_and(|locale| {
+        let has_unicode = locale.is_some_and(|locale| {
             let locale = locale.to_ascii_lowercase();
             locale.contains("utf-8") || locale.contains("utf8")
         });
         Self {
-            no_color: get("NO_COLOR").is_some(),
-            ci: get("CI").is_some_and(|value| value != "false" && value != "0"),
-            unicode,
+            forbids_color: get("NO_COLOR").is_some(),
+            is_ci: get("CI").is_some_and(|value| value != "false" && value != "0"),
+            has_unicode,
             variables,
         }
     }
@@ -87,20 +87,20 @@ impl Environment {
     }
 
     /// Returns the non-empty variables whose name starts with `prefix`.
-    pub(crate) fn beginning(&self, prefix: &str) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn variables_with_prefix(&self, prefix: &str) -> impl Iterator<Item = (&str, &str)> {
         let all = self.variables.iter();
         let all = all.map(|(name, value)| (name.as_str(), value.as_str()));
         all.filter(move |(name, value)| name.starts_with(prefix) && !value.is_empty())
     }
 
     /// Returns the variables that the programs of tasks inherit.
-    pub(crate) fn inherited(&self) -> BTreeMap<String, String> {
-        self.allowed(["PATH", "HOME", "LANG", "VIRTUAL_ENV"])
+    pub(crate) fn task_variables(&self) -> BTreeMap<String, String> {
+        self.select_variables(["PATH", "HOME", "LANG", "VIRTUAL_ENV"])
     }
 
     /// Returns the variables that only pip gets: index, proxy and certificates. They may contain secrets.
-    pub(crate) fn for_pip(&self) -> BTreeMap<String, String> {
-        self.allowed(PIP)
+    pub(crate) fn pip_variables(&self) -> BTreeMap<String, String> {
+        self.select_variables(PIP_VARIABLES)
     }
 
     /// Returns the cache directory of the user.
@@ -111,7 +111,7 @@ impl Environment {
     }
 
     /// Returns the variables with these names that are set.
-    pub(crate) fn allowed<'a>(
+    pub(crate) fn select_variables<'a>(
         &self,
         names: impl IntoIterator<Item = &'a str>,
     ) -> BTreeMap<String, String> {
@@ -123,12 +123,12 @@ impl Environment {
     }
 
     /// Returns the path of the user's configuration file, which may not exist.
-    pub(crate) fn own_file(&self) -> Option<PathBuf> {
-        Some(self.own_dir()?.join("config.toml"))
+    pub(crate) fn user_config_file(&self) -> Option<PathBuf> {
+        Some(self.user_config_dir()?.join("config.toml"))
     }
 
     /// Returns the path of the user's configuration directory, which may not exist.
-    pub(crate) fn own_dir(&self) -> Option<PathBuf> {
+    pub(crate) fn user_config_dir(&self) -> Option<PathBuf> {
         let base = self.get("XDG_CONFIG_HOME").map(PathBuf::from);
         let base = base.or_else(|| Some(PathBuf::from(self.get("HOME")?).join(".config")));
         Some(base?.join("noetl"))

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::args::ColorWhen;
+use crate::cli_error::{CliError, Exit};
 use crate::config::store_url::is_store_url;
-use crate::problem::{Exit, Problem};
 
 /// The settings of one file.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Layer {
+pub(crate) struct ConfigFile {
     pub(super) store: Option<PathBuf>,
     pub(super) slots: Option<u32>,
     pub(super) color: Option<Color>,
@@ -41,15 +41,15 @@ impl From<Color> for ColorWhen {
     }
 }
 
-impl Layer {
+impl ConfigFile {
     /// Loads the file at `path`; empty if it does not exist. Resolves relative paths against the directory of the file.
-    pub(super) fn load(path: &Path) -> Result<Self, Problem> {
+    pub(super) fn load(path: &Path) -> Result<Self, CliError> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Ok(Self::default());
             }
-            Err(error) => return Err(Problem::unreadable(&path.display().to_string(), &error)),
+            Err(error) => return Err(CliError::read_error(&path.display().to_string(), &error)),
         };
         let mut layer = Self::parse(&text, &path.display().to_string())?;
         let base = path.parent().unwrap_or(Path::new(""));
@@ -65,20 +65,20 @@ impl Layer {
     }
 
     /// Parses the text of a file.
-    pub(super) fn parse(text: &str, name: &str) -> Result<Self, Problem> {
+    pub(super) fn parse(text: &str, name: &str) -> Result<Self, CliError> {
         toml::from_str(text).map_err(|error| {
             let message = format!(
                 "invalid configuration in `{name}`: {}",
                 error.to_string().trim_end()
             );
-            Problem::new(Exit::Usage, "CONFIG_INVALID", message)
+            CliError::new(Exit::Usage, "CONFIG_INVALID", message)
                 .help("valid keys: store, slots, color, python, server, retention, sandbox, tools")
         })
     }
 }
 
 /// Returns the nearest `noetl.toml` in this directory or one of its parents.
-pub(super) fn nearest(from: &Path) -> Option<PathBuf> {
+pub(super) fn find_project_file(from: &Path) -> Option<PathBuf> {
     from.ancestors()
         .map(|dir| dir.join("noetl.toml"))
         .find(|file| file.is_file())

@@ -5,80 +5,82 @@ use std::sync::Arc;
 
 use server::{KeychainConfig, MasterKey, MasterKeys, VaultConfig};
 
+use crate::cli_error::{CliError, Exit};
 use crate::config::environment::Environment;
 use crate::config::network::NetworkSettings;
 use crate::config::store_url::is_store_url;
-use crate::fetching::Guarded;
-use crate::problem::{Exit, Problem};
-use crate::reach::Reach;
+use crate::network_access::NetworkAccess;
+use crate::secret_fetcher::HttpToolFetcher;
 
 /// Name of the master key file in a store directory.
 pub(crate) const KEY_FILE: &str = "master.key";
 /// Prefix of the variables that playbooks may read through the keychain.
-const SECRETS: &str = "NOETL_SECRET_";
+const SECRET_PREFIX: &str = "NOETL_SECRET_";
 
 /// How credentials are encrypted and resolved. `Debug` hides the content.
 #[derive(Clone)]
-pub(crate) struct Keychain {
+pub(crate) struct KeychainSettings {
     pub(crate) config: KeychainConfig,
     network: NetworkSettings,
     /// Whether requests to token endpoints in private networks are always allowed.
-    asks_private: bool,
+    allows_private: bool,
 }
 
-impl std::fmt::Debug for Keychain {
+impl std::fmt::Debug for KeychainSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("***")
     }
 }
 
-impl Keychain {
+impl KeychainSettings {
     /// Reads the settings from the environment, for a store at this location.
-    pub(super) fn of(
+    pub(super) fn from_environment(
         environment: &Environment,
         store: &Path,
         network: &NetworkSettings,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, CliError> {
         let is_url = is_store_url(store);
-        let current = key(environment, "NOETL_MASTER_KEY")?;
+        let current = read_master_key(environment, "NOETL_MASTER_KEY")?;
         let keys = match current {
             Some(current) => MasterKeys::Given {
                 current,
-                old: key(environment, "NOETL_MASTER_KEY_OLD")?,
+                old: read_master_key(environment, "NOETL_MASTER_KEY_OLD")?,
             },
             None if is_url => MasterKeys::Missing,
             None => MasterKeys::File(store.join(KEY_FILE)),
         };
-        let secrets = environment.beginning(SECRETS);
+        let secrets = environment.variables_with_prefix(SECRET_PREFIX);
         let secrets = secrets.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let asks_private = environment.get("NOETL_TOKEN_ENDPOINTS_PRIVATE") == Some("allow");
         // With a local store, endpoints may be on the same machine. A server must not expose its private network.
-        let reached = network.reaching(!is_url || asks_private, Vec::new());
+        let reached = network.network_config(!is_url || asks_private, Vec::new());
         Ok(Self {
             config: KeychainConfig {
                 keys,
                 env: secrets.collect(),
-                files: environment.get("NOETL_SECRETS_DIR").map(PathBuf::from),
-                vault: vault(environment),
-                fetch: Some(Arc::new(Guarded::new(reached))),
+                secrets_dir: environment.get("NOETL_SECRETS_DIR").map(PathBuf::from),
+                vault: vault_config(environment),
+                fetcher: Some(Arc::new(HttpToolFetcher::new(reached))),
             },
             network: network.clone(),
-            asks_private,
+            allows_private: asks_private,
         })
     }
 
     /// Returns the settings for a server: it may only contact endpoints that its tasks may reach.
-    pub(crate) fn within(&self, reach: &Reach) -> KeychainConfig {
-        let allow_private = reach.allow_private || self.asks_private;
-        let reached = self.network.reaching(allow_private, reach.own.clone());
+    pub(crate) fn server_config(&self, reach: &NetworkAccess) -> KeychainConfig {
+        let allow_private = reach.allow_private || self.allows_private;
+        let reached = self
+            .network
+            .network_config(allow_private, reach.protected.clone());
         KeychainConfig {
-            fetch: Some(Arc::new(Guarded::new(reached))),
+            fetcher: Some(Arc::new(HttpToolFetcher::new(reached))),
             ..self.config.clone()
         }
     }
 }
 
-fn vault(environment: &Environment) -> Option<VaultConfig> {
+fn vault_config(environment: &Environment) -> Option<VaultConfig> {
     Some(VaultConfig {
         address: environment.get("NOETL_VAULT_ADDR")?.to_owned(),
         token: environment.get("NOETL_VAULT_TOKEN")?.to_owned(),
@@ -86,13 +88,13 @@ fn vault(environment: &Environment) -> Option<VaultConfig> {
 }
 
 /// Reads a key from the variable `name`, or from the file that `{name}_FILE` names.
-fn key(environment: &Environment, name: &str) -> Result<Option<MasterKey>, Problem> {
+fn read_master_key(environment: &Environment, name: &str) -> Result<Option<MasterKey>, CliError> {
     let file = format!("{name}_FILE");
     let (named, text) = match (environment.get(name), environment.get(&file)) {
         (Some(text), _) => (name.to_owned(), text.to_owned()),
         (None, Some(path)) => {
             let text = std::fs::read_to_string(path);
-            let text = text.map_err(|error| Problem::unreadable(path, &error))?;
+            let text = text.map_err(|error| CliError::read_error(path, &error))?;
             (file, text)
         }
         (None, None) => return Ok(None),
@@ -101,7 +103,7 @@ fn key(environment: &Environment, name: &str) -> Result<Option<MasterKey>, Probl
         Ok(Some(key))
     } else {
         let message = format!("invalid {named}: expected 32 bytes in base64 or hex");
-        Err(Problem::new(Exit::Usage, "MASTER_KEY_INVALID", message)
+        Err(CliError::new(Exit::Usage, "MASTER_KEY_INVALID", message)
             .help("create a key with `openssl rand -base64 32`"))
     }
 }
@@ -110,11 +112,12 @@ fn key(environment: &Environment, name: &str) -> Result<Option<MasterKey>, Probl
 mod tests {
     use super::*;
 
-    fn load(store: &str, pairs: &[(&str, &str)]) -> Result<KeychainConfig, Problem> {
+    fn load(store: &str, pairs: &[(&str, &str)]) -> Result<KeychainConfig, CliError> {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        let environment = Environment::of(pairs.iter().map(owned));
+        let environment = Environment::from_variables(pairs.iter().map(owned));
         let network = NetworkSettings::default();
-        Keychain::of(&environment, Path::new(store), &network).map(|keychain| keychain.config)
+        KeychainSettings::from_environment(&environment, Path::new(store), &network)
+            .map(|keychain| keychain.config)
     }
 
     #[test]

@@ -12,8 +12,8 @@ mod settings;
 mod storage;
 mod store_url;
 
-pub(crate) use address::{Address, Credential};
-pub(crate) use contexts::{Context, Contexts, LOCAL};
+pub(crate) use address::{ServerAddress, TokenSource};
+pub(crate) use contexts::{Contexts, LOCAL_CONTEXT, ServerContext};
 pub(crate) use environment::Environment;
-pub(crate) use settings::{DEFAULTS, Settings};
+pub(crate) use settings::{DEFAULT_CONFIG, Settings};
 pub(crate) use store_url::is_store_url;

@@ -3,19 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::args::{ColorWhen, Global};
-use crate::config::address::{self, Address, Named};
+use crate::args::{ColorWhen, GlobalArgs};
+use crate::cli_error::{CliError, Exit};
+use crate::config::address::{self, AddressSources, ServerAddress};
 use crate::config::contexts::Contexts;
 use crate::config::environment::Environment;
-use crate::config::files::{Layer, nearest};
-use crate::config::keychain::Keychain;
-use crate::config::network::{NetworkSettings, network};
-use crate::config::storage::{scratch, storage};
+use crate::config::files::{ConfigFile, find_project_file};
+use crate::config::keychain::KeychainSettings;
+use crate::config::network::{NetworkSettings, read_network_settings};
+use crate::config::storage::{scratch_dir, storage_config};
 use crate::config::store_url::check_store;
-use crate::problem::{Exit, Problem};
 
 /// The default settings with comments; `noetl init` writes them to `noetl.toml`.
-pub(crate) const DEFAULTS: &str = include_str!("default.toml");
+pub(crate) const DEFAULT_CONFIG: &str = include_str!("default.toml");
 
 const SLOTS_MAX: u32 = 1024;
 
@@ -35,13 +35,13 @@ pub(crate) struct Settings {
     /// Minimum sandbox level for the programs of tasks.
     pub(crate) sandbox: tools::SandboxLevel,
     /// Manifests of external tools.
-    pub(crate) external: Vec<tools::Manifest>,
+    pub(crate) external: Vec<tools::KindManifest>,
     /// Selected server, if any.
-    pub(crate) server: Option<Address>,
+    pub(crate) server: Option<ServerAddress>,
     /// Whether the local store is used even if a server is configured.
     pub(crate) is_local: bool,
     /// Whether `--server` is set.
-    pub(crate) is_server_flagged: bool,
+    pub(crate) has_server_flag: bool,
     /// Value of `--token-file`.
     pub(crate) token_file: Option<PathBuf>,
     /// Databases that tasks may access although they contain an engine's runs.
@@ -51,34 +51,35 @@ pub(crate) struct Settings {
     /// Network access of tasks.
     pub(crate) network: NetworkSettings,
     /// How credentials are encrypted and resolved.
-    pub(crate) keychain: Keychain,
+    pub(crate) keychain: KeychainSettings,
 }
 
 impl Settings {
     /// Returns the server that has the runs; `None` if they are in the local store.
-    pub(crate) fn remote(&self) -> Option<&Address> {
+    pub(crate) fn remote_address(&self) -> Option<&ServerAddress> {
         self.server.as_ref().filter(|_| !self.is_local)
     }
 
     /// Loads the effective settings for the working directory `here`.
     pub(crate) fn load(
-        flags: &Global,
+        flags: &GlobalArgs,
         environment: &Environment,
         here: &Path,
-    ) -> Result<Self, Problem> {
-        let defaults = Layer::parse(DEFAULTS, "default.toml")?;
-        let own = environment.own_file();
-        let own = own.map_or(Ok(Layer::default()), |file| Layer::load(&file))?;
-        let project = nearest(here).map_or(Ok(Layer::default()), |file| Layer::load(&file))?;
+    ) -> Result<Self, CliError> {
+        let defaults = ConfigFile::parse(DEFAULT_CONFIG, "default.toml")?;
+        let own = environment.user_config_file();
+        let own = own.map_or(Ok(ConfigFile::default()), |file| ConfigFile::load(&file))?;
+        let project = find_project_file(here)
+            .map_or(Ok(ConfigFile::default()), |file| ConfigFile::load(&file))?;
         let contexts = Contexts::load(environment)?;
-        let named = Named {
+        let named = AddressSources {
             flags,
             environment,
             project: project.server.as_deref(),
-            own: own.server.as_deref(),
+            user: own.server.as_deref(),
             contexts: &contexts,
         };
-        let (server, is_local) = address::choose(&named)?;
+        let (server, is_local) = address::choose_address(&named)?;
         let layers = [
             from_flags(flags),
             from_environment(environment)?,
@@ -88,42 +89,42 @@ impl Settings {
         ];
         let color = flags
             .color
-            .or_else(|| pick(&layers, |layer| layer.color.map(ColorWhen::from)));
+            .or_else(|| first_setting(&layers, |layer| layer.color.map(ColorWhen::from)));
         let missing = "the defaults are complete";
-        let retention = pick(&layers, |layer| layer.retention.clone()).expect(missing);
+        let retention = first_setting(&layers, |layer| layer.retention.clone()).expect(missing);
         let retention = model::duration::parse_text(&retention).ok_or_else(|| {
-            invalid(
+            setting_error(
                 "retention",
                 &retention,
                 "a duration such as 12h, 30d or forever",
             )
         })?;
-        let sandbox = pick(&layers, |layer| layer.sandbox.clone()).expect(missing);
+        let sandbox = first_setting(&layers, |layer| layer.sandbox.clone()).expect(missing);
         let sandbox = sandbox
             .parse()
-            .map_err(|_| invalid("sandbox", &sandbox, "one of none, basic, strict"))?;
-        let store = pick(&layers, |layer| layer.store.clone()).expect(missing);
+            .map_err(|_| setting_error("sandbox", &sandbox, "one of none, basic, strict"))?;
+        let store = first_setting(&layers, |layer| layer.store.clone()).expect(missing);
         check_store(&store)?;
-        let network = network(environment)?;
+        let network = read_network_settings(environment)?;
         let settings = Self {
-            storage: storage(environment, scratch(&store))?,
-            keychain: Keychain::of(environment, &store, &network)?,
+            storage: storage_config(environment, scratch_dir(&store))?,
+            keychain: KeychainSettings::from_environment(environment, &store, &network)?,
             network,
             store,
-            slots: pick(&layers, |layer| layer.slots).expect(missing),
+            slots: first_setting(&layers, |layer| layer.slots).expect(missing),
             color: color.expect(missing),
-            python: pick(&layers, |layer| layer.python.clone()).expect(missing),
+            python: first_setting(&layers, |layer| layer.python.clone()).expect(missing),
             retention,
             sandbox,
-            external: external(pick(&layers, |layer| layer.tools.clone()))?,
+            external: load_external_manifests(first_setting(&layers, |layer| layer.tools.clone()))?,
             server,
             is_local,
-            is_server_flagged: !flags.server.is_empty(),
+            has_server_flag: !flags.server.is_empty(),
             token_file: flags.token_file.clone(),
-            postgres_allow: names(environment.get("NOETL_POSTGRES_ALLOW")),
+            postgres_allow: split_names(environment.get("NOETL_POSTGRES_ALLOW")),
         };
         if !(1..=SLOTS_MAX).contains(&settings.slots) {
-            return Err(invalid(
+            return Err(setting_error(
                 "slots",
                 &settings.slots.to_string(),
                 "a number from 1 to 1024",
@@ -134,7 +135,7 @@ impl Settings {
 }
 
 /// Splits a comma-separated list of names.
-fn names(text: Option<&str>) -> Vec<String> {
+fn split_names(text: Option<&str>) -> Vec<String> {
     let names = text.unwrap_or_default().split(',').map(str::trim);
     names
         .filter(|name| !name.is_empty())
@@ -142,28 +143,28 @@ fn names(text: Option<&str>) -> Vec<String> {
         .collect()
 }
 
-fn pick<T>(layers: &[Layer], read: impl Fn(&Layer) -> Option<T>) -> Option<T> {
+fn first_setting<T>(layers: &[ConfigFile], read: impl Fn(&ConfigFile) -> Option<T>) -> Option<T> {
     layers.iter().find_map(read)
 }
 
-fn from_flags(flags: &Global) -> Layer {
-    Layer {
+fn from_flags(flags: &GlobalArgs) -> ConfigFile {
+    ConfigFile {
         store: flags.store.clone(),
         tools: flags.tools.clone(),
-        ..Layer::default()
+        ..ConfigFile::default()
     }
 }
 
-fn from_environment(environment: &Environment) -> Result<Layer, Problem> {
+fn from_environment(environment: &Environment) -> Result<ConfigFile, CliError> {
     let slots = environment.get("NOETL_SLOTS").map(|text| {
         text.parse()
-            .map_err(|_| invalid("NOETL_SLOTS", text, "a number from 1 to 1024"))
+            .map_err(|_| setting_error("NOETL_SLOTS", text, "a number from 1 to 1024"))
     });
     let color = environment.get("NOETL_COLOR").map(|text| {
-        Layer::parse(&format!("color = {text:?}"), "NOETL_COLOR")
-            .map_err(|_| invalid("NOETL_COLOR", text, "one of auto, always, never"))
+        ConfigFile::parse(&format!("color = {text:?}"), "NOETL_COLOR")
+            .map_err(|_| setting_error("NOETL_COLOR", text, "one of auto, always, never"))
     });
-    Ok(Layer {
+    Ok(ConfigFile {
         store: environment.get("NOETL_STORE").map(PathBuf::from),
         slots: slots.transpose()?,
         color: color.transpose()?.and_then(|layer| layer.color),
@@ -176,29 +177,29 @@ fn from_environment(environment: &Environment) -> Result<Layer, Problem> {
 }
 
 /// Loads the manifests of the external tools in a directory.
-fn external(dir: Option<PathBuf>) -> Result<Vec<tools::Manifest>, Problem> {
+fn load_external_manifests(dir: Option<PathBuf>) -> Result<Vec<tools::KindManifest>, CliError> {
     let Some(dir) = dir else {
         return Ok(Vec::new());
     };
-    tools::manifests(&dir).map_err(|error| {
+    tools::load_manifests(&dir).map_err(|error| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
         let message = format!("{error}{}", cause.unwrap_or_default());
-        Problem::new(Exit::Usage, "TOOLS_INVALID", message)
+        CliError::new(Exit::Usage, "TOOLS_INVALID", message)
             .help("see docs/guide/external-tools.md, or unset --tools and NOETL_TOOLS_DIR")
     })
 }
 
-fn invalid(name: &str, value: &str, wanted: &str) -> Problem {
-    let message = format!("invalid {name} `{value}`: expected {wanted}");
-    Problem::new(Exit::Usage, "CONFIG_INVALID", message)
+fn setting_error(name: &str, value: &str, expected: &str) -> CliError {
+    let message = format!("invalid {name} `{value}`: expected {expected}");
+    CliError::new(Exit::Usage, "CONFIG_INVALID", message)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn flags(store: Option<&str>) -> Global {
-        Global {
+    fn flags(store: Option<&str>) -> GlobalArgs {
+        GlobalArgs {
             output: None,
             json: false,
             quiet: false,
@@ -213,7 +214,7 @@ mod tests {
 
     fn environment(pairs: &[(&str, &str)]) -> Environment {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        Environment::of(pairs.iter().map(owned))
+        Environment::from_variables(pairs.iter().map(owned))
     }
 
     #[test]

@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use results::{CacheConfig, CloudTier, GcsConfig, NatsConfig, S3Config, Secret, StoresConfig};
+use results::{
+    CacheConfig, CloudTier, GcsConfig, NatsConfig, S3Config, SecretString, StoresConfig,
+};
 use serde_json::Value;
 
+use crate::cli_error::{CliError, Exit};
 use crate::config::environment::Environment;
 use crate::config::store_url::is_store_url;
-use crate::problem::{Exit, Problem};
 
 /// Default size limit of the disk cache.
 const CACHE_BYTES_MAX: u64 = 10 * 1024 * 1024 * 1024;
@@ -18,16 +20,16 @@ const SILENCE_MAX: Duration = Duration::from_secs(15);
 const NATS_BUCKET: &str = "noetl-bodies";
 
 /// Reads the settings; `scratch` is the directory for results whose hash is not known yet.
-pub(super) fn storage(
+pub(super) fn storage_config(
     environment: &Environment,
     scratch: PathBuf,
-) -> Result<StoresConfig, Problem> {
+) -> Result<StoresConfig, CliError> {
     let text = |name: &str| environment.get(name).map(str::to_owned);
     let s3 = text("NOETL_STORAGE_S3_BUCKET").map(|bucket| S3Config {
         bucket,
         endpoint: text("NOETL_STORAGE_S3_ENDPOINT"),
         region: text("NOETL_STORAGE_S3_REGION"),
-        credentials: credentials(environment),
+        credentials: storage_credentials(environment),
     });
     let gcs = text("NOETL_STORAGE_GCS_BUCKET").map(|bucket| GcsConfig {
         bucket,
@@ -35,25 +37,25 @@ pub(super) fn storage(
         credentials: text("GOOGLE_APPLICATION_CREDENTIALS").map(PathBuf::from),
     });
     let nats = text("NOETL_STORAGE_NATS_URL").map(|url| NatsConfig {
-        url: Secret::new(url),
+        url: SecretString::new(url),
         bucket: text("NOETL_STORAGE_NATS_BUCKET").unwrap_or_else(|| NATS_BUCKET.to_owned()),
     });
     let config = StoresConfig {
-        cloud_tier: cloud_tier(environment)?,
-        cache: cache(environment)?,
+        cloud_tier: read_cloud_tier(environment)?,
+        cache: cache_config(environment)?,
         s3,
         gcs,
         nats,
         dir: text("NOETL_STORAGE_DIR").map(PathBuf::from),
-        silence_max: silence_max(environment)?,
+        silence_max: read_silence_max(environment)?,
         scratch,
     };
-    check(&config)?;
+    check_config(&config)?;
     Ok(config)
 }
 
 /// Returns the scratch directory: in the store directory, or in `.noetl` if the store is a database.
-pub(super) fn scratch(store: &Path) -> PathBuf {
+pub(super) fn scratch_dir(store: &Path) -> PathBuf {
     let dir = if is_store_url(store) {
         Path::new(".noetl")
     } else {
@@ -63,31 +65,31 @@ pub(super) fn scratch(store: &Path) -> PathBuf {
 }
 
 /// Returns the S3 credentials: all `AWS_` variables.
-fn credentials(environment: &Environment) -> Vec<(String, Secret)> {
-    let amazon = environment.beginning("AWS_");
+fn storage_credentials(environment: &Environment) -> Vec<(String, SecretString)> {
+    let amazon = environment.variables_with_prefix("AWS_");
     amazon
-        .map(|(name, value)| (name.to_owned(), Secret::new(value)))
+        .map(|(name, value)| (name.to_owned(), SecretString::new(value)))
         .collect()
 }
 
-fn cloud_tier(environment: &Environment) -> Result<Option<CloudTier>, Problem> {
+fn read_cloud_tier(environment: &Environment) -> Result<Option<CloudTier>, CliError> {
     let name = "NOETL_STORAGE_CLOUD_TIER";
     match environment.get(name) {
         None => Ok(None),
         Some("s3" | "minio") => Ok(Some(CloudTier::S3)),
         Some("gcs") => Ok(Some(CloudTier::Gcs)),
-        Some(other) => Err(invalid(name, other, "one of s3, minio, gcs")),
+        Some(other) => Err(setting_error(name, other, "one of s3, minio, gcs")),
     }
 }
 
-fn cache(environment: &Environment) -> Result<Option<CacheConfig>, Problem> {
+fn cache_config(environment: &Environment) -> Result<Option<CacheConfig>, CliError> {
     let name = "NOETL_STORAGE_LOCAL_CACHE_BYTES";
     let bytes_max = match environment.get(name) {
         None => CACHE_BYTES_MAX,
         Some(text) => {
             let size = model::duration::parse_size(&Value::from(text));
             let size = size.or_else(|| text.parse().ok());
-            size.ok_or_else(|| invalid(name, text, "a size such as 20GiB"))?
+            size.ok_or_else(|| setting_error(name, text, "a size such as 20GiB"))?
         }
     };
     let dir = environment.get("NOETL_STORAGE_LOCAL_CACHE_DIR");
@@ -97,7 +99,7 @@ fn cache(environment: &Environment) -> Result<Option<CacheConfig>, Problem> {
     }))
 }
 
-fn silence_max(environment: &Environment) -> Result<Duration, Problem> {
+fn read_silence_max(environment: &Environment) -> Result<Duration, CliError> {
     let name = "NOETL_STORAGE_TIMEOUT";
     let Some(text) = environment.get(name) else {
         return Ok(SILENCE_MAX);
@@ -105,34 +107,34 @@ fn silence_max(environment: &Environment) -> Result<Duration, Problem> {
     let time = model::duration::parse_text(text);
     let time = time.or_else(|| text.parse().ok().map(Duration::from_secs));
     let time = time.filter(|time| !time.is_zero());
-    time.ok_or_else(|| invalid(name, text, "a duration such as 15s"))
+    time.ok_or_else(|| setting_error(name, text, "a duration such as 15s"))
 }
 
 /// Checks that the cloud tier has a bucket. Otherwise the first large result would fail.
-fn check(config: &StoresConfig) -> Result<(), Problem> {
+fn check_config(config: &StoresConfig) -> Result<(), CliError> {
     let missing = match config.cloud_tier {
         Some(CloudTier::S3) if config.s3.is_none() => "NOETL_STORAGE_S3_BUCKET",
         Some(CloudTier::Gcs) if config.gcs.is_none() => "NOETL_STORAGE_GCS_BUCKET",
         _ => return Ok(()),
     };
     let message = format!("NOETL_STORAGE_CLOUD_TIER is set, but {missing} is not");
-    Err(Problem::new(Exit::Usage, "CONFIG_INVALID", message)
+    Err(CliError::new(Exit::Usage, "CONFIG_INVALID", message)
         .help(format!("set {missing} to the bucket for large results")))
 }
 
-fn invalid(name: &str, value: &str, wanted: &str) -> Problem {
-    let message = format!("invalid {name} `{value}`: expected {wanted}");
-    Problem::new(Exit::Usage, "CONFIG_INVALID", message)
+fn setting_error(name: &str, value: &str, expected: &str) -> CliError {
+    let message = format!("invalid {name} `{value}`: expected {expected}");
+    CliError::new(Exit::Usage, "CONFIG_INVALID", message)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn load(pairs: &[(&str, &str)]) -> Result<StoresConfig, Problem> {
+    fn load(pairs: &[(&str, &str)]) -> Result<StoresConfig, CliError> {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        let environment = Environment::of(pairs.iter().map(owned));
-        storage(&environment, PathBuf::from("scratch"))
+        let environment = Environment::from_variables(pairs.iter().map(owned));
+        storage_config(&environment, PathBuf::from("scratch"))
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::problem::{Exit, Problem};
+use crate::cli_error::{CliError, Exit};
 
 /// Returns whether a store is a URL. A path that contains `://` has no valid scheme before it.
 pub(crate) fn is_store_url(store: &Path) -> bool {
@@ -19,12 +19,12 @@ fn scheme(store: &Path) -> Option<&str> {
 }
 
 /// Checks that a store is a directory or a Postgres URL.
-pub(super) fn check_store(store: &Path) -> Result<(), Problem> {
+pub(super) fn check_store(store: &Path) -> Result<(), CliError> {
     match scheme(store) {
         None | Some("postgres" | "postgresql") => Ok(()),
         Some(scheme) => {
             let message = format!("invalid `store`: URL scheme `{scheme}` is not supported");
-            Err(Problem::new(Exit::Usage, "CONFIG_INVALID", message)
+            Err(CliError::new(Exit::Usage, "CONFIG_INVALID", message)
                 .help("set `store` to a directory, or to postgres://HOST/DATABASE"))
         }
     }

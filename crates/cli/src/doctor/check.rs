@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use crate::problem::{Exit, without_userinfo};
+use crate::cli_error::{Exit, without_userinfo};
 
 /// Status of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum State {
+pub(crate) enum CheckStatus {
     /// No problem.
     Ok,
     /// A problem for some playbooks only.
@@ -22,7 +22,7 @@ pub(crate) struct Check {
     /// Name of the check.
     pub(crate) name: &'static str,
     /// Status.
-    pub(crate) state: State,
+    pub(crate) state: CheckStatus,
     /// What was found.
     pub(crate) detail: String,
     /// What to do, if there is a problem.
@@ -38,7 +38,7 @@ impl Check {
     pub(crate) fn ok(name: &'static str, detail: impl Into<String>) -> Self {
         Self {
             name,
-            state: State::Ok,
+            state: CheckStatus::Ok,
             detail: without_userinfo(detail.into()),
             remedy: None,
             exit: Exit::NotAllowed,
@@ -52,7 +52,7 @@ impl Check {
         remedy: &'static str,
     ) -> Self {
         Self {
-            state: State::Warn,
+            state: CheckStatus::Warn,
             remedy: Some(remedy),
             ..Self::ok(name, detail)
         }
@@ -65,13 +65,13 @@ impl Check {
         remedy: &'static str,
     ) -> Self {
         Self {
-            state: State::Fail,
+            state: CheckStatus::Fail,
             ..Self::warn(name, detail, remedy)
         }
     }
 
     /// Sets the exit code for an unreachable store or server.
-    pub(crate) fn unreachable(self) -> Self {
+    pub(crate) fn with_unreachable_exit(self) -> Self {
         Self {
             exit: Exit::Unreachable,
             ..self

@@ -2,18 +2,18 @@
 
 use std::path::Path;
 
-use tools::{Abilities, SandboxLevel};
+use tools::{SandboxLevel, SandboxSupport};
 
 use crate::app::App;
 use crate::doctor::Check;
-use crate::doctor::programs::{found, said};
+use crate::doctor::programs::{find_program, program_output};
 
 const KERNEL: &str = "use a newer kernel, or another worker, for `sandbox: strict`";
 
 /// Checks the sandbox features of this machine.
-pub(crate) fn isolation(app: &App) -> Vec<Check> {
-    let here = Abilities::here();
-    let mut checks = vec![demanded(app.settings.sandbox, here)];
+pub(crate) fn check_isolation(app: &App) -> Vec<Check> {
+    let here = SandboxSupport::detect();
+    let mut checks = vec![check_sandbox_level(app.settings.sandbox, here)];
     checks.push(if here.no_new_privileges {
         Check::ok("no_new_privs", "available")
     } else {
@@ -25,15 +25,15 @@ pub(crate) fn isolation(app: &App) -> Vec<Check> {
             "not supported by the kernel, or disabled",
             KERNEL,
         ),
-        version => landlock(version, &here.shortcomings()),
+        version => check_landlock(version, &here.limitations()),
     });
     checks.push(if here.seccomp {
         Check::ok("seccomp", "available")
     } else {
         Check::warn("seccomp", "not supported by the kernel", KERNEL)
     });
-    checks.push(namespaces(app));
-    checks.push(match found(app, "bwrap") {
+    checks.push(check_namespaces(app));
+    checks.push(match find_program(app, "bwrap") {
         Some(path) => Check::ok(
             "bubblewrap",
             format!("{}; not needed by any level", path.display()),
@@ -43,7 +43,7 @@ pub(crate) fn isolation(app: &App) -> Vec<Check> {
     checks
 }
 
-fn landlock(version: u32, shortcomings: &[&str]) -> Check {
+fn check_landlock(version: u32, shortcomings: &[&str]) -> Check {
     if shortcomings.is_empty() {
         return Check::ok("landlock", format!("version {version} or newer"));
     }
@@ -54,8 +54,8 @@ fn landlock(version: u32, shortcomings: &[&str]) -> Check {
     Check::warn("landlock", detail, KERNEL)
 }
 
-fn demanded(level: SandboxLevel, here: Abilities) -> Check {
-    let can = here.most();
+fn check_sandbox_level(level: SandboxLevel, support: SandboxSupport) -> Check {
+    let can = support.highest_level();
     let detail = format!("minimum level `{level}`; this machine supports up to `{can}`");
     if level <= can {
         Check::ok("sandbox", detail)
@@ -68,7 +68,7 @@ fn demanded(level: SandboxLevel, here: Abilities) -> Check {
     }
 }
 
-fn namespaces(app: &App) -> Check {
+fn check_namespaces(app: &App) -> Check {
     let tried = [
         "--user",
         "--map-root-user",
@@ -77,7 +77,7 @@ fn namespaces(app: &App) -> Check {
         "--fork",
         "true",
     ];
-    match said(app, Path::new("unshare"), &tried) {
+    match program_output(app, Path::new("unshare"), &tried) {
         Some(_) => Check::ok(
             "namespaces",
             "user, network and process namespaces; not needed by any level",
@@ -92,8 +92,8 @@ mod tests {
 
     #[test]
     fn what_an_older_kernel_does_not_give_is_said() {
-        assert_eq!(landlock(6, &[]).remedy, None);
-        let old = landlock(1, &["programs can signal others"]);
+        assert_eq!(check_landlock(6, &[]).remedy, None);
+        let old = check_landlock(1, &["programs can signal others"]);
         assert_eq!(old.remedy, Some(KERNEL));
         assert!(old.detail.contains("programs can signal others"));
     }

@@ -1,13 +1,13 @@
 //! Checks of `noetl doctor`: programs, store, isolation and network.
 
 mod check;
+mod connectivity;
 mod isolation;
 mod programs;
-mod reach;
 mod storage;
 
-pub(crate) use check::{Check, State};
-pub(crate) use isolation::isolation;
-pub(crate) use programs::programs;
-pub(crate) use reach::{port, server};
-pub(crate) use storage::{contents, storage};
+pub(crate) use check::{Check, CheckStatus};
+pub(crate) use connectivity::{check_port, check_server};
+pub(crate) use isolation::check_isolation;
+pub(crate) use programs::check_programs;
+pub(crate) use storage::{check_contents, check_storage};

@@ -16,27 +16,27 @@ const LIBRARIES: [&str; 5] = [
 ];
 
 /// Checks Python, the shell, `DuckDB`, container clients and external tools.
-pub(crate) fn programs(app: &App) -> Vec<Check> {
-    let mut checks = python(app);
-    checks.push(shell());
-    checks.push(duckdb(app));
-    checks.push(optional(
+pub(crate) fn check_programs(app: &App) -> Vec<Check> {
+    let mut checks = check_python(app);
+    checks.push(check_shell());
+    checks.push(check_duckdb(app));
+    checks.push(check_optional_program(
         app,
         "docker",
         "install Docker if playbooks use `kind: container`",
     ));
-    checks.push(optional(
+    checks.push(check_optional_program(
         app,
         "kubectl",
         "install kubectl if playbooks use `kind: container` on Kubernetes",
     ));
-    checks.extend(added(app));
+    checks.extend(check_external_tools(app));
     checks
 }
 
-fn python(app: &App) -> Vec<Check> {
+fn check_python(app: &App) -> Vec<Check> {
     let python = &app.settings.python;
-    let ask = |code: &str| said(app, python, &["-c", code]);
+    let ask = |code: &str| program_output(app, python, &["-c", code]);
     let remedy =
         "install Python 3.8 or newer (for example `apt install python3`), or set NOETL_PYTHON";
     let version = ask("import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable)");
@@ -64,7 +64,7 @@ fn python(app: &App) -> Vec<Check> {
     checks
 }
 
-fn shell() -> Check {
+fn check_shell() -> Check {
     let ran = Command::new("/bin/sh").args(["-c", "true"]).status();
     match ran {
         Ok(status) if status.success() => Check::ok("shell", "/bin/sh"),
@@ -72,7 +72,7 @@ fn shell() -> Check {
     }
 }
 
-fn duckdb(app: &App) -> Check {
+fn check_duckdb(app: &App) -> Check {
     const NAME: &str = "duckdb";
     let remedy =
         "install libduckdb and set NOETL_DUCKDB_LIB to its path if playbooks use `kind: duckdb`";
@@ -97,22 +97,22 @@ fn duckdb(app: &App) -> Check {
     }
 }
 
-fn optional(app: &App, name: &'static str, remedy: &'static str) -> Check {
-    match found(app, name) {
+fn check_optional_program(app: &App, name: &'static str, remedy: &'static str) -> Check {
+    match find_program(app, name) {
         Some(path) => Check::ok(name, path.display().to_string()),
         None => Check::warn(name, "not in PATH", remedy),
     }
 }
 
 /// Checks the programs of external tools.
-fn added(app: &App) -> Vec<Check> {
+fn check_external_tools(app: &App) -> Vec<Check> {
     let manifests = app.settings.external.iter();
     let checks = manifests.map(|manifest| {
-        let program = manifest.program();
+        let program = manifest.program_path();
         let is_there = program.is_file()
             || program
                 .to_str()
-                .is_some_and(|name| found(app, name).is_some());
+                .is_some_and(|name| find_program(app, name).is_some());
         let detail = format!(
             "{} {}: {}",
             manifest.name,
@@ -133,7 +133,7 @@ fn added(app: &App) -> Vec<Check> {
 }
 
 /// Returns the path of a program in PATH.
-pub(super) fn found(app: &App, name: &str) -> Option<PathBuf> {
+pub(super) fn find_program(app: &App, name: &str) -> Option<PathBuf> {
     let path = app.environment.get("PATH")?;
     path.split(':')
         .map(|dir| Path::new(dir).join(name))
@@ -141,11 +141,11 @@ pub(super) fn found(app: &App, name: &str) -> Option<PathBuf> {
 }
 
 /// Runs a program in the environment of tasks and returns its output; `None` if it fails.
-pub(super) fn said(app: &App, program: &Path, args: &[&str]) -> Option<String> {
+pub(super) fn program_output(app: &App, program: &Path, args: &[&str]) -> Option<String> {
     let output = Command::new(program)
         .args(args)
         .env_clear()
-        .envs(app.environment.inherited())
+        .envs(app.environment.task_variables())
         .stdin(Stdio::null())
         .output()
         .ok()?;

@@ -9,41 +9,41 @@ use std::time::Duration;
 use store::Store as _;
 
 use crate::app::App;
+use crate::cli_error::CliError;
 use crate::clock;
+use crate::control_plane::{StoreLocation, store_location};
 use crate::doctor::Check;
-use crate::local::{Place, place};
-use crate::problem::Problem;
 use crate::render::human;
 
 /// Slower durable writes cause a warning, because every step waits for one.
 const FSYNC_SLOW: Duration = Duration::from_millis(50);
 /// Less free space causes a warning.
-const ROOM_SMALL: u64 = 1024 * 1024 * 1024;
+const FREE_BYTES_LOW: u64 = 1024 * 1024 * 1024;
 /// Less free space is a failure.
-const ROOM_NONE: u64 = 64 * 1024 * 1024;
+const FREE_BYTES_MIN: u64 = 64 * 1024 * 1024;
 /// Number of writes that are timed.
-const WRITES: usize = 5;
+const SAMPLE_WRITES: usize = 5;
 
 /// Checks the store directory and its disk.
-pub(crate) fn storage(app: &App) -> Vec<Check> {
-    match place(&app.settings) {
-        Place::Directory(dir) => vec![store(&dir), disk(&dir)],
-        Place::Postgres(_) => vec![
+pub(crate) fn check_storage(app: &App) -> Vec<Check> {
+    match store_location(&app.settings) {
+        StoreLocation::Directory(dir) => vec![check_store_dir(&dir), check_disk_space(&dir)],
+        StoreLocation::Postgres(_) => vec![
             Check::ok("store", "in Postgres; only a server accesses it"),
-            disk(Path::new(".")),
+            check_disk_space(Path::new(".")),
         ],
     }
 }
 
 /// Verifies the checksums of the store.
-pub(crate) async fn contents(app: &App) -> Option<Check> {
-    let Place::Directory(dir) = place(&app.settings) else {
+pub(crate) async fn check_contents(app: &App) -> Option<Check> {
+    let StoreLocation::Directory(dir) = store_location(&app.settings) else {
         return None;
     };
     if !dir.join("noetl.db").is_file() {
         return None;
     }
-    let verified = match store::Sqlite::open_to_read(&dir) {
+    let verified = match store::SqliteStore::open_to_read(&dir) {
         Ok(store) => store.verify().await,
         Err(error) => Err(error),
     };
@@ -52,18 +52,17 @@ pub(crate) async fn contents(app: &App) -> Option<Check> {
             let runs = usize::try_from(verified.executions).unwrap_or(usize::MAX);
             let detail = format!(
                 "{}, {} events, all intact",
-                human::counted(runs, "run"),
+                human::format_counted(runs, "run"),
                 verified.events
             );
             Check::ok("contents", detail)
         }
-        Ok(verified) => {
-            Check::fail("contents", damages(&dir, &verified), DAMAGE_REMEDY).unreachable()
-        }
+        Ok(verified) => Check::fail("contents", describe_damages(&dir, &verified), DAMAGE_REMEDY)
+            .with_unreachable_exit(),
         Err(error) => {
-            let problem = Problem::from(error);
+            let problem = CliError::from(error);
             let detail = format!("{}: {}", problem.code, problem.message);
-            Check::fail("contents", detail, DAMAGE_REMEDY).unreachable()
+            Check::fail("contents", detail, DAMAGE_REMEDY).with_unreachable_exit()
         }
     })
 }
@@ -74,7 +73,7 @@ const DAMAGE_REMEDY: &str =
 /// Maximum number of damages to print.
 const DAMAGES_SHOWN: usize = 10;
 
-fn damages(dir: &Path, verified: &store::Verified) -> String {
+fn describe_damages(dir: &Path, verified: &store::VerifyReport) -> String {
     let file = dir.join("noetl.db");
     let count = verified.damages.len();
     let mut text = format!("STORE_CORRUPT: `{}` is damaged", file.display());
@@ -82,11 +81,11 @@ fn damages(dir: &Path, verified: &store::Verified) -> String {
         text.push_str("\n      ");
         if let Some(run) = damage
             .execution
-            .filter(|_| !damage.what.starts_with("run "))
+            .filter(|_| !damage.description.starts_with("run "))
         {
             text.push_str(&format!("run {run}: "));
         }
-        text.push_str(&damage.what);
+        text.push_str(&damage.description);
     }
     if count > DAMAGES_SHOWN {
         text.push_str(&format!("\n      and {} more", count - DAMAGES_SHOWN));
@@ -94,11 +93,11 @@ fn damages(dir: &Path, verified: &store::Verified) -> String {
     text
 }
 
-fn store(dir: &Path) -> Check {
+fn check_store_dir(dir: &Path) -> Check {
     let remedy = "make the directory writable, or choose another one with --store or NOETL_STORE";
-    let there = existing(dir);
+    let there = existing_ancestor(dir);
     let shown = dir.display();
-    match timed(&there) {
+    match measure_sync(&there) {
         Ok(took) => {
             let will = if dir.is_dir() {
                 ""
@@ -119,33 +118,32 @@ fn store(dir: &Path) -> Check {
                 Check::ok("store", detail)
             }
         }
-        Err(error) => {
-            Check::fail("store", format!("cannot write to {shown}: {error}"), remedy).unreachable()
-        }
+        Err(error) => Check::fail("store", format!("cannot write to {shown}: {error}"), remedy)
+            .with_unreachable_exit(),
     }
 }
 
 /// Returns the directory, or its nearest existing parent.
-fn existing(dir: &Path) -> PathBuf {
+fn existing_ancestor(dir: &Path) -> PathBuf {
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     let found = dir.ancestors().find(|dir| dir.is_dir());
     found.unwrap_or(Path::new("/")).to_owned()
 }
 
 /// Returns the median duration of several durable writes of one page.
-fn timed(dir: &Path) -> std::io::Result<Duration> {
+fn measure_sync(dir: &Path) -> std::io::Result<Duration> {
     let path = dir.join(format!(".noetl-doctor-{}", std::process::id()));
-    let times = write(&path);
+    let times = measure_writes(&path);
     let _ = std::fs::remove_file(&path);
     let mut times = times?;
     times.sort_unstable();
     Ok(times[times.len() / 2])
 }
 
-fn write(path: &Path) -> std::io::Result<Vec<Duration>> {
+fn measure_writes(path: &Path) -> std::io::Result<Vec<Duration>> {
     let mut file = File::options().write(true).create_new(true).open(path)?;
     let mut times = Vec::new();
-    for _ in 0..WRITES {
+    for _ in 0..SAMPLE_WRITES {
         let begin = clock::now();
         file.write_all(&[0; 4096])?;
         file.sync_data()?;
@@ -154,16 +152,18 @@ fn write(path: &Path) -> std::io::Result<Vec<Duration>> {
     Ok(times)
 }
 
-fn disk(dir: &Path) -> Check {
+fn check_disk_space(dir: &Path) -> Check {
     let remedy = "free some space, or move the store to another disk";
-    let Ok(found) = rustix::fs::statvfs(existing(dir)) else {
+    let Ok(found) = rustix::fs::statvfs(existing_ancestor(dir)) else {
         return Check::warn("disk", "cannot determine the free space", remedy);
     };
     let free = found.f_bavail.saturating_mul(found.f_frsize);
-    let detail = format!("{} free", human::size(free));
+    let detail = format!("{} free", human::format_size(free));
     match free {
-        free if free < ROOM_NONE => Check::fail("disk", detail, remedy).unreachable(),
-        free if free < ROOM_SMALL => Check::warn("disk", detail, remedy),
+        free if free < FREE_BYTES_MIN => {
+            Check::fail("disk", detail, remedy).with_unreachable_exit()
+        }
+        free if free < FREE_BYTES_LOW => Check::warn("disk", detail, remedy),
         _ => Check::ok("disk", detail),
     }
 }

@@ -1,87 +1,90 @@
 //! Draws a diagram as text: from left to right, each step once, branches below each other.
 
-use crate::graph::diagram::{Diagram, Lap, Node, Taken};
+use crate::graph::diagram::{ArcCondition, Diagram, DiagramNode, LoopMark};
 use crate::render::human;
-use crate::surface::Surface;
+use crate::terminal_style::TerminalStyle;
 
 /// Draws a diagram, one line for each branch.
-pub(crate) fn ascii(diagram: &Diagram, surface: Surface) -> String {
-    let mut drawing = Drawing {
+pub(crate) fn render_ascii(diagram: &Diagram, surface: TerminalStyle) -> String {
+    let mut drawing = AsciiDrawing {
         diagram,
-        surface,
+        style: surface,
         drawn: vec![false; diagram.nodes.len()],
-        above: Vec::new(),
+        ancestors: Vec::new(),
     };
-    let mut lines = drawing.block(diagram.entry);
+    let mut lines = drawing.draw_block(diagram.entry);
     for node in 0..diagram.nodes.len() {
-        if !drawing.drawn[node] && diagram.last != Some(node) {
-            lines.extend(drawing.block(node));
+        if !drawing.drawn[node] && diagram.final_step != Some(node) {
+            lines.extend(drawing.draw_block(node));
         }
     }
-    if let Some(last) = diagram.last {
-        let name = drawing.name(&diagram.nodes[last]);
-        lines.push(format!("finally{}{name}", drawing.arrow(&Taken::Plain)));
+    if let Some(last) = diagram.final_step {
+        let name = drawing.node_text(&diagram.nodes[last]);
+        lines.push(format!(
+            "finally{}{name}",
+            drawing.arrow_text(&ArcCondition::OnSuccess)
+        ));
     }
     lines.join("\n")
 }
 
-struct Drawing<'d> {
+struct AsciiDrawing<'d> {
     diagram: &'d Diagram,
-    surface: Surface,
+    style: TerminalStyle,
     drawn: Vec<bool>,
     /// Steps on the path from the root to the current step.
-    above: Vec<usize>,
+    ancestors: Vec<usize>,
 }
 
-impl Drawing<'_> {
+impl AsciiDrawing<'_> {
     /// Draws a step and everything after it; the first line starts with its name.
-    fn block(&mut self, node: usize) -> Vec<String> {
-        let name = self.name(&self.diagram.nodes[node]);
-        let arcs: Vec<(usize, Taken)> = self
+    fn draw_block(&mut self, node: usize) -> Vec<String> {
+        let name = self.node_text(&self.diagram.nodes[node]);
+        let arcs: Vec<(usize, ArcCondition)> = self
             .diagram
-            .from(node)
-            .map(|arc| (arc.to, arc.taken.clone()))
+            .arcs_from(node)
+            .map(|arc| (arc.to, arc.condition.clone()))
             .collect();
-        if self.above.contains(&node) {
-            let back = self.surface.either("↺", "^");
+        if self.ancestors.contains(&node) {
+            let back = self.style.choose("↺", "^");
             return vec![format!("{back} {}", self.diagram.nodes[node].name)];
         }
         if self.drawn[node] && !arcs.is_empty() {
             // Its branches are drawn at its first occurrence.
-            let more = self.surface.either("…", "...");
+            let more = self.style.choose("…", "...");
             return vec![format!("{name} {more}")];
         }
         self.drawn[node] = true;
         if arcs.is_empty() {
             return vec![name];
         }
-        self.above.push(node);
+        self.ancestors.push(node);
         let branches: Vec<Vec<String>> = arcs
             .iter()
-            .map(|(to, taken)| indent(&self.arrow(taken), self.block(*to)))
+            .map(|(to, taken)| indent_lines(&self.arrow_text(taken), self.draw_block(*to)))
             .collect();
-        self.above.pop();
-        self.join(&name, branches)
+        self.ancestors.pop();
+        self.join_branches(&name, branches)
     }
 
     /// Draws a step before its branches.
-    fn join(&self, name: &str, branches: Vec<Vec<String>>) -> Vec<String> {
+    fn join_branches(&self, name: &str, branches: Vec<Vec<String>>) -> Vec<String> {
         if branches.len() == 1 {
-            return indent(name, branches.into_iter().flatten().collect());
+            return indent_lines(name, branches.into_iter().flatten().collect());
         }
-        let surface = self.surface;
-        let blank = " ".repeat(width(name) + 2);
+        let surface = self.style;
+        let blank = " ".repeat(char_width(name) + 2);
         let count = branches.len();
         let mut lines = Vec::new();
         for (index, branch) in branches.into_iter().enumerate() {
             let is_last = index + 1 == count;
             for (row, line) in branch.into_iter().enumerate() {
                 let lead = match (index, row) {
-                    (0, 0) => format!("{name} {}", surface.either("─┬", "-+")),
-                    (_, 0) if is_last => format!("{blank}{}", surface.either("└", "+")),
-                    (_, 0) => format!("{blank}{}", surface.either("├", "+")),
+                    (0, 0) => format!("{name} {}", surface.choose("─┬", "-+")),
+                    (_, 0) if is_last => format!("{blank}{}", surface.choose("└", "+")),
+                    (_, 0) => format!("{blank}{}", surface.choose("├", "+")),
                     (_, _) if is_last => format!("{blank} "),
-                    (_, _) => format!("{blank}{}", surface.either("│", "|")),
+                    (_, _) => format!("{blank}{}", surface.choose("│", "|")),
                 };
                 let line = match row {
                     0 => line.trim_start().to_owned(),
@@ -93,26 +96,28 @@ impl Drawing<'_> {
         lines
     }
 
-    fn name(&self, node: &Node) -> String {
-        let mark = self.surface.either("⟳", "@");
-        match node.lap {
-            Lap::Of(n) => format!("{} {mark}{}", node.name, human::count(n as u64)),
-            Lap::Open => format!("{} {mark}", node.name),
-            Lap::None => node.name.clone(),
+    fn node_text(&self, node: &DiagramNode) -> String {
+        let mark = self.style.choose("⟳", "@");
+        match node.loop_mark {
+            LoopMark::Counted(n) => {
+                format!("{} {mark}{}", node.name, human::format_count(n as u64))
+            }
+            LoopMark::Uncounted => format!("{} {mark}", node.name),
+            LoopMark::None => node.name.clone(),
         }
     }
 
-    fn arrow(&self, taken: &Taken) -> String {
-        let surface = self.surface;
-        let head = surface.either("▶", ">");
-        match taken {
-            Taken::Plain => format!(" {}{head} ", surface.either("─", "--")),
-            Taken::OnFailure => {
-                let dash = surface.either("┈", "..");
+    fn arrow_text(&self, condition: &ArcCondition) -> String {
+        let surface = self.style;
+        let head = surface.choose("▶", ">");
+        match condition {
+            ArcCondition::OnSuccess => format!(" {}{head} ", surface.choose("─", "--")),
+            ArcCondition::OnFailure => {
+                let dash = surface.choose("┈", "..");
                 format!(" {dash}failed{dash}{head} ")
             }
-            Taken::When(guard) => {
-                let dash = surface.either("─", "-");
+            ArcCondition::When(guard) => {
+                let dash = surface.choose("─", "-");
                 format!(" {dash} {guard} {dash}{head} ")
             }
         }
@@ -120,8 +125,8 @@ impl Drawing<'_> {
 }
 
 /// Appends lines to a text: the first line after it, the others below the first.
-fn indent(text: &str, lines: Vec<String>) -> Vec<String> {
-    let blank = " ".repeat(width(text));
+fn indent_lines(text: &str, lines: Vec<String>) -> Vec<String> {
+    let blank = " ".repeat(char_width(text));
     let put = |(row, line): (usize, String)| {
         let lead = if row == 0 { text } else { &blank };
         format!("{lead}{line}")
@@ -129,6 +134,6 @@ fn indent(text: &str, lines: Vec<String>) -> Vec<String> {
     lines.into_iter().enumerate().map(put).collect()
 }
 
-fn width(text: &str) -> usize {
+fn char_width(text: &str) -> usize {
     text.chars().count()
 }

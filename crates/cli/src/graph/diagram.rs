@@ -14,53 +14,53 @@ const LABEL_CHARS_MAX: usize = 32;
 #[derive(Debug, Clone)]
 pub(crate) struct Diagram {
     /// Steps in playbook order; then missing steps that arcs refer to.
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<DiagramNode>,
     /// Arcs in playbook order.
-    pub(crate) arcs: Vec<Arc>,
+    pub(crate) arcs: Vec<DiagramArc>,
     /// The first step.
     pub(crate) entry: usize,
     /// The step that runs last, without arcs.
-    pub(crate) last: Option<usize>,
+    pub(crate) final_step: Option<usize>,
 }
 
 /// A step.
 #[derive(Debug, Clone)]
-pub(crate) struct Node {
+pub(crate) struct DiagramNode {
     /// Name.
     pub(crate) name: String,
     /// Kind, as `render::lines::kind` returns it.
     pub(crate) kind: String,
     /// Loop mark.
-    pub(crate) lap: Lap,
+    pub(crate) loop_mark: LoopMark,
 }
 
 /// Loop mark of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lap {
+pub(crate) enum LoopMark {
     /// No loop.
     None,
     /// Loop over a known number of elements.
-    Of(usize),
+    Counted(usize),
     /// Loop over a number of elements that is known only at run time.
-    Open,
+    Uncounted,
 }
 
 /// An arc.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Arc {
+pub(crate) struct DiagramArc {
     /// Index of the step it starts from.
     pub(crate) from: usize,
     /// Index of the step it leads to.
     pub(crate) to: usize,
     /// When it is followed.
-    pub(crate) taken: Taken,
+    pub(crate) condition: ArcCondition,
 }
 
 /// When an arc is followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum ArcCondition {
     /// After success.
-    Plain,
+    OnSuccess,
     /// After a failure.
     OnFailure,
     /// If its condition is true.
@@ -69,8 +69,9 @@ pub(crate) enum Taken {
 
 impl Diagram {
     /// Builds the diagram of a playbook.
-    pub(crate) fn of(playbook: &Playbook) -> Self {
-        let mut nodes: Vec<Node> = playbook.steps.iter().map(Node::of).collect();
+    pub(crate) fn from_playbook(playbook: &Playbook) -> Self {
+        let mut nodes: Vec<DiagramNode> =
+            playbook.steps.iter().map(DiagramNode::from_step).collect();
         let mut places: BTreeMap<String, usize> = BTreeMap::new();
         for (index, node) in nodes.iter().enumerate() {
             places.insert(node.name.clone(), index);
@@ -83,14 +84,14 @@ impl Diagram {
             }
             for arc in &step.next.arcs {
                 let to = *places.entry(arc.step.to_string()).or_insert_with(|| {
-                    nodes.push(Node::bare(arc.step.as_str()));
+                    nodes.push(DiagramNode::missing(arc.step.as_str()));
                     nodes.len() - 1
                 });
                 let guard = arc.when.as_ref().map(model::template::Template::source);
-                let arc = Arc {
+                let arc = DiagramArc {
                     from,
                     to,
-                    taken: Taken::by(guard),
+                    condition: ArcCondition::from_guard(guard),
                 };
                 if !arcs.contains(&arc) {
                     arcs.push(arc);
@@ -100,39 +101,39 @@ impl Diagram {
         let place = |name: &str| places.get(name).copied();
         Self {
             entry: place(playbook.entry().name.as_str()).unwrap_or(0),
-            last: last.and_then(|name| place(name.as_str())),
+            final_step: last.and_then(|name| place(name.as_str())),
             nodes,
             arcs,
         }
     }
 
     /// Returns the arcs that start at a step.
-    pub(crate) fn from(&self, node: usize) -> impl Iterator<Item = &Arc> {
+    pub(crate) fn arcs_from(&self, node: usize) -> impl Iterator<Item = &DiagramArc> {
         self.arcs.iter().filter(move |arc| arc.from == node)
     }
 }
 
-impl Node {
-    fn of(step: &Step) -> Self {
-        let lap = step.loop_.as_ref().map_or(Lap::None, |lap| {
-            let length = match &lap.over {
+impl DiagramNode {
+    fn from_step(step: &Step) -> Self {
+        let loop_mark = step.loop_.as_ref().map_or(LoopMark::None, |lap| {
+            let length = match &lap.collection {
                 Collection::In(tree) => literal_length(tree),
                 Collection::Cursor(_) => None,
             };
-            length.map_or(Lap::Open, Lap::Of)
+            length.map_or(LoopMark::Uncounted, LoopMark::Counted)
         });
         Self {
             name: step.name.to_string(),
-            kind: lines::kind(step),
-            lap,
+            kind: lines::step_kind(step),
+            loop_mark,
         }
     }
 
-    fn bare(name: &str) -> Self {
+    fn missing(name: &str) -> Self {
         Self {
             name: name.to_owned(),
             kind: String::new(),
-            lap: Lap::None,
+            loop_mark: LoopMark::None,
         }
     }
 }
@@ -146,11 +147,11 @@ fn literal_length(tree: &model::template::Tree) -> Option<usize> {
     }
 }
 
-impl Taken {
+impl ArcCondition {
     /// Classifies a condition: on failure, plain success, or any other condition with its text.
-    fn by(guard: Option<&str>) -> Self {
+    fn from_guard(guard: Option<&str>) -> Self {
         let Some(guard) = guard else {
-            return Self::Plain;
+            return Self::OnSuccess;
         };
         let text = guard.trim();
         let text = text
@@ -171,8 +172,8 @@ impl Taken {
         let is_success = speaks_of(&["step.done", "loop.done", "call.done", "step.exit"]);
         let is_alone = !speaks_of(&[" and ", " or "]);
         if (is_success && is_alone) || text == "true" {
-            return Self::Plain;
+            return Self::OnSuccess;
         }
-        Self::When(human::cut(&text, LABEL_CHARS_MAX))
+        Self::When(human::truncate(&text, LABEL_CHARS_MAX))
     }
 }

@@ -7,7 +7,7 @@ mod mermaid;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use ascii::ascii;
+pub(crate) use ascii::render_ascii;
 pub(crate) use diagram::Diagram;
-pub(crate) use dot::dot;
-pub(crate) use mermaid::mermaid;
+pub(crate) use dot::render_dot;
+pub(crate) use mermaid::render_mermaid;

@@ -1,7 +1,8 @@
 //! Tests that draw small playbooks.
 
-use crate::graph::{Diagram, ascii, dot, mermaid};
-use crate::surface::Surface;
+use crate::graph::Diagram;
+use crate::graph::{render_ascii, render_dot, render_mermaid};
+use crate::terminal_style::TerminalStyle;
 
 fn diagram(workflow: &str) -> Diagram {
     let text = format!(
@@ -13,7 +14,7 @@ fn diagram(workflow: &str) -> Diagram {
         .iter()
         .map(|d| d.message.clone())
         .collect();
-    Diagram::of(&parsed.playbook.unwrap_or_else(|| panic!("{problems:?}")))
+    Diagram::from_playbook(&parsed.playbook.unwrap_or_else(|| panic!("{problems:?}")))
 }
 
 const LOAD: &str = "
@@ -41,23 +42,23 @@ fn branches_stand_below_each_other_and_failures_are_dashed() {
     let expected = "\
 start ─▶ fetch ⟳3 ─┬─▶ validate ─▶ end
                    └┈failed┈▶ cleanup ─▶ end";
-    assert_eq!(ascii(&diagram(LOAD), Surface::PLAIN), expected);
+    assert_eq!(render_ascii(&diagram(LOAD), TerminalStyle::PLAIN), expected);
 }
 
 #[test]
 fn a_terminal_without_unicode_gets_ascii() {
-    let surface = Surface {
-        unicode: false,
-        ..Surface::PLAIN
+    let surface = TerminalStyle {
+        has_unicode: false,
+        ..TerminalStyle::PLAIN
     };
-    let drawn = ascii(&diagram(LOAD), surface);
+    let drawn = render_ascii(&diagram(LOAD), surface);
     assert!(drawn.is_ascii(), "{drawn}");
     assert!(drawn.contains("..failed..> cleanup"), "{drawn}");
 }
 
 #[test]
 fn an_arc_back_ends_at_the_name_it_goes_back_to() {
-    let drawn = ascii(
+    let drawn = render_ascii(
         &diagram(
             "
   - step: poll
@@ -73,7 +74,7 @@ fn an_arc_back_ends_at_the_name_it_goes_back_to() {
     tool: {kind: noop}
 ",
         ),
-        Surface::PLAIN,
+        TerminalStyle::PLAIN,
     );
     let expected = "\
 poll ─┬─ poll.data.more ─▶ poll_again ─▶ ↺ poll
@@ -83,7 +84,7 @@ poll ─┬─ poll.data.more ─▶ poll_again ─▶ ↺ poll
 
 #[test]
 fn nested_branches_keep_their_columns() {
-    let drawn = ascii(
+    let drawn = render_ascii(
         &diagram(
             "
   - step: a
@@ -98,7 +99,7 @@ fn nested_branches_keep_their_columns() {
     tool: {kind: noop}
 ",
         ),
-        Surface::PLAIN,
+        TerminalStyle::PLAIN,
     );
     let expected = "\
 a ─┬─▶ b ─┬─▶ d
@@ -110,11 +111,11 @@ a ─┬─▶ b ─┬─▶ d
 #[test]
 fn mermaid_and_dot_name_every_step_and_arc() {
     let diagram = diagram(LOAD);
-    let mermaid = mermaid(&diagram);
+    let mermaid = render_mermaid(&diagram);
     assert!(mermaid.starts_with("flowchart LR\n"));
     assert!(mermaid.contains("n1[[\"fetch<br/>"), "{mermaid}");
     assert!(mermaid.contains("n1 -. failed .-> n3"), "{mermaid}");
-    let dot = dot(&diagram);
+    let dot = render_dot(&diagram);
     assert!(
         dot.contains("\"fetch\" -> \"cleanup\" [style=dashed, label=\"failed\"];"),
         "{dot}"

@@ -7,26 +7,26 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use model::id::Name;
 use model::time::Time;
 
-use crate::progress::show::{Layout, Shown, Subject};
+use crate::progress::display::{LineLayout, RunDescription, ShownSteps};
 use crate::render::{human, lines};
-use crate::surface::Surface;
+use crate::terminal_style::TerminalStyle;
 use crate::view::{LoopView, RunView, StepView};
 
 /// Maximum number of active steps to show.
 const LINES_MAX: usize = 12;
 
 /// Live progress display.
-pub(crate) struct Live {
+pub(crate) struct LiveProgress {
     multi: MultiProgress,
     style: ProgressStyle,
     bars: BTreeMap<(Name, u32), ProgressBar>,
-    pub(super) shown: Shown,
-    layout: Layout,
+    pub(super) shown_steps: ShownSteps,
+    layout: LineLayout,
 }
 
-impl Live {
-    pub(super) fn new(subject: &Subject, surface: Surface) -> Self {
-        let ticks: &[&str] = if surface.unicode {
+impl LiveProgress {
+    pub(super) fn new(subject: &RunDescription, surface: TerminalStyle) -> Self {
+        let ticks: &[&str] = if surface.has_unicode {
             &["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏", " "]
         } else {
             &["-", "\\", "|", "/", " "]
@@ -36,31 +36,31 @@ impl Live {
             multi: MultiProgress::with_draw_target(ProgressDrawTarget::stderr()),
             style: style.tick_strings(ticks),
             bars: BTreeMap::new(),
-            shown: Shown::default(),
-            layout: Layout::of(subject, surface),
+            shown_steps: ShownSteps::default(),
+            layout: LineLayout::new(subject, surface),
         }
     }
 
-    pub(super) fn update(&mut self, view: &RunView, subject: &Subject, now: Time) {
-        for step in self.shown.newly_ended(view) {
+    pub(super) fn update(&mut self, view: &RunView, subject: &RunDescription, now: Time) {
+        for step in self.shown_steps.newly_ended(view) {
             if let Some(bar) = self.bars.remove(&(step.step.clone(), step.run)) {
                 bar.finish_and_clear();
             }
-            self.say(&self.layout.ended(step, subject));
+            self.print_message(&self.layout.ended_line(step, subject));
         }
-        for step in view.active().take(LINES_MAX) {
+        for step in view.active_steps().take(LINES_MAX) {
             let key = (step.step.clone(), step.run);
             let bar = self.bars.entry(key).or_insert_with(|| {
                 let bar = self.multi.add(ProgressBar::new_spinner());
                 bar.set_style(self.style.clone());
                 bar
             });
-            bar.set_message(active(step, subject, self.layout, now));
+            bar.set_message(active_line(step, subject, self.layout, now));
             bar.tick();
         }
     }
 
-    pub(super) fn say(&self, text: &str) {
+    pub(super) fn print_message(&self, text: &str) {
         // If the terminal is closed, the text cannot be shown anywhere.
         let _ = self.multi.println(text.trim_end());
     }
@@ -74,18 +74,26 @@ impl Live {
 }
 
 /// Returns the line of an active step; two lines for a loop.
-fn active(step: &StepView, subject: &Subject, layout: Layout, now: Time) -> String {
-    let surface = layout.surface;
-    let kind = lines::kind_of(subject.playbook.as_ref(), step);
-    let head = layout.columns.head(step.step.as_str(), &kind);
+fn active_line(
+    step: &StepView,
+    description: &RunDescription,
+    layout: LineLayout,
+    now: Time,
+) -> String {
+    let surface = layout.style;
+    let kind = lines::step_view_kind(description.playbook.as_ref(), step);
+    let head = layout.columns.pad_head(step.step.as_str(), &kind);
     let elapsed = step.elapsed_ms(now);
-    if let Some(lap) = &step.lap {
-        let bar = looping(lap, elapsed, surface);
-        return format!("{head}  {bar}\n      {}", surface.dim(&counts(step, lap)));
+    if let Some(lap) = &step.loop_view {
+        let bar = loop_line(lap, elapsed, surface);
+        return format!(
+            "{head}  {bar}\n      {}",
+            surface.dim(&counts_line(step, lap))
+        );
     }
-    let took = surface.dim(&human::span_ms(elapsed));
-    let doing = doing(step);
-    let doing = if step.retrying() > 0 {
+    let took = surface.dim(&human::format_duration_ms(elapsed));
+    let doing = describe_activity(step);
+    let doing = if step.retrying_count() > 0 {
         surface.warn(&doing)
     } else {
         doing
@@ -94,10 +102,10 @@ fn active(step: &StepView, subject: &Subject, layout: Layout, now: Time) -> Stri
 }
 
 /// Describes what the tasks of a step without a loop are doing.
-fn doing(step: &StepView) -> String {
+fn describe_activity(step: &StepView) -> String {
     let tell = |((_, label), task): (&(Option<u64>, Name), &crate::view::OpenTask)| match (
-        &task.waits_for,
-        task.retrying,
+        &task.awaited,
+        task.is_retrying,
         task.attempts_max,
     ) {
         (Some(what), _, _) => format!("{label} waits for {what}"),
@@ -105,7 +113,7 @@ fn doing(step: &StepView) -> String {
         (None, true, None) => format!("{label} retrying, attempt {}", task.attempt),
         (None, false, _) => label.to_string(),
     };
-    step.open
+    step.open_tasks
         .iter()
         .take(3)
         .map(tell)
@@ -114,39 +122,42 @@ fn doing(step: &StepView) -> String {
 }
 
 /// `6,412 / 10,000  ████▌···  64%  812/s  eta 4s`
-fn looping(lap: &LoopView, elapsed_ms: u64, surface: Surface) -> String {
-    let ended = lap.ended();
-    let (done, total) = (human::count(ended), human::count(lap.total));
-    let percent = (ended * 100).checked_div(lap.total).unwrap_or(100);
+fn loop_line(loop_view: &LoopView, elapsed_ms: u64, surface: TerminalStyle) -> String {
+    let ended = loop_view.ended_count();
+    let (done, total) = (
+        human::format_count(ended),
+        human::format_count(loop_view.total),
+    );
+    let percent = (ended * 100).checked_div(loop_view.total).unwrap_or(100);
     let cells = if surface.columns.unwrap_or(80) < 100 {
         10
     } else {
         20
     };
-    let bar = surface.bar(ended, lap.total, cells);
+    let bar = surface.progress_bar(ended, loop_view.total, cells);
     let rate = (ended * 1_000).checked_div(elapsed_ms).unwrap_or(0);
-    let left = lap.total.saturating_sub(ended);
+    let left = loop_view.total.saturating_sub(ended);
     let eta = match (ended, left) {
         (0, _) | (_, 0) => String::new(),
         _ => format!(
             "  eta {}",
-            human::span_ms(elapsed_ms.saturating_mul(left) / ended)
+            human::format_duration_ms(elapsed_ms.saturating_mul(left) / ended)
         ),
     };
     format!("{done} / {total}  {bar}  {percent}%  {rate}/s{eta}")
 }
 
 /// `ok 6,398   retrying 11   failed 3   in flight 16   p95 38ms`
-fn counts(step: &StepView, lap: &LoopView) -> String {
+fn counts_line(step: &StepView, loop_view: &LoopView) -> String {
     let mut text = format!(
         "ok {}   retrying {}   failed {}   in flight {}",
-        human::count(lap.succeeded),
-        step.retrying(),
-        human::count(lap.failed_count()),
-        lap.in_flight_count(),
+        human::format_count(loop_view.succeeded),
+        step.retrying_count(),
+        human::format_count(loop_view.failed_count()),
+        loop_view.in_flight_count(),
     );
-    if let Some(p95) = lap.p95_ms() {
-        let _ = write!(text, "   p95 {}", human::span_ms(p95));
+    if let Some(p95) = loop_view.p95_ms() {
+        let _ = write!(text, "   p95 {}", human::format_duration_ms(p95));
     }
     text
 }
@@ -154,22 +165,22 @@ fn counts(step: &StepView, lap: &LoopView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::testing::{Log, at, loop_started};
-    use model::event::{Body, IterationDone};
+    use crate::view::testing::{EventLogFixture, loop_started, step_location};
+    use model::event::{EventBody, IterationDone};
 
     #[test]
     fn a_loop_line_has_counts_bar_rate_and_eta() {
-        let mut log = Log::begun();
-        log.push(at("each"), loop_started(4));
+        let mut log = EventLogFixture::started();
+        log.push(step_location("each"), loop_started(4));
         for index in 0..2 {
-            let done = Body::IterationDone(IterationDone { set_ctx: None });
-            log.push(at("each").iteration(Some(index)), done);
+            let done = EventBody::IterationDone(IterationDone { set_ctx: None });
+            log.push(step_location("each").with_iteration(Some(index)), done);
         }
-        let view = RunView::of(&log.events);
-        let lap = view.steps[0].lap.as_ref().unwrap();
-        let line = looping(lap, 1_000, Surface::PLAIN);
+        let view = RunView::from_events(&log.events);
+        let lap = view.steps[0].loop_view.as_ref().unwrap();
+        let line = loop_line(lap, 1_000, TerminalStyle::PLAIN);
         assert_eq!(line, "2 / 4  █████·····  50%  2/s  eta 1.0s");
-        let line = counts(&view.steps[0], lap);
+        let line = counts_line(&view.steps[0], lap);
         assert!(
             line.starts_with("ok 2   retrying 0   failed 0   in flight 0   p95"),
             "{line}"

@@ -5,60 +5,66 @@ use std::collections::BTreeMap;
 use model::id::Name;
 use model::time::Time;
 
-use crate::out::Out;
-use crate::progress::show::{Layout, Shown, Subject};
+use crate::output::Output;
+use crate::progress::display::{LineLayout, RunDescription, ShownSteps};
 use crate::render::human;
-use crate::surface::Surface;
+use crate::terminal_style::TerminalStyle;
 use crate::view::RunView;
 
 /// Interval between the lines of an active loop, in milliseconds.
-const LOOP_EVERY_MS: u128 = 5_000;
+const LOOP_INTERVAL_MS: u128 = 5_000;
 
 /// Plain progress display.
-pub(crate) struct Plain {
-    pub(super) shown: Shown,
-    told: BTreeMap<(Name, u32), Time>,
-    layout: Layout,
+pub(crate) struct PlainProgress {
+    pub(super) shown_steps: ShownSteps,
+    reported_at: BTreeMap<(Name, u32), Time>,
+    layout: LineLayout,
 }
 
-impl Plain {
-    pub(super) fn new(subject: &Subject, surface: Surface) -> Self {
+impl PlainProgress {
+    pub(super) fn new(subject: &RunDescription, surface: TerminalStyle) -> Self {
         Self {
-            shown: Shown::default(),
-            told: BTreeMap::new(),
-            layout: Layout::of(subject, surface),
+            shown_steps: ShownSteps::default(),
+            reported_at: BTreeMap::new(),
+            layout: LineLayout::new(subject, surface),
         }
     }
 
-    pub(super) fn update(&mut self, view: &RunView, subject: &Subject, now: Time, out: &Out) {
-        for step in self.shown.newly_ended(view) {
+    pub(super) fn update(
+        &mut self,
+        view: &RunView,
+        subject: &RunDescription,
+        now: Time,
+        out: &Output,
+    ) {
+        for step in self.shown_steps.newly_ended(view) {
             let at = step.ended_at.unwrap_or(now);
-            let line = self.layout.ended(step, subject);
-            out.note(&format!("{} {line}", human::clock(at)));
+            let line = self.layout.ended_line(step, subject);
+            out.info(&format!("{} {line}", human::format_time(at)));
         }
-        for line in self.loops(view, now) {
-            out.note(&format!("{} {line}", human::clock(now)));
+        for line in self.due_loop_lines(view, now) {
+            out.info(&format!("{} {line}", human::format_time(now)));
         }
     }
 
     /// Returns the lines of the loops whose interval has passed.
-    fn loops(&mut self, view: &RunView, now: Time) -> Vec<String> {
+    fn due_loop_lines(&mut self, view: &RunView, now: Time) -> Vec<String> {
         let mut lines = Vec::new();
-        for step in view.active() {
-            let Some(lap) = &step.lap else { continue };
+        for step in view.active_steps() {
+            let Some(lap) = &step.loop_view else { continue };
             let key = (step.step.clone(), step.run);
-            let told = self.told.entry(key).or_insert(step.started_at);
-            if now.since(*told).as_millis() < LOOP_EVERY_MS {
+            let told = self.reported_at.entry(key).or_insert(step.started_at);
+            if now.since(*told).as_millis() < LOOP_INTERVAL_MS {
                 continue;
             }
             *told = now;
             lines.push(format!(
                 "{} {}/{} ok={} retrying={} failed={}",
                 step.step,
-                lap.ended(),
+                lap.ended_count(),
                 lap.total,
                 lap.succeeded,
-                step.retrying(),
+                step.retrying_count(),
                 lap.failed_count(),
             ));
         }
@@ -69,26 +75,26 @@ impl Plain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::testing::{Log, at, loop_started};
+    use crate::view::testing::{EventLogFixture, loop_started, step_location};
 
     #[test]
     fn a_loop_is_told_of_every_five_seconds() {
-        let mut log = Log::begun();
-        log.push(at("each"), loop_started(9));
-        let view = RunView::of(&log.events);
-        let subject = Subject {
+        let mut log = EventLogFixture::started();
+        log.push(step_location("each"), loop_started(9));
+        let view = RunView::from_events(&log.events);
+        let subject = RunDescription {
             name: "demo".to_owned(),
             id: "7".to_owned(),
-            place: String::new(),
+            location: String::new(),
             playbook: None,
         };
-        let mut plain = Plain::new(&subject, Surface::PLAIN);
+        let mut plain = PlainProgress::new(&subject, TerminalStyle::PLAIN);
         let at = |ms: i64| Time(ms * 1_000);
-        assert!(plain.loops(&view, at(4_000)).is_empty());
+        assert!(plain.due_loop_lines(&view, at(4_000)).is_empty());
         assert_eq!(
-            plain.loops(&view, at(5_100)),
+            plain.due_loop_lines(&view, at(5_100)),
             ["each 0/9 ok=0 retrying=0 failed=0"]
         );
-        assert!(plain.loops(&view, at(6_000)).is_empty());
+        assert!(plain.due_loop_lines(&view, at(6_000)).is_empty());
     }
 }

@@ -1,14 +1,14 @@
 //! Access to a remote server: runs, catalog, access tokens and credentials.
 
-mod begin;
-mod elsewhere;
-mod holdings;
-mod listen;
+mod admin;
 mod paths;
-mod refusal;
+mod playbook_error;
+mod remote_backend;
+mod remote_run;
+mod result_unwrapper;
 mod sse;
+mod sse_watcher;
 mod token;
-mod unwrap;
 
-pub(crate) use elsewhere::{Elsewhere, client};
-pub(crate) use token::unanswered;
+pub(crate) use remote_backend::{RemoteBackend, new_client};
+pub(crate) use token::call_error;

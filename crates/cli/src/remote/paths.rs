@@ -3,30 +3,30 @@
 use std::fmt::Write as _;
 
 use model::id::{ExecutionId, Name, Seq};
-use server::{ResultAddress, ResultPlace};
-use store::Filter;
+use server::{ResultAddress, ResultSelector};
+use store::ExecutionFilter;
 
 /// Returns the path of a run, or of a resource below it.
-pub(super) fn run(id: ExecutionId, rest: &str) -> String {
-    format!("/api/executions/{id}{rest}")
+pub(super) fn run_path(id: ExecutionId, suffix: &str) -> String {
+    format!("/api/executions/{id}{suffix}")
 }
 
 /// Returns the path of the next events of a run.
-pub(super) fn events(id: ExecutionId, after: Seq, limit: usize) -> String {
-    run(id, &format!("/events?after_seq={after}&limit={limit}"))
+pub(super) fn events_path(id: ExecutionId, after: Seq, limit: usize) -> String {
+    run_path(id, &format!("/events?after_seq={after}&limit={limit}"))
 }
 
 /// Returns the path of a page of a run's outline.
-pub(super) fn outline(id: ExecutionId, after: Seq, limit: usize) -> String {
-    run(id, &format!("/outline?after_seq={after}&limit={limit}"))
+pub(super) fn outline_path(id: ExecutionId, after: Seq, limit: usize) -> String {
+    run_path(id, &format!("/outline?after_seq={after}&limit={limit}"))
 }
 
 /// Returns the path of the runs that match a filter.
-pub(super) fn list(filter: &Filter) -> String {
+pub(super) fn list_path(filter: &ExecutionFilter) -> String {
     let mut path = format!("/api/executions?limit={}", filter.limit);
     let mut put = |name: &str, value: Option<String>| {
         if let Some(value) = value {
-            let _ = write!(path, "&{name}={}", encode(&value));
+            let _ = write!(path, "&{name}={}", encode_segment(&value));
         }
     };
     put(
@@ -42,47 +42,56 @@ pub(super) fn list(filter: &Filter) -> String {
 }
 
 /// Returns the path of a result of a run.
-pub(super) fn result(id: ExecutionId, address: &ResultAddress) -> String {
+pub(super) fn result_path(id: ExecutionId, address: &ResultAddress) -> String {
     let step = address.step.as_ref().map_or("", Name::as_str);
-    let place = place(&address.place);
+    let place = selector_query(&address.selector);
     let query = place.strip_prefix('&').map(|rest| format!("?{rest}"));
     format!(
         "/api/result/{id}/{}{}",
-        encode(step),
+        encode_segment(step),
         query.unwrap_or_default()
     )
 }
 
 /// Returns the path of the matching results of a run.
-pub(super) fn results(
+pub(super) fn results_path(
     id: ExecutionId,
     address: &ResultAddress,
     after: Seq,
     limit: usize,
 ) -> String {
-    let step = address.step.as_ref().map(|step| encode(step.as_str()));
+    let step = address
+        .step
+        .as_ref()
+        .map(|step| encode_segment(step.as_str()));
     let step = step.map_or_else(String::new, |step| format!("&step={step}"));
-    let place = place(&address.place);
+    let place = selector_query(&address.selector);
     format!("/api/result/{id}/list?limit={limit}&after_seq={after}{step}{place}")
 }
 
-fn place(place: &ResultPlace) -> String {
+fn selector_query(selector: &ResultSelector) -> String {
     let mut query = String::new();
     let mut put = |name: &str, value: Option<String>| {
         if let Some(value) = value {
-            let _ = write!(query, "&{name}={}", encode(&value));
+            let _ = write!(query, "&{name}={}", encode_segment(&value));
         }
     };
-    put("run", place.run.map(|run| run.to_string()));
-    put("task", place.task.as_ref().map(ToString::to_string));
-    put("iteration", place.iteration.map(|index| index.to_string()));
-    put("page", place.page.map(|page| page.to_string()));
-    put("attempt", place.attempt.map(|attempt| attempt.to_string()));
+    put("run", selector.run.map(|run| run.to_string()));
+    put("task", selector.task.as_ref().map(ToString::to_string));
+    put(
+        "iteration",
+        selector.iteration.map(|index| index.to_string()),
+    );
+    put("page", selector.page.map(|page| page.to_string()));
+    put(
+        "attempt",
+        selector.attempt.map(|attempt| attempt.to_string()),
+    );
     query
 }
 
 /// Percent-encodes text for a path segment or a query value.
-pub(super) fn encode(text: &str) -> String {
+pub(super) fn encode_segment(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
@@ -103,22 +112,22 @@ mod tests {
     #[test]
     fn what_people_typed_cannot_leave_its_place_in_the_path() {
         assert_eq!(
-            encode("a/../b?x=1&y #é"),
+            encode_segment("a/../b?x=1&y #é"),
             "a%2F..%2Fb%3Fx%3D1%26y%20%23%C3%A9"
         );
     }
 
     #[test]
     fn a_filter_becomes_a_query() {
-        let filter = Filter {
+        let filter = ExecutionFilter {
             status: Some(RunStatus::Failed),
             path: Some(Name::from("a/b")),
             since: Some(Time(0)),
             before: Some(ExecutionId(7)),
             limit: 3,
-            ..Filter::default()
+            ..ExecutionFilter::default()
         };
-        let path = list(&filter);
+        let path = list_path(&filter);
         assert!(
             path.starts_with("/api/executions?limit=3&status=FAILED&path=a%2Fb&since=1970"),
             "{path}"

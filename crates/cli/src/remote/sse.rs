@@ -2,7 +2,7 @@
 
 /// One message of a stream.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Message {
+pub(super) struct SseMessage {
     /// Event type; empty if the message has none.
     pub(super) event: String,
     /// Data lines, joined.
@@ -11,34 +11,34 @@ pub(super) struct Message {
 
 /// Incremental parser.
 #[derive(Debug, Default)]
-pub(super) struct Stream {
+pub(super) struct SseParser {
     buffer: Vec<u8>,
     event: String,
     data: String,
 }
 
-impl Stream {
+impl SseParser {
     /// Adds bytes and returns the messages that they complete.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<Message> {
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<SseMessage> {
         self.buffer.extend_from_slice(bytes);
         let mut messages = Vec::new();
         let buffer = std::mem::take(&mut self.buffer);
         let mut rest = &buffer[..];
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
-            messages.extend(self.line(&String::from_utf8_lossy(line)));
+            messages.extend(self.parse_line(&String::from_utf8_lossy(line)));
             rest = &rest[end + 1..];
         }
         self.buffer = rest.to_vec();
         messages
     }
 
-    fn line(&mut self, line: &str) -> Option<Message> {
+    fn parse_line(&mut self, line: &str) -> Option<SseMessage> {
         if line.is_empty() {
             let event = std::mem::take(&mut self.event);
             let data = std::mem::take(&mut self.data);
             let is_message = !(event.is_empty() && data.is_empty());
-            return is_message.then_some(Message { event, data });
+            return is_message.then_some(SseMessage { event, data });
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn messages_come_out_whole_however_the_bytes_arrive() {
         let text = ": warm\n\nid: 1\nevent: a\ndata: {\"x\": 1}\n\nevent: end\r\ndata: {}\r\n\r\ndata: é\ndata: two\n\n";
-        let message = |event: &str, data: &str| Message {
+        let message = |event: &str, data: &str| SseMessage {
             event: event.to_owned(),
             data: data.to_owned(),
         };
@@ -74,16 +74,16 @@ mod tests {
             message("", "é\ntwo"),
         ];
         for size in [1, 2, 7, text.len()] {
-            let mut stream = Stream::default();
+            let mut stream = SseParser::default();
             let chunks = text.as_bytes().chunks(size);
-            let messages: Vec<Message> = chunks.flat_map(|chunk| stream.push(chunk)).collect();
+            let messages: Vec<SseMessage> = chunks.flat_map(|chunk| stream.push(chunk)).collect();
             assert_eq!(messages, expected, "chunks of {size} bytes");
         }
     }
 
     #[test]
     fn a_message_that_is_not_finished_does_not_come_out() {
-        let mut stream = Stream::default();
+        let mut stream = SseParser::default();
         assert_eq!(stream.push(b"event: a\ndata: 1\n"), []);
     }
 }

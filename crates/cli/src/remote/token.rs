@@ -2,30 +2,31 @@
 
 use std::path::Path;
 
-use wire::{CallError, Token};
+use wire::{AccessToken, CallError};
 
-use crate::problem::{Exit, Problem};
+use crate::cli_error::{CliError, Exit};
 
 /// Reads the access token in a file.
-pub(crate) fn read_token(file: &Path) -> Result<Token, Problem> {
+pub(crate) fn read_token(file: &Path) -> Result<AccessToken, CliError> {
     let name = file.display().to_string();
-    let text = std::fs::read_to_string(file).map_err(|error| Problem::unreadable(&name, &error))?;
+    let text =
+        std::fs::read_to_string(file).map_err(|error| CliError::read_error(&name, &error))?;
     if text.trim().is_empty() {
         let message = format!("`{name}` contains no token");
-        return Err(Problem::new(Exit::Usage, "TOKEN_MISSING", message));
+        return Err(CliError::new(Exit::Usage, "TOKEN_MISSING", message));
     }
-    Ok(Token::new(&text))
+    Ok(AccessToken::new(&text))
 }
 
 /// Converts a failed API call to an error with exit code and help.
-pub(crate) fn unanswered(error: &CallError) -> Problem {
-    let message = told(error);
+pub(crate) fn call_error(error: &CallError) -> CliError {
+    let message = error_text(error);
     let CallError::Problem(problem) = error else {
         let exit = match error {
-            CallError::Address(_) => Exit::Usage,
+            CallError::InvalidAddress(_) => Exit::Usage,
             _ => Exit::Unreachable,
         };
-        return Problem::new(exit, "SERVER_UNREACHABLE", message)
+        return CliError::new(exit, "SERVER_UNREACHABLE", message)
             .help("check the URL, and that `noetl serve` is running there");
     };
     let exit = match problem.status {
@@ -35,7 +36,7 @@ pub(crate) fn unanswered(error: &CallError) -> Problem {
         400..=499 => Exit::Usage,
         _ => Exit::Unreachable,
     };
-    let mut shown = Problem::coded(exit, &problem.code, message);
+    let mut shown = CliError::with_code(exit, &problem.code, message);
     shown.help = match problem.status {
         // The server's remedy names the HTTP header; the CLI has options for the token.
         401 => vec![
@@ -48,7 +49,7 @@ pub(crate) fn unanswered(error: &CallError) -> Problem {
 }
 
 /// Returns the message of an error with its innermost cause.
-fn told(error: &CallError) -> String {
+fn error_text(error: &CallError) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(inner) = cause {

@@ -2,38 +2,38 @@
 
 /// Incremental splitter; a value that is not a list is its only element.
 #[derive(Debug, Default)]
-pub(crate) struct Elements {
-    held: Vec<u8>,
+pub(crate) struct JsonElements {
+    buffer: Vec<u8>,
     depth: usize,
     in_text: bool,
     is_escaped: bool,
     is_list: Option<bool>,
 }
 
-impl Elements {
+impl JsonElements {
     /// Adds a chunk and returns the elements that it completes.
-    pub(crate) fn take(&mut self, piece: &[u8]) -> Vec<Vec<u8>> {
+    pub(crate) fn push(&mut self, chunk: &[u8]) -> Vec<Vec<u8>> {
         let mut whole = Vec::new();
-        for byte in piece {
-            whole.extend(self.byte(*byte));
+        for byte in chunk {
+            whole.extend(self.push_byte(*byte));
         }
         whole
     }
 
     /// Returns the remaining text at the end of the stream.
-    pub(crate) fn rest(self) -> Option<Vec<u8>> {
-        let is_blank = self.held.iter().all(u8::is_ascii_whitespace);
-        (!is_blank).then_some(self.held)
+    pub(crate) fn finish(self) -> Option<Vec<u8>> {
+        let is_blank = self.buffer.iter().all(u8::is_ascii_whitespace);
+        (!is_blank).then_some(self.buffer)
     }
 
-    fn byte(&mut self, byte: u8) -> Option<Vec<u8>> {
+    fn push_byte(&mut self, byte: u8) -> Option<Vec<u8>> {
         if self.is_list.is_none() && !byte.is_ascii_whitespace() {
             self.is_list = Some(byte == b'[');
         }
         if self.in_text {
             self.in_text = self.is_escaped || byte != b'"';
             self.is_escaped = !self.is_escaped && byte == b'\\';
-            self.held.push(byte);
+            self.buffer.push(byte);
             return None;
         }
         let list = usize::from(self.is_list == Some(true));
@@ -48,18 +48,18 @@ impl Elements {
             b']' | b'}' => {
                 self.depth = self.depth.saturating_sub(1);
                 if self.depth < list {
-                    return self.element();
+                    return self.take_element();
                 }
             }
-            b',' if self.depth == list && list == 1 => return self.element(),
+            b',' if self.depth == list && list == 1 => return self.take_element(),
             _ => {}
         }
-        self.held.push(byte);
+        self.buffer.push(byte);
         None
     }
 
-    fn element(&mut self) -> Option<Vec<u8>> {
-        let held = std::mem::take(&mut self.held);
+    fn take_element(&mut self) -> Option<Vec<u8>> {
+        let held = std::mem::take(&mut self.buffer);
         let is_blank = held.iter().all(u8::is_ascii_whitespace);
         (!is_blank).then_some(held)
     }
@@ -70,12 +70,12 @@ mod tests {
     use super::*;
 
     fn elements(text: &str, by: usize) -> Vec<String> {
-        let mut elements = Elements::default();
+        let mut elements = JsonElements::default();
         let mut found: Vec<Vec<u8>> = Vec::new();
         for piece in text.as_bytes().chunks(by) {
-            found.extend(elements.take(piece));
+            found.extend(elements.push(piece));
         }
-        found.extend(elements.rest());
+        found.extend(elements.finish());
         let texts = found.into_iter().map(String::from_utf8);
         texts.map(Result::unwrap).collect()
     }

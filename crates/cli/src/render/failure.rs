@@ -7,18 +7,18 @@ use model::source::Span;
 use serde_json::Value;
 
 use crate::render::human;
-use crate::surface::Surface;
+use crate::terminal_style::TerminalStyle;
 use crate::view::{RunView, StepFailure, StepView};
 
 /// Maximum number of other failed iterations to list.
-const ALSO_NAMED: usize = 8;
+const OTHERS_NAMED_MAX: usize = 8;
 
 /// Returns the block of a failed run; `None` if it has no error.
-pub(crate) fn run(
+pub(crate) fn render_run_failure(
     view: &RunView,
     playbook: Option<&Playbook>,
     id: &str,
-    surface: Surface,
+    surface: TerminalStyle,
 ) -> Option<String> {
     let run_error = view.error.as_ref()?;
     let step = view.failed_step();
@@ -30,8 +30,8 @@ pub(crate) fn run(
         error: run_error.clone(),
     };
     let (iteration, failure) = found.unwrap_or((None, &bare));
-    let mut out = one(step, iteration, failure, playbook, surface);
-    if let Some(also) = step.and_then(|step| also(step, iteration)) {
+    let mut out = render_failure(step, iteration, failure, playbook, surface);
+    if let Some(also) = step.and_then(|step| other_failures(step, iteration)) {
         let _ = writeln!(out, "   = also: {also}");
     }
     let _ = writeln!(out, "   retry the failed steps   noetl retry {id}");
@@ -40,23 +40,27 @@ pub(crate) fn run(
 }
 
 /// Returns one failure with its position in the playbook.
-pub(crate) fn one(
+pub(crate) fn render_failure(
     step: Option<&StepView>,
     iteration: Option<u64>,
     failure: &StepFailure,
     playbook: Option<&Playbook>,
-    surface: Surface,
+    surface: TerminalStyle,
 ) -> String {
     let error = &failure.error;
     let mut out = String::new();
     let head = surface.bad(&format!("error[{}]", error.code));
-    let _ = writeln!(out, "{head}: {}", human::tame(error.message.trim_end()));
-    let address = address(step, iteration, failure);
-    let place = playbook.and_then(|playbook| place(step, failure, playbook));
+    let _ = writeln!(
+        out,
+        "{head}: {}",
+        human::escape_controls(error.message.trim_end())
+    );
+    let address = failure_address(step, iteration, failure);
+    let place = playbook.and_then(|playbook| failure_span(step, failure, playbook));
     if let (Some(playbook), Some(span)) = (playbook, place) {
-        snippet(&mut out, playbook, span, &address, surface);
+        write_snippet(&mut out, playbook, span, &address, surface);
     } else {
-        let corner = surface.dim(surface.either("┌─", "-->"));
+        let corner = surface.dim(surface.choose("┌─", "-->"));
         let _ = writeln!(out, "   {corner} {address}");
     }
     for key in [
@@ -71,7 +75,7 @@ pub(crate) fn one(
             .get(key)
             .filter(|value| !value.is_null() && *value != "")
         {
-            let text = crate::render::preview::value(value, 120);
+            let text = crate::render::preview::preview_value(value, 120);
             let _ = writeln!(out, "   {} {key}: {text}", surface.dim("="));
         }
     }
@@ -79,7 +83,11 @@ pub(crate) fn one(
 }
 
 /// Returns `step#iteration/task, attempt n of m`.
-fn address(step: Option<&StepView>, iteration: Option<u64>, failure: &StepFailure) -> String {
+fn failure_address(
+    step: Option<&StepView>,
+    iteration: Option<u64>,
+    failure: &StepFailure,
+) -> String {
     let mut text = step.map_or_else(|| "the run".to_owned(), |step| step.step.to_string());
     if let Some(index) = iteration {
         let _ = write!(text, "#{index}");
@@ -101,7 +109,11 @@ fn address(step: Option<&StepView>, iteration: Option<u64>, failure: &StepFailur
 }
 
 /// Returns the position in the error details, else the position of the task, else of the step.
-fn place(step: Option<&StepView>, failure: &StepFailure, playbook: &Playbook) -> Option<Span> {
+fn failure_span(
+    step: Option<&StepView>,
+    failure: &StepFailure,
+    playbook: &Playbook,
+) -> Option<Span> {
     let details = &failure.error.details;
     let number = |key: &str| u32::try_from(details.get(key)?.as_u64()?).ok();
     let file = details.get("file").and_then(Value::as_str);
@@ -121,7 +133,13 @@ fn place(step: Option<&StepView>, failure: &StepFailure, playbook: &Playbook) ->
     Some(task.map_or(known.span, |(_, task)| task.span))
 }
 
-fn snippet(out: &mut String, playbook: &Playbook, span: Span, label: &str, surface: Surface) {
+fn write_snippet(
+    out: &mut String,
+    playbook: &Playbook,
+    span: Span,
+    label: &str,
+    surface: TerminalStyle,
+) {
     let number = span.line.to_string();
     let gutter = " ".repeat(number.len().max(2));
     let text = &playbook.source.text;
@@ -129,26 +147,26 @@ fn snippet(out: &mut String, playbook: &Playbook, span: Span, label: &str, surfa
         .lines()
         .nth((span.line as usize).saturating_sub(1))
         .unwrap_or("");
-    let line: String = human::tame(line).replace('\t', " ");
+    let line: String = human::escape_controls(line).replace('\t', " ");
     let indent = line.chars().take_while(|c| c.is_whitespace()).count();
     let column = match span.column {
         0 => indent,
         column => (column as usize - 1).min(line.chars().count()),
     };
-    let width = underlined(text, span, &line, column);
-    let corner = surface.dim(surface.either("┌─", "-->"));
-    let bar = surface.dim(surface.either("│", "|"));
+    let width = underline_width(text, span, &line, column);
+    let corner = surface.dim(surface.choose("┌─", "-->"));
+    let bar = surface.dim(surface.choose("│", "|"));
     let column_shown = column + 1;
     let name = &playbook.source.name;
     let _ = writeln!(out, "{gutter} {corner} {name}:{}:{column_shown}", span.line);
     let wide = gutter.len();
-    let _ = writeln!(out, "{number:>wide$} {bar} {}", human::cut(&line, 160));
+    let _ = writeln!(out, "{number:>wide$} {bar} {}", human::truncate(&line, 160));
     let mark = surface.bad(&"^".repeat(width));
     let _ = writeln!(out, "{gutter} {bar} {}{mark} {label}", " ".repeat(column));
 }
 
 /// Returns the number of characters to underline: the part of the span on this line, else one word.
-fn underlined(text: &str, span: Span, line: &str, column: usize) -> usize {
+fn underline_width(text: &str, span: Span, line: &str, column: usize) -> usize {
     let marked = text
         .get(span.start as usize..span.end as usize)
         .unwrap_or("");
@@ -167,20 +185,20 @@ fn underlined(text: &str, span: Span, line: &str, column: usize) -> usize {
 }
 
 /// Lists the other failed iterations.
-fn also(step: &StepView, shown: Option<u64>) -> Option<String> {
-    let lap = step.lap.as_ref()?;
+fn other_failures(step: &StepView, shown: Option<u64>) -> Option<String> {
+    let lap = step.loop_view.as_ref()?;
     let others: Vec<String> = lap
         .failed
         .iter()
         .filter(|index| Some(**index) != shown)
-        .take(ALSO_NAMED)
+        .take(OTHERS_NAMED_MAX)
         .map(u64::to_string)
         .collect();
     let is_shown = shown.is_some_and(|index| lap.failed.contains(&index));
     let more = lap.failed_count() - u64::from(is_shown) - others.len() as u64;
     let mut text = others.join(", ");
     if more > 0 {
-        let _ = write!(text, " and {} more", human::count(more));
+        let _ = write!(text, " and {} more", human::format_count(more));
     }
     (!others.is_empty()).then_some(text)
 }
@@ -188,8 +206,11 @@ fn also(step: &StepView, shown: Option<u64>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::testing::{Log, at, ended, error, failed, finished, task};
-    use model::event::{At, Body, Ending};
+    use crate::view::testing::{
+        EventLogFixture, execution_finished, failure_payload, step_location, task_ended,
+        task_error, task_location,
+    };
+    use model::event::{EndStatus, EventBody, EventLocation};
     use model::outcome::Outcome;
 
     const TEXT: &str = "\
@@ -205,18 +226,24 @@ workflow:
 ";
 
     fn failed_run(details: &[(&str, u32)]) -> RunView {
-        let mut broken = error("BROKEN", "load");
+        let mut broken = task_error("BROKEN", "load");
         for (key, value) in details {
-            broken = broken.with(key, *value);
+            broken = broken.with_detail(key, *value);
         }
-        let mut log = Log::begun();
+        let mut log = EventLogFixture::started();
         log.push(
-            task("load", None, "save", 3),
-            Body::TaskFailed(Box::new(ended(&Outcome::error(broken.clone())))),
+            task_location("load", None, "save", 3),
+            EventBody::TaskFailed(Box::new(task_ended(&Outcome::error(broken.clone())))),
         )
-        .push(at("load"), Body::StepFailed(Box::new(failed(&broken))))
-        .push(At::default(), finished(Ending::Error, Some(broken)));
-        RunView::of(&log.events)
+        .push(
+            step_location("load"),
+            EventBody::StepFailed(Box::new(failure_payload(&broken))),
+        )
+        .push(
+            EventLocation::default(),
+            execution_finished(EndStatus::Error, Some(broken)),
+        );
+        RunView::from_events(&log.events)
     }
 
     fn playbook() -> Playbook {
@@ -228,7 +255,9 @@ workflow:
     #[test]
     fn the_block_points_at_the_task_that_failed() {
         let playbook = playbook();
-        let block = run(&failed_run(&[]), Some(&playbook), "7", Surface::PLAIN).unwrap();
+        let block =
+            render_run_failure(&failed_run(&[]), Some(&playbook), "7", TerminalStyle::PLAIN)
+                .unwrap();
         assert!(
             block.starts_with("error[BROKEN]: BROKEN happened\n"),
             "{block}"
@@ -243,14 +272,14 @@ workflow:
     fn a_line_named_by_the_error_beats_the_tasks_own() {
         let playbook = playbook();
         let view = failed_run(&[("line", 9), ("column", 17)]);
-        let block = run(&view, Some(&playbook), "7", Surface::PLAIN).unwrap();
+        let block = render_run_failure(&view, Some(&playbook), "7", TerminalStyle::PLAIN).unwrap();
         assert!(block.contains("demo.yaml:9:17"), "{block}");
         assert!(block.contains("^^^^ load/save"), "{block}");
     }
 
     #[test]
     fn without_the_playbook_the_address_is_enough() {
-        let block = run(&failed_run(&[]), None, "7", Surface::PLAIN).unwrap();
+        let block = render_run_failure(&failed_run(&[]), None, "7", TerminalStyle::PLAIN).unwrap();
         assert!(block.contains("┌─ load/save"), "{block}");
     }
 }

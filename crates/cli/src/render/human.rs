@@ -3,7 +3,7 @@
 use model::time::Time;
 
 /// Formats milliseconds as a duration: `44ms`, `8.1s`, `1m 12s`, `2h 05m`, `3d 4h`.
-pub(crate) fn span_ms(ms: u64) -> String {
+pub(crate) fn format_duration_ms(ms: u64) -> String {
     let seconds = ms / 1_000;
     match seconds {
         _ if ms < 1_000 => format!("{ms}ms"),
@@ -15,7 +15,7 @@ pub(crate) fn span_ms(ms: u64) -> String {
 }
 
 /// Formats the time since `then`: `just now`, `2m ago`, `3h ago`, `5d ago`.
-pub(crate) fn ago(then: Time, now: Time) -> String {
+pub(crate) fn format_age(then: Time, now: Time) -> String {
     let seconds = now.since(then).as_secs();
     match seconds {
         0..5 => "just now".to_owned(),
@@ -27,7 +27,7 @@ pub(crate) fn ago(then: Time, now: Time) -> String {
 }
 
 /// Formats a count with thousands separators: `10,000`.
-pub(crate) fn count(n: u64) -> String {
+pub(crate) fn format_count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -40,13 +40,13 @@ pub(crate) fn count(n: u64) -> String {
 }
 
 /// Formats a count with its noun: `1 error`, `2 errors`.
-pub(crate) fn counted(n: usize, noun: &str) -> String {
+pub(crate) fn format_counted(n: usize, noun: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", count(n as u64))
+    format!("{} {noun}{plural}", format_count(n as u64))
 }
 
 /// Formats a size: `512 B`, `18 KiB`, `1.1 MiB`.
-pub(crate) fn size(bytes: u64) -> String {
+pub(crate) fn format_size(bytes: u64) -> String {
     const KIB: u64 = 1024;
     const MIB: u64 = 1024 * KIB;
     const GIB: u64 = 1024 * MIB;
@@ -60,7 +60,7 @@ pub(crate) fn size(bytes: u64) -> String {
 }
 
 /// Formats the local time of day: `12:30:45`.
-pub(crate) fn clock(time: Time) -> String {
+pub(crate) fn format_time(time: Time) -> String {
     let Ok(instant) = jiff::Timestamp::from_microsecond(time.0) else {
         return time.to_string();
     };
@@ -70,7 +70,7 @@ pub(crate) fn clock(time: Time) -> String {
 }
 
 /// Truncates text to `chars` characters; a truncated text ends with `…`.
-pub(crate) fn cut(text: &str, chars: usize) -> String {
+pub(crate) fn truncate(text: &str, chars: usize) -> String {
     if text.chars().count() <= chars {
         return text.to_owned();
     }
@@ -80,7 +80,7 @@ pub(crate) fn cut(text: &str, chars: usize) -> String {
 }
 
 /// Replaces control characters, which could move the cursor or change colors.
-pub(crate) fn tame(text: &str) -> String {
+pub(crate) fn escape_controls(text: &str) -> String {
     let tamed = |c: char| {
         if c.is_control() && c != '\n' && c != '\t' {
             '.'
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn spans_get_coarser_as_they_grow() {
-        let shown = [0, 44, 999, 8_140, 72_000, 7_500_000, 273_600_000].map(span_ms);
+        let shown = [0, 44, 999, 8_140, 72_000, 7_500_000, 273_600_000].map(format_duration_ms);
         assert_eq!(
             shown,
             ["0ms", "44ms", "999ms", "8.1s", "1m 12s", "2h 05m", "3d 4h"]
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn thousands_stand_apart() {
         assert_eq!(
-            [0, 999, 1_000, 41_207, 1_234_567].map(count),
+            [0, 999, 1_000, 41_207, 1_234_567].map(format_count),
             ["0", "999", "1,000", "41,207", "1,234,567"]
         );
     }
@@ -115,22 +115,22 @@ mod tests {
     #[test]
     fn moments_are_told_from_now() {
         let at = |seconds: i64| Time(seconds * 1_000_000);
-        assert_eq!(ago(at(100), at(101)), "just now");
-        assert_eq!(ago(at(0), at(125)), "2m ago");
-        assert_eq!(ago(at(0), at(90_000)), "1d ago");
-        assert_eq!(ago(at(10), at(0)), "just now");
+        assert_eq!(format_age(at(100), at(101)), "just now");
+        assert_eq!(format_age(at(0), at(125)), "2m ago");
+        assert_eq!(format_age(at(0), at(90_000)), "1d ago");
+        assert_eq!(format_age(at(10), at(0)), "just now");
     }
 
     #[test]
     fn sizes_use_binary_units() {
         assert_eq!(
-            [512, 18 * 1024, 1_153_434].map(size),
+            [512, 18 * 1024, 1_153_434].map(format_size),
             ["512 B", "18 KiB", "1.1 MiB"]
         );
     }
 
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
-        assert_eq!(tame("a\u{1b}[31mb\nc"), "a.[31mb\nc");
+        assert_eq!(escape_controls("a\u{1b}[31mb\nc"), "a.[31mb\nc");
     }
 }

@@ -5,27 +5,27 @@ use model::status::RunStatus;
 use model::time::Time;
 
 use crate::render::{human, preview};
-use crate::surface::Surface;
-use crate::view::{RunView, Standing, StepView};
+use crate::terminal_style::TerminalStyle;
+use crate::view::{RunView, StepStatus, StepView};
 
 /// Column widths that the lines of a run share.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Columns {
+pub(crate) struct LineColumns {
     step: usize,
     kind: usize,
     preview: usize,
 }
 
-impl Columns {
+impl LineColumns {
     /// Computes widths that fit the names in the playbook and the terminal.
-    pub(crate) fn of(playbook: Option<&Playbook>, surface: Surface) -> Self {
+    pub(crate) fn new(playbook: Option<&Playbook>, surface: TerminalStyle) -> Self {
         let steps = playbook.map_or(&[][..], |playbook| &playbook.steps);
         let widest = |width: fn(&Step) -> usize, least: usize, most: usize| {
             let widths = steps.iter().map(width);
             widths.max().unwrap_or(0).clamp(least, most)
         };
         let step = widest(|step| step.name.as_str().chars().count(), 8, 32);
-        let kind = widest(|step| kind(step).chars().count(), 6, 16);
+        let kind = widest(|step| step_kind(step).chars().count(), 6, 16);
         let room = surface
             .columns
             .unwrap_or(100)
@@ -38,20 +38,20 @@ impl Columns {
     }
 
     /// Returns the name and kind of a step, padded.
-    pub(crate) fn head(self, step: &str, kind: &str) -> String {
+    pub(crate) fn pad_head(self, step: &str, kind: &str) -> String {
         let Self {
             step: wide,
             kind: wide_kind,
             ..
         } = self;
-        let step = human::cut(step, wide);
-        let kind = human::cut(kind, wide_kind);
+        let step = human::truncate(step, wide);
+        let kind = human::truncate(kind, wide_kind);
         format!("{step:wide$}  {kind:wide_kind$}")
     }
 }
 
 /// Returns the tool kind of a step, or `loop`, `route` or the number of its tasks.
-pub(crate) fn kind(step: &Step) -> String {
+pub(crate) fn step_kind(step: &Step) -> String {
     match (&step.loop_, &step.tasks[..]) {
         (Some(_), _) => "loop".to_owned(),
         (None, []) => "route".to_owned(),
@@ -61,63 +61,63 @@ pub(crate) fn kind(step: &Step) -> String {
 }
 
 /// Returns the kind of a step of a run; empty if it is unknown.
-pub(crate) fn kind_of(playbook: Option<&Playbook>, step: &StepView) -> String {
+pub(crate) fn step_view_kind(playbook: Option<&Playbook>, step: &StepView) -> String {
     let known = playbook.and_then(|playbook| playbook.step(step.step.as_str()));
     match known {
-        Some(known) => kind(known),
-        None if step.lap.is_some() => "loop".to_owned(),
+        Some(known) => step_kind(known),
+        None if step.loop_view.is_some() => "loop".to_owned(),
         None => String::new(),
     }
 }
 
 /// Returns the first line of a run.
-pub(crate) fn header(name: &str, id: &str, place: &str, surface: Surface) -> String {
-    let mark = surface.either("▸", ">");
+pub(crate) fn run_header(name: &str, id: &str, location: &str, surface: TerminalStyle) -> String {
+    let mark = surface.choose("▸", ">");
     format!(
         "{mark} {}   run {id}   {}",
         surface.strong(name),
-        surface.dim(place)
+        surface.dim(location)
     )
 }
 
 /// Returns the line of a step.
-pub(crate) fn step(
+pub(crate) fn step_line(
     step: &StepView,
     playbook: Option<&Playbook>,
-    layout: (Columns, Surface),
+    layout: (LineColumns, TerminalStyle),
     now: Time,
 ) -> String {
     let (columns, surface) = layout;
-    let mark = match step.standing {
-        Standing::Done => surface.tick(),
-        Standing::Failed => surface.cross(),
-        Standing::Stopped => surface.warn(surface.either("■", "-")),
-        Standing::Running => surface.dim(surface.either("▸", ">")),
+    let mark = match step.status {
+        StepStatus::Done => surface.tick(),
+        StepStatus::Failed => surface.cross(),
+        StepStatus::Stopped => surface.warn(surface.choose("■", "-")),
+        StepStatus::Running => surface.dim(surface.choose("▸", ">")),
     };
     let name = match step.run {
         0 | 1 => step.step.to_string(),
         run => format!("{}:{run}", step.step),
     };
-    let head = columns.head(&name, &kind_of(playbook, step));
-    let what = what(step, columns.preview);
+    let head = columns.pad_head(&name, &step_view_kind(playbook, step));
+    let what = step_outcome(step, columns.preview);
     let width = columns.preview;
-    let took = human::span_ms(step.elapsed_ms(now));
+    let took = human::format_duration_ms(step.elapsed_ms(now));
     format!("{mark} {head}  {what:width$}  {}", surface.dim(&took))
 }
 
 /// Returns the result or error of a step in at most `chars` characters.
-pub(crate) fn what(step: &StepView, chars: usize) -> String {
+pub(crate) fn step_outcome(step: &StepView, chars: usize) -> String {
     let failure = step.failure().map(|(iteration, failure)| {
         let place = iteration.map_or_else(String::new, |index| format!("#{index} "));
-        let message = human::tame(&failure.error.message).replace('\n', " ");
+        let message = human::escape_controls(&failure.error.message).replace('\n', " ");
         format!("{place}{}: {message}", failure.error.code)
     });
-    let text = match (&step.lap, failure) {
+    let text = match (&step.loop_view, failure) {
         (Some(lap), failure) => {
             let ended = format!(
                 "{} of {}",
-                human::count(lap.succeeded),
-                human::count(lap.total)
+                human::format_count(lap.succeeded),
+                human::format_count(lap.total)
             );
             match (lap.failed_count(), failure) {
                 (0, None) => ended,
@@ -130,35 +130,41 @@ pub(crate) fn what(step: &StepView, chars: usize) -> String {
         }
         (None, Some(failure)) => failure,
         (None, None) => {
-            let shown = |outcome| preview::outcome(outcome, step.body.as_deref(), chars);
+            let shown = |outcome| preview::preview_outcome(outcome, step.body.as_deref(), chars);
             step.outcome.as_ref().map(shown).unwrap_or_default()
         }
     };
-    human::cut(&text, chars)
+    human::truncate(&text, chars)
 }
 
 /// Returns the last line of a run: its status and a hint.
-pub(crate) fn footer(view: &RunView, name: &str, id: &str, now: Time, surface: Surface) -> String {
-    let took = human::span_ms(view.elapsed_ms(now));
+pub(crate) fn run_footer(
+    view: &RunView,
+    name: &str,
+    id: &str,
+    now: Time,
+    surface: TerminalStyle,
+) -> String {
+    let took = human::format_duration_ms(view.elapsed_ms(now));
     let (mark, says) = match view.status {
         RunStatus::Completed => (surface.tick(), format!("succeeded in {took}")),
         RunStatus::Failed => (surface.cross(), format!("failed after {took}")),
         RunStatus::Cancelled => (
-            surface.warn(surface.either("■", "-")),
+            surface.warn(surface.choose("■", "-")),
             format!("cancelled after {took}"),
         ),
         RunStatus::Paused => (
-            surface.warn(surface.either("‖", "=")),
+            surface.warn(surface.choose("‖", "=")),
             "is paused".to_owned(),
         ),
         RunStatus::Running => (
-            surface.dim(surface.either("▸", ">")),
+            surface.dim(surface.choose("▸", ">")),
             "is running".to_owned(),
         ),
     };
-    let events = human::counted(usize::try_from(view.events).unwrap_or(usize::MAX), "event");
+    let events = human::format_counted(usize::try_from(view.events).unwrap_or(usize::MAX), "event");
     let hint = match view.status {
-        RunStatus::Failed => reason(view).unwrap_or_default(),
+        RunStatus::Failed => failure_reason(view).unwrap_or_default(),
         RunStatus::Paused => format!("{events}   noetl resume {id}"),
         RunStatus::Running => format!("{events}   noetl events {id} -f"),
         RunStatus::Completed | RunStatus::Cancelled => format!("{events}   noetl show {id}"),
@@ -171,15 +177,15 @@ pub(crate) fn footer(view: &RunView, name: &str, id: &str, now: Time, surface: S
 }
 
 /// Returns where a run failed: `fetch: 3 of 10,000 iterations failed`.
-fn reason(view: &RunView) -> Option<String> {
+fn failure_reason(view: &RunView) -> Option<String> {
     let step = view.failed_step()?;
-    let what = match &step.lap {
+    let what = match &step.loop_view {
         Some(lap) if lap.failed_count() > 0 => {
             let (failed, total) = (lap.failed_count(), lap.total);
             format!(
                 "{} of {} iterations failed",
-                human::count(failed),
-                human::count(total)
+                human::format_count(failed),
+                human::format_count(total)
             )
         }
         _ => step
@@ -192,27 +198,36 @@ fn reason(view: &RunView) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::testing::{Log, at, ended, error, failed, finished, task};
-    use model::event::{At, Body, Ending, Nothing, StepDone};
+    use crate::view::testing::{
+        EventLogFixture, execution_finished, failure_payload, step_location, task_ended,
+        task_error, task_location,
+    };
+    use model::event::{EmptyPayload, EndStatus, EventBody, EventLocation, StepDone};
     use model::outcome::Outcome;
     use serde_json::json;
 
     #[test]
     fn a_step_line_has_mark_name_result_and_time() {
-        let mut log = Log::begun();
-        log.push(at("greet"), Body::StepStarted(Nothing {}))
-            .push(
-                task("greet", None, "a", 1),
-                Body::TaskDone(Box::new(ended(&Outcome::ok(json!({"n": 1}))))),
-            )
-            .push(at("greet"), Body::StepDone(StepDone::default()));
-        let view = RunView::of(&log.events);
-        let columns = Columns::of(None, Surface::PLAIN);
-        let line = step(
+        let mut log = EventLogFixture::started();
+        log.push(
+            step_location("greet"),
+            EventBody::StepStarted(EmptyPayload {}),
+        )
+        .push(
+            task_location("greet", None, "a", 1),
+            EventBody::TaskDone(Box::new(task_ended(&Outcome::ok(json!({"n": 1}))))),
+        )
+        .push(
+            step_location("greet"),
+            EventBody::StepDone(StepDone::default()),
+        );
+        let view = RunView::from_events(&log.events);
+        let columns = LineColumns::new(None, TerminalStyle::PLAIN);
+        let line = step_line(
             &view.steps[0],
             None,
-            (columns, Surface::PLAIN),
-            view.seen_at,
+            (columns, TerminalStyle::PLAIN),
+            view.last_event_at,
         );
         assert!(line.starts_with("✓ greet"), "{line}");
         assert!(line.contains("{n: 1}") && line.ends_with("2ms"), "{line}");
@@ -220,12 +235,18 @@ mod tests {
 
     #[test]
     fn the_last_line_says_how_the_run_ended_and_where_it_failed() {
-        let mut log = Log::begun();
-        let broken = error("BROKEN", "load");
-        log.push(at("load"), Body::StepFailed(Box::new(failed(&broken))))
-            .push(At::default(), finished(Ending::Error, Some(broken)));
-        let view = RunView::of(&log.events);
-        let line = footer(&view, "demo", "7", view.seen_at, Surface::PLAIN);
+        let mut log = EventLogFixture::started();
+        let broken = task_error("BROKEN", "load");
+        log.push(
+            step_location("load"),
+            EventBody::StepFailed(Box::new(failure_payload(&broken))),
+        )
+        .push(
+            EventLocation::default(),
+            execution_finished(EndStatus::Error, Some(broken)),
+        );
+        let view = RunView::from_events(&log.events);
+        let line = run_footer(&view, "demo", "7", view.last_event_at, TerminalStyle::PLAIN);
         assert_eq!(line, "✗ demo failed after 2ms   load: BROKEN");
     }
 }

@@ -18,20 +18,23 @@ pub(crate) struct RunName {
 }
 
 /// Builds the object; `result` is null and inserted later.
-pub(crate) fn run(
+pub(crate) fn run_report(
     view: &RunView,
     run: &RunName,
     playbook: Option<&Playbook>,
     now: Time,
 ) -> Map<String, Value> {
-    let steps = view.steps.iter().map(|step| one(step, playbook, now));
+    let steps = view
+        .steps
+        .iter()
+        .map(|step| step_report(step, playbook, now));
     let report = json!({
         "execution_id": run.id,
         "status": view.status,
         "name": run.name,
         "path": view.path,
         "generation": view.generation,
-        "cancelling": view.cancelling,
+        "cancelling": view.is_cancelling,
         "started_at": view.started_at,
         "finished_at": view.finished_at,
         "duration_ms": view.elapsed_ms(now),
@@ -47,17 +50,20 @@ pub(crate) fn run(
 }
 
 /// Builds the object of one step run.
-fn one(step: &StepView, playbook: Option<&Playbook>, now: Time) -> Value {
+fn step_report(step: &StepView, playbook: Option<&Playbook>, now: Time) -> Value {
     let mut shown = Map::new();
     shown.insert("step".to_owned(), json!(step.step));
     shown.insert("run".to_owned(), json!(step.run));
-    shown.insert("kind".to_owned(), json!(lines::kind_of(playbook, step)));
-    shown.insert("status".to_owned(), json!(step.standing.name()));
+    shown.insert(
+        "kind".to_owned(),
+        json!(lines::step_view_kind(playbook, step)),
+    );
+    shown.insert("status".to_owned(), json!(step.status.name()));
     shown.insert("started_at".to_owned(), json!(step.started_at));
     shown.insert("finished_at".to_owned(), json!(step.ended_at));
     shown.insert("duration_ms".to_owned(), json!(step.elapsed_ms(now)));
     shown.insert("retries".to_owned(), json!(step.retries));
-    if let Some(lap) = &step.lap {
+    if let Some(lap) = &step.loop_view {
         let stats = json!({
             "total": lap.total,
             "succeeded": lap.succeeded,
@@ -67,9 +73,9 @@ fn one(step: &StepView, playbook: Option<&Playbook>, now: Time) -> Value {
         shown.insert("loop".to_owned(), stats);
     }
     let waits: Vec<&String> = step
-        .open
+        .open_tasks
         .values()
-        .filter_map(|task| task.waits_for.as_ref())
+        .filter_map(|task| task.awaited.as_ref())
         .collect();
     if !waits.is_empty() {
         shown.insert("waits_for".to_owned(), json!(waits));
@@ -91,21 +97,29 @@ fn one(step: &StepView, playbook: Option<&Playbook>, now: Time) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::testing::{Log, at, error, failed, finished};
-    use model::event::{At, Body, Ending};
+    use crate::view::testing::{
+        EventLogFixture, execution_finished, failure_payload, step_location, task_error,
+    };
+    use model::event::{EndStatus, EventBody, EventLocation};
 
     #[test]
     fn ids_are_strings_and_every_promised_field_is_there() {
-        let mut log = Log::begun();
-        let broken = error("BROKEN", "load");
-        log.push(at("load"), Body::StepFailed(Box::new(failed(&broken))))
-            .push(At::default(), finished(Ending::Error, Some(broken)));
-        let view = RunView::of(&log.events);
+        let mut log = EventLogFixture::started();
+        let broken = task_error("BROKEN", "load");
+        log.push(
+            step_location("load"),
+            EventBody::StepFailed(Box::new(failure_payload(&broken))),
+        )
+        .push(
+            EventLocation::default(),
+            execution_finished(EndStatus::Error, Some(broken)),
+        );
+        let view = RunView::from_events(&log.events);
         let name = RunName {
             id: ExecutionId(7),
             name: "demo".to_owned(),
         };
-        let shown = run(&view, &name, None, view.seen_at);
+        let shown = run_report(&view, &name, None, view.last_event_at);
         assert_eq!(shown["execution_id"], "7");
         assert_eq!(shown["status"], "FAILED");
         assert_eq!(shown["error"]["code"], "BROKEN");

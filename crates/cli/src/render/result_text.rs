@@ -2,99 +2,103 @@
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use results::Pieces;
+use results::ByteStream;
 use serde_json::{Map, Value};
 
-use crate::args::Format;
-use crate::out::Out;
-use crate::problem::{Exit, Problem};
+use crate::args::OutputFormat;
+use crate::cli_error::{CliError, Exit};
+use crate::output::Output;
 use crate::render::value;
 
 /// Maximum size of a result that is formatted; larger ones are streamed.
-pub(crate) const LAID_OUT_MAX: usize = 1024 * 1024;
+pub(crate) const FORMATTED_BYTES_MAX: usize = 1024 * 1024;
 
 /// Maximum size of the part of a large result that is printed to a terminal.
-const SHOWN_MAX: usize = 64 * 1024;
+const SHOWN_BYTES_MAX: usize = 64 * 1024;
 
 /// A parsed result, or the start of a large one and the stream of its remaining bytes.
 pub(crate) enum ResultText {
     /// A complete, parsed result.
     Whole(Value),
-    /// A result over [`LAID_OUT_MAX`].
-    Large(Vec<u8>, Pieces),
+    /// A result over [`FORMATTED_BYTES_MAX`].
+    Large(Vec<u8>, ByteStream),
 }
 
-/// Reads a result up to [`LAID_OUT_MAX`]; a missing result is null.
-pub(crate) async fn begin(pieces: Option<Pieces>) -> Result<ResultText, Problem> {
-    let Some(mut pieces) = pieces else {
+/// Reads a result up to [`FORMATTED_BYTES_MAX`]; a missing result is null.
+pub(crate) async fn read_result_text(chunks: Option<ByteStream>) -> Result<ResultText, CliError> {
+    let Some(mut pieces) = chunks else {
         return Ok(ResultText::Whole(Value::Null));
     };
     let mut text = Vec::new();
-    while let Some(piece) = next(&mut pieces).await? {
+    while let Some(piece) = next_chunk(&mut pieces).await? {
         text.extend_from_slice(&piece);
-        if text.len() > LAID_OUT_MAX {
+        if text.len() > FORMATTED_BYTES_MAX {
             return Ok(ResultText::Large(text, pieces));
         }
     }
-    Ok(ResultText::Whole(read(&text)))
+    Ok(ResultText::Whole(parse_value(&text)))
 }
 
 /// Parses JSON; text that is not JSON becomes a string.
-pub(crate) fn read(text: &[u8]) -> Value {
+pub(crate) fn parse_value(text: &[u8]) -> Value {
     let read = serde_json::from_slice(text);
     read.unwrap_or_else(|_| Value::String(String::from_utf8_lossy(text).into_owned()))
 }
 
 /// Reads the next chunk of a result.
-pub(crate) async fn next(pieces: &mut Pieces) -> Result<Option<Bytes>, Problem> {
-    let piece = pieces.next().await.transpose();
+pub(crate) async fn next_chunk(chunks: &mut ByteStream) -> Result<Option<Bytes>, CliError> {
+    let piece = chunks.next().await.transpose();
     piece.map_err(|error| {
         let message = format!("cannot read the complete result: {error}");
-        Problem::new(Exit::Unreachable, "RESULT_BROKEN_OFF", message)
+        CliError::new(Exit::Unreachable, "RESULT_BROKEN_OFF", message)
             .help("try again; see where the result is stored with `noetl result --list`")
     })
 }
 
 /// Writes the start of a result, then streams its remaining bytes.
-pub(crate) async fn pass_on(out: &Out, text: &[u8], mut rest: Pieces) -> Result<(), Problem> {
-    out.bytes(text);
-    while let Some(piece) = next(&mut rest).await? {
-        out.bytes(&piece);
+pub(crate) async fn write_result(
+    out: &Output,
+    text: &[u8],
+    mut tail: ByteStream,
+) -> Result<(), CliError> {
+    out.write_bytes(text);
+    while let Some(piece) = next_chunk(&mut tail).await? {
+        out.write_bytes(&piece);
     }
     Ok(())
 }
 
 /// Prints the start of a large result to a terminal, and the command that prints all of it.
-pub(crate) fn show_beginning(out: &Out, text: &[u8], id: &str) {
-    let shown = String::from_utf8_lossy(&text[..SHOWN_MAX.min(text.len())]);
-    out.data(shown.trim_end_matches(char::REPLACEMENT_CHARACTER));
-    out.note(&format!(
+pub(crate) fn print_head(out: &Output, text: &[u8], id: &str) {
+    let shown = String::from_utf8_lossy(&text[..SHOWN_BYTES_MAX.min(text.len())]);
+    out.print_data(shown.trim_end_matches(char::REPLACEMENT_CHARACTER));
+    out.info(&format!(
         "truncated after 64 KiB; print the complete result with `noetl result {id} -o json`"
     ));
 }
 
 /// Prints the result of a run as text.
 pub(crate) async fn print_plain(
-    out: &Out,
-    result: Option<Pieces>,
+    out: &Output,
+    result: Option<ByteStream>,
     id: &str,
-) -> Result<(), Problem> {
-    match begin(result).await? {
+) -> Result<(), CliError> {
+    match read_result_text(result).await? {
         ResultText::Whole(Value::Null) => {}
-        ResultText::Whole(result) => out.data(&value::plain(&result)),
+        ResultText::Whole(result) => out.print_data(&value::to_plain_text(&result)),
         ResultText::Large(text, _) if out.stdout.columns.is_some() => {
-            show_beginning(out, &text, id);
+            print_head(out, &text, id);
         }
         // A string is printed without quotes, so it must be read completely first.
         ResultText::Large(mut text, mut rest) if text.starts_with(b"\"") => {
-            while let Some(piece) = next(&mut rest).await? {
+            while let Some(piece) = next_chunk(&mut rest).await? {
                 text.extend_from_slice(&piece);
             }
-            out.data(&value::plain(&read(&text)));
+            out.print_data(&value::to_plain_text(&parse_value(&text)));
         }
         ResultText::Large(text, rest) => {
-            pass_on(out, &text, rest).await?;
-            out.bytes(b"\n");
+            write_result(out, &text, rest).await?;
+            out.write_bytes(b"\n");
         }
     }
     Ok(())
@@ -102,28 +106,28 @@ pub(crate) async fn print_plain(
 
 /// Prints a report that contains this result.
 pub(crate) async fn print_report(
-    out: &Out,
+    out: &Output,
     mut report: Map<String, Value>,
-    result: Option<Pieces>,
-) -> Result<(), Problem> {
-    match begin(result).await? {
+    result: Option<ByteStream>,
+) -> Result<(), CliError> {
+    match read_result_text(result).await? {
         ResultText::Whole(result) => {
             report.insert("result".to_owned(), result);
-            out.json(&report);
+            out.print_json(&report);
         }
         ResultText::Large(text, rest) => {
-            let (before, behind) = around_result(&report, out.format);
-            out.bytes(before.as_bytes());
-            pass_on(out, &text, rest).await?;
-            out.bytes(behind.as_bytes());
+            let (before, behind) = split_report(&report, out.format);
+            out.write_bytes(before.as_bytes());
+            write_result(out, &text, rest).await?;
+            out.write_bytes(behind.as_bytes());
         }
     }
     Ok(())
 }
 
 /// Returns the JSON text of a report before and after the value of `result`.
-fn around_result(report: &Map<String, Value>, format: Format) -> (String, String) {
-    let is_line = format == Format::Ndjson;
+fn split_report(report: &Map<String, Value>, format: OutputFormat) -> (String, String) {
+    let is_line = format == OutputFormat::Ndjson;
     let (indent, colon) = if is_line { ("", ":") } else { ("\n  ", ": ") };
     let mut parts = [String::from("{"), String::new()];
     let mut is_behind = false;
@@ -140,7 +144,7 @@ fn around_result(report: &Map<String, Value>, format: Format) -> (String, String
         } else if is_line {
             part.push_str(&value.to_string());
         } else {
-            part.push_str(&value::pretty(value).replace('\n', indent));
+            part.push_str(&value::to_pretty_json(value).replace('\n', indent));
         }
     }
     let [before, mut behind] = parts;
@@ -160,10 +164,16 @@ mod tests {
             unreachable!("it is an object");
         };
         for (format, whole) in [
-            (Format::Json, serde_json::to_string_pretty(&report).unwrap()),
-            (Format::Ndjson, serde_json::to_string(&report).unwrap()),
+            (
+                OutputFormat::Json,
+                serde_json::to_string_pretty(&report).unwrap(),
+            ),
+            (
+                OutputFormat::Ndjson,
+                serde_json::to_string(&report).unwrap(),
+            ),
         ] {
-            let (before, behind) = around_result(&report, format);
+            let (before, behind) = split_report(&report, format);
             assert_eq!(format!("{before}7{behind}"), whole + "\n");
         }
     }

@@ -2,10 +2,14 @@
 
 use comfy_table::{Cell, ContentArrangement, Table, presets};
 
-use crate::surface::Surface;
+use crate::terminal_style::TerminalStyle;
 
 /// Formats a table with these headings and rows.
-pub(crate) fn table(headings: &[&str], rows: Vec<Vec<String>>, surface: Surface) -> String {
+pub(crate) fn render_table(
+    headings: &[&str],
+    rows: Vec<Vec<String>>,
+    surface: TerminalStyle,
+) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     table.force_no_tty();

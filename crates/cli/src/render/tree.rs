@@ -4,18 +4,18 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use crate::render::table::table;
-use crate::surface::Surface;
+use crate::render::table::render_table;
+use crate::terminal_style::TerminalStyle;
 
 /// Maximum number of elements of a list or map to draw; the others are only counted.
-const SHOWN_MAX: usize = 50;
+const ITEMS_SHOWN_MAX: usize = 50;
 /// Maximum length of text, in characters.
-const TEXT_MAX: usize = 200;
+const TEXT_CHARS_MAX: usize = 200;
 /// Maximum number of columns of a table.
 const COLUMNS_MAX: usize = 12;
 
 /// Formats a value as a table if it is a list of flat maps with few keys.
-pub(crate) fn as_table(value: &Value, surface: Surface) -> Option<String> {
+pub(crate) fn render_as_table(value: &Value, surface: TerminalStyle) -> Option<String> {
     let items = value.as_array().filter(|items| items.len() > 1)?;
     let maps: Vec<&Map<String, Value>> =
         items.iter().map(Value::as_object).collect::<Option<_>>()?;
@@ -32,22 +32,27 @@ pub(crate) fn as_table(value: &Value, surface: Surface) -> Option<String> {
     if headings.is_empty() || headings.len() > COLUMNS_MAX || !maps.iter().all(is_flat) {
         return None;
     }
-    let cell = |map: &Map<String, Value>, key: &str| map.get(key).map_or_else(String::new, scalar);
+    let cell =
+        |map: &Map<String, Value>, key: &str| map.get(key).map_or_else(String::new, scalar_text);
     let row = |map: &&Map<String, Value>| headings.iter().map(|key| cell(map, key)).collect();
-    Some(table(&headings, maps.iter().map(row).collect(), surface))
+    Some(render_table(
+        &headings,
+        maps.iter().map(row).collect(),
+        surface,
+    ))
 }
 
 /// Formats a value as a tree.
-pub(crate) fn tree(value: &Value, surface: Surface) -> String {
+pub(crate) fn render_tree(value: &Value, surface: TerminalStyle) -> String {
     let mut text = String::new();
     match value {
-        Value::Object(_) | Value::Array(_) => branches(value, "", surface, &mut text),
-        other => text = scalar(other),
+        Value::Object(_) | Value::Array(_) => write_branches(value, "", surface, &mut text),
+        other => text = scalar_text(other),
     }
     text.trim_end().to_owned()
 }
 
-fn branches(value: &Value, indent: &str, surface: Surface, text: &mut String) {
+fn write_branches(value: &Value, indent: &str, surface: TerminalStyle, text: &mut String) {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(map) => map
             .iter()
@@ -61,23 +66,23 @@ fn branches(value: &Value, indent: &str, surface: Surface, text: &mut String) {
         }
         _ => Vec::new(),
     };
-    let hidden = children.len().saturating_sub(SHOWN_MAX);
+    let hidden = children.len().saturating_sub(ITEMS_SHOWN_MAX);
     let count = children.len() - hidden;
-    for (place, (name, child)) in children.into_iter().take(SHOWN_MAX).enumerate() {
+    for (place, (name, child)) in children.into_iter().take(ITEMS_SHOWN_MAX).enumerate() {
         let is_last = place + 1 == count && hidden == 0;
         let (branch, below) = if is_last {
-            (surface.either("└─ ", "`- "), "   ")
+            (surface.choose("└─ ", "`- "), "   ")
         } else {
-            (surface.either("├─ ", "|- "), surface.either("│  ", "|  "))
+            (surface.choose("├─ ", "|- "), surface.choose("│  ", "|  "))
         };
         let name = surface.strong(&name);
         let _ = writeln!(
             text,
             "{indent}{}{name}{}",
             surface.dim(branch),
-            leaf(child, surface)
+            leaf_text(child, surface)
         );
-        branches(
+        write_branches(
             child,
             &format!("{indent}{}", surface.dim(below)),
             surface,
@@ -85,28 +90,28 @@ fn branches(value: &Value, indent: &str, surface: Surface, text: &mut String) {
         );
     }
     if hidden > 0 {
-        let branch = surface.either("└─ ", "`- ");
-        let more = format!("{branch}{} {hidden} more", surface.either("…", "..."));
+        let branch = surface.choose("└─ ", "`- ");
+        let more = format!("{branch}{} {hidden} more", surface.choose("…", "..."));
         let _ = writeln!(text, "{indent}{}", surface.dim(&more));
     }
 }
 
 /// Returns the text after a name.
-fn leaf(value: &Value, surface: Surface) -> String {
+fn leaf_text(value: &Value, surface: TerminalStyle) -> String {
     match value {
         Value::Object(map) if map.is_empty() => ": {}".to_owned(),
         Value::Array(items) if items.is_empty() => ": []".to_owned(),
         Value::Object(_) => String::new(),
         Value::Array(items) => surface.dim(&format!("  {} elements", items.len())),
-        other => format!(": {}", scalar(other)),
+        other => format!(": {}", scalar_text(other)),
     }
 }
 
-fn scalar(value: &Value) -> String {
+fn scalar_text(value: &Value) -> String {
     match value {
-        Value::String(text) if text.chars().nth(TEXT_MAX).is_none() => text.clone(),
+        Value::String(text) if text.chars().nth(TEXT_CHARS_MAX).is_none() => text.clone(),
         Value::String(text) => {
-            let cut: String = text.chars().take(TEXT_MAX).collect();
+            let cut: String = text.chars().take(TEXT_CHARS_MAX).collect();
             format!("{cut}… ({} characters)", text.chars().count())
         }
         other => other.to_string(),
@@ -124,23 +129,23 @@ mod tests {
         let value = json!({"name": "Ada", "rows": [{"id": 1}, []], "none": {}});
         let expected =
             "├─ name: Ada\n├─ rows  2 elements\n│  ├─ 0\n│  │  └─ id: 1\n│  └─ 1: []\n└─ none: {}";
-        assert_eq!(tree(&value, Surface::PLAIN), expected);
-        assert_eq!(tree(&json!("Ada"), Surface::PLAIN), "Ada");
+        assert_eq!(render_tree(&value, TerminalStyle::PLAIN), expected);
+        assert_eq!(render_tree(&json!("Ada"), TerminalStyle::PLAIN), "Ada");
     }
 
     #[test]
     fn a_long_list_is_counted_rather_than_drawn() {
-        let drawn = tree(&json!(vec![0; 70]), Surface::PLAIN);
-        assert_eq!(drawn.lines().count(), SHOWN_MAX + 1);
+        let drawn = render_tree(&json!(vec![0; 70]), TerminalStyle::PLAIN);
+        assert_eq!(drawn.lines().count(), ITEMS_SHOWN_MAX + 1);
         assert!(drawn.ends_with("└─ … 20 more"), "{drawn}");
     }
 
     #[test]
     fn a_list_of_flat_maps_is_a_table() {
         let value = json!([{"id": 1, "name": "Ada"}, {"id": 2}]);
-        let shown = as_table(&value, Surface::PLAIN).unwrap();
+        let shown = render_as_table(&value, TerminalStyle::PLAIN).unwrap();
         assert_eq!(shown, "id  name\n1   Ada\n2");
-        assert!(as_table(&json!([{"id": []}, {"id": 2}]), Surface::PLAIN).is_none());
-        assert!(as_table(&json!([1, 2]), Surface::PLAIN).is_none());
+        assert!(render_as_table(&json!([{"id": []}, {"id": 2}]), TerminalStyle::PLAIN).is_none());
+        assert!(render_as_table(&json!([1, 2]), TerminalStyle::PLAIN).is_none());
     }
 }

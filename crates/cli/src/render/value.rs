@@ -2,42 +2,42 @@
 
 use serde_json::Value;
 
-use crate::problem::{Exit, Problem};
+use crate::cli_error::{CliError, Exit};
 
 /// Formats a result: a string without quotes, anything else as JSON.
-pub(crate) fn plain(value: &Value) -> String {
+pub(crate) fn to_plain_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        other => pretty(other),
+        other => to_pretty_json(other),
     }
 }
 
 /// Formats a value as indented JSON.
-pub(crate) fn pretty(value: &Value) -> String {
+pub(crate) fn to_pretty_json(value: &Value) -> String {
     serde_json::to_string_pretty(value).expect("a value serializes to JSON")
 }
 
 /// Returns the part of a value at a path such as `.data.rows[0].id`.
-pub(crate) fn at<'v>(value: &'v Value, path: &str) -> Result<&'v Value, Problem> {
+pub(crate) fn value_at<'v>(value: &'v Value, path: &str) -> Result<&'v Value, CliError> {
     let mut found = value;
-    for part in parts(path)? {
+    for part in parse_path(path)? {
         let next = match &part {
-            Part::Key(key) => found.get(key.as_str()),
-            Part::Index(index) => element(found, *index),
+            PathPart::Key(key) => found.get(key.as_str()),
+            PathPart::Index(index) => list_element(found, *index),
         };
-        found = next.ok_or_else(|| missing(found, path, &part))?;
+        found = next.ok_or_else(|| missing_part_error(found, path, &part))?;
     }
     Ok(found)
 }
 
 #[derive(Debug, PartialEq)]
-enum Part {
+enum PathPart {
     Key(String),
     Index(i64),
 }
 
 /// Returns an element of a list; a negative index counts from the end.
-fn element(value: &Value, index: i64) -> Option<&Value> {
+fn list_element(value: &Value, index: i64) -> Option<&Value> {
     let list = value.as_array()?;
     let place = match usize::try_from(index) {
         Ok(place) => place,
@@ -48,9 +48,9 @@ fn element(value: &Value, index: i64) -> Option<&Value> {
     list.get(place)
 }
 
-fn parts(path: &str) -> Result<Vec<Part>, Problem> {
+fn parse_path(path: &str) -> Result<Vec<PathPart>, CliError> {
     let wrong = || {
-        Problem::usage(format!("invalid path `{path}`"))
+        CliError::usage(format!("invalid path `{path}`"))
             .help("use for example rows[0].id, or [\"a.b\"] for a key with dots")
     };
     let mut rest = path.trim().trim_start_matches('$');
@@ -62,8 +62,8 @@ fn parts(path: &str) -> Result<Vec<Part>, Problem> {
                 .strip_prefix(['"', '\''])
                 .and_then(|text| text.strip_suffix(['"', '\'']));
             parts.push(match quoted {
-                Some(key) => Part::Key(key.to_owned()),
-                None => Part::Index(text.trim().parse().map_err(|_| wrong())?),
+                Some(key) => PathPart::Key(key.to_owned()),
+                None => PathPart::Index(text.trim().parse().map_err(|_| wrong())?),
             });
             rest = tail;
             continue;
@@ -77,20 +77,20 @@ fn parts(path: &str) -> Result<Vec<Part>, Problem> {
         match (key.is_empty(), key.parse::<i64>()) {
             (true, _) if tail.starts_with('[') => {}
             (true, _) => return Err(wrong()),
-            (false, Ok(index)) => parts.push(Part::Index(index)),
-            (false, Err(_)) => parts.push(Part::Key(key.to_owned())),
+            (false, Ok(index)) => parts.push(PathPart::Index(index)),
+            (false, Err(_)) => parts.push(PathPart::Key(key.to_owned())),
         }
         rest = tail;
     }
     Ok(parts)
 }
 
-fn missing(value: &Value, path: &str, part: &Part) -> Problem {
+fn missing_part_error(value: &Value, path: &str, part: &PathPart) -> CliError {
     let name = match part {
-        Part::Key(key) => format!("`{key}`"),
-        Part::Index(index) => format!("element {index}"),
+        PathPart::Key(key) => format!("`{key}`"),
+        PathPart::Index(index) => format!("element {index}"),
     };
-    let problem = Problem::new(
+    let problem = CliError::new(
         Exit::NotFound,
         "PATH_NOT_FOUND",
         format!("path `{path}` not found: the value has no {name}"),
@@ -112,9 +112,9 @@ mod tests {
 
     #[test]
     fn text_is_printed_as_it_is_and_the_rest_as_json() {
-        assert_eq!(plain(&json!("Hello, Ada")), "Hello, Ada");
-        assert_eq!(plain(&json!(3)), "3");
-        assert_eq!(plain(&json!({"a": 1})), "{\n  \"a\": 1\n}");
+        assert_eq!(to_plain_text(&json!("Hello, Ada")), "Hello, Ada");
+        assert_eq!(to_plain_text(&json!(3)), "3");
+        assert_eq!(to_plain_text(&json!({"a": 1})), "{\n  \"a\": 1\n}");
     }
 
     #[test]
@@ -127,18 +127,18 @@ mod tests {
             ("$.rows[0]['id']", json!(7)),
             ("[\"a.b\"]", json!(1)),
         ] {
-            assert_eq!(at(&value, path).unwrap(), &expected, "{path}");
+            assert_eq!(value_at(&value, path).unwrap(), &expected, "{path}");
         }
-        assert_eq!(at(&value, ".").unwrap(), &value);
+        assert_eq!(value_at(&value, ".").unwrap(), &value);
     }
 
     #[test]
     fn a_missing_part_is_named_with_what_there_is() {
-        let problem = at(&json!({"rows": [1]}), "rows[4]").unwrap_err();
+        let problem = value_at(&json!({"rows": [1]}), "rows[4]").unwrap_err();
         assert_eq!(problem.exit, Exit::NotFound);
         assert!(problem.help[0].contains("list of 1"));
-        let problem = at(&json!({"rows": []}), "cols").unwrap_err();
+        let problem = value_at(&json!({"rows": []}), "cols").unwrap_err();
         assert!(problem.help[0].contains("rows"));
-        assert_eq!(at(&json!(1), "a[x]").unwrap_err().exit, Exit::Usage);
+        assert_eq!(value_at(&json!(1), "a[x]").unwrap_err().exit, Exit::Usage);
     }
 }

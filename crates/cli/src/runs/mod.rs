@@ -1,12 +1,14 @@
 //! Backends for runs: a local store or a remote server. Commands use the traits of this module for both.
 
-mod begin;
-mod here;
-mod holdings;
-mod local;
+mod admin;
+mod backend;
+mod local_backend;
+mod local_run;
 mod open;
-mod place;
+mod run_watch;
 
-pub(crate) use begin::{Begin, Driven, News, Watch};
-pub(crate) use open::{existing, fresh};
-pub(crate) use place::{Kept, Keys, Lines, Playbooks, Runs, Wanted};
+pub(crate) use backend::{
+    AdminBackend, CatalogBackend, FetchedLines, RegisterOutput, RunBackend, StatusWait,
+};
+pub(crate) use open::{open_existing, open_or_create};
+pub(crate) use run_watch::{DrivenRun, RunUpdate, RunWatcher, StartRequest};

@@ -1,52 +1,52 @@
 //! `noetl catalog`: lists and prints registered playbooks.
 
-use model::playbook::entry_named;
+use model::playbook::parse_catalog_id;
 
-use crate::app::{App, Ended};
+use crate::app::{App, VerbResult};
 use crate::args::CatalogVerb;
+use crate::cli_error::{CliError, Exit};
 use crate::clock;
-use crate::problem::{Exit, Problem};
 use crate::render::{human, table};
-use crate::runs::{self, Runs};
+use crate::runs::{self, RunBackend};
 
 /// Runs a `catalog` subcommand.
-pub(crate) async fn catalog(app: &App, verb: &CatalogVerb) -> Ended {
-    let runs = runs::existing(app)?;
+pub(crate) async fn catalog(app: &App, verb: &CatalogVerb) -> VerbResult {
+    let backend = runs::open_existing(app)?;
     match verb {
-        CatalogVerb::List => list(app, &*runs).await,
-        CatalogVerb::Get { path } => get(app, &*runs, path).await,
+        CatalogVerb::List => list_playbooks(app, &*backend).await,
+        CatalogVerb::Get { path } => print_playbook(app, &*backend, path).await,
     }
 }
 
-async fn list(app: &App, runs: &dyn Runs) -> Ended {
-    let (out, now) = (&app.out, clock::now());
-    let entries = runs.catalog().await?;
+async fn list_playbooks(app: &App, backend: &dyn RunBackend) -> VerbResult {
+    let (out, now) = (&app.output, clock::now());
+    let entries = backend.list_catalog().await?;
     if out.is_machine() {
-        out.records(&entries);
+        out.print_records(&entries);
     } else if entries.is_empty() {
-        out.note("no playbooks; register one with `noetl register FILE`");
+        out.info("no playbooks; register one with `noetl register FILE`");
     } else {
         let lines = entries.iter().map(|entry| {
-            let ago = human::ago(entry.registered_at, now);
+            let ago = human::format_age(entry.registered_at, now);
             vec![entry.path.clone(), entry.version.to_string(), ago]
         });
         let headings = ["PATH", "VER", "REGISTERED"];
-        out.data(&table::table(&headings, lines.collect(), out.stdout));
+        out.print_data(&table::render_table(&headings, lines.collect(), out.stdout));
     }
     Ok(Exit::Done)
 }
 
-async fn get(app: &App, runs: &dyn Runs, name: &str) -> Ended {
-    let (path, version) = entry_named(name);
-    let entry = runs.find(path, version).await?.ok_or_else(|| {
+async fn print_playbook(app: &App, backend: &dyn RunBackend, name: &str) -> VerbResult {
+    let (path, version) = parse_catalog_id(name);
+    let entry = backend.find_playbook(path, version).await?.ok_or_else(|| {
         let message = format!("playbook `{name}` is not registered");
-        Problem::new(Exit::NotFound, "PLAYBOOK_NOT_FOUND", message)
+        CliError::new(Exit::NotFound, "PLAYBOOK_NOT_FOUND", message)
             .help("list registered playbooks with `noetl catalog list`")
     })?;
-    if app.out.is_machine() {
-        app.out.json(&entry);
+    if app.output.is_machine() {
+        app.output.print_json(&entry);
     } else {
-        app.out.data(&entry.content.unwrap_or_default());
+        app.output.print_data(&entry.content.unwrap_or_default());
     }
     Ok(Exit::Done)
 }

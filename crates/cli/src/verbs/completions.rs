@@ -4,12 +4,12 @@ use clap::CommandFactory;
 
 use crate::app::App;
 use crate::args::{Cli, CompletionsArgs};
-use crate::problem::Exit;
+use crate::cli_error::Exit;
 
 /// Prints the completion script.
 pub(crate) fn completions(app: &App, args: &CompletionsArgs) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "noetl", &mut script);
-    app.out.data(&String::from_utf8_lossy(&script));
+    app.output.print_data(&String::from_utf8_lossy(&script));
     Exit::Done
 }

@@ -2,65 +2,65 @@
 
 use serde_json::{Value, json};
 
-use crate::app::{App, Ended};
+use crate::app::{App, VerbResult};
 use crate::args::ContextVerb;
-use crate::config::{Context, Contexts, LOCAL};
+use crate::cli_error::{CliError, Exit, without_userinfo};
+use crate::config::{Contexts, LOCAL_CONTEXT, ServerContext};
 use crate::inputs;
-use crate::problem::{Exit, Problem, without_userinfo};
 use crate::render::table;
 
 /// Runs a `context` subcommand.
-pub(crate) fn context(app: &App, verb: &ContextVerb) -> Ended {
+pub(crate) fn context(app: &App, verb: &ContextVerb) -> VerbResult {
     let mut contexts = Contexts::load(&app.environment)?;
     match verb {
-        ContextVerb::Add { name } => add(app, &mut contexts, name)?,
-        ContextVerb::Use { name } => pick(&mut contexts, name)?,
+        ContextVerb::Add { name } => add_context(app, &mut contexts, name)?,
+        ContextVerb::Use { name } => use_context(&mut contexts, name)?,
         ContextVerb::Rm { name } => {
             if contexts.contexts.remove(name).is_none() {
-                return Err(contexts.unknown(name));
+                return Err(contexts.unknown_context_error(name));
             }
             contexts.current = contexts.current.filter(|current| current != name);
         }
-        ContextVerb::List => return Ok(list(app, &contexts)),
-        ContextVerb::Show => return Ok(show(app)),
+        ContextVerb::List => return Ok(list_contexts(app, &contexts)),
+        ContextVerb::Show => return Ok(show_context(app)),
     }
     contexts.save(&app.environment)?;
-    let current = contexts.current.as_deref().unwrap_or(LOCAL);
-    app.out.note(&format!("current context: {current}"));
+    let current = contexts.current.as_deref().unwrap_or(LOCAL_CONTEXT);
+    app.output.info(&format!("current context: {current}"));
     Ok(Exit::Done)
 }
 
-fn add(app: &App, contexts: &mut Contexts, name: &str) -> Result<(), Problem> {
+fn add_context(app: &App, contexts: &mut Contexts, name: &str) -> Result<(), CliError> {
     let is_name =
-        |name: &str| !name.is_empty() && name != LOCAL && !name.contains(char::is_control);
+        |name: &str| !name.is_empty() && name != LOCAL_CONTEXT && !name.contains(char::is_control);
     if !is_name(name) {
-        return Err(Problem::usage(format!("invalid context name `{name}`")));
+        return Err(CliError::usage(format!("invalid context name `{name}`")));
     }
     let address = app.settings.server.as_ref();
-    let address = address.filter(|_| app.settings.is_server_flagged);
+    let address = address.filter(|_| app.settings.has_server_flag);
     let address =
-        address.ok_or_else(|| Problem::usage("no server specified: pass --server URL"))?;
+        address.ok_or_else(|| CliError::usage("no server specified: pass --server URL"))?;
     // Rejects an invalid address now, not at first use.
-    wire::Client::new(&address.servers, None).map_err(|error| crate::remote::unanswered(&error))?;
+    wire::Client::new(&address.servers, None).map_err(|error| crate::remote::call_error(&error))?;
     let (token, token_file) = match &app.settings.token_file {
         None => (None, None),
         Some(file) if file.as_os_str() == "-" => {
-            let text = String::from_utf8_lossy(&inputs::bytes("-")?)
+            let text = String::from_utf8_lossy(&inputs::read_file("-")?)
                 .trim()
                 .to_owned();
             if text.is_empty() {
-                return Err(Problem::usage("standard input contains no token"));
+                return Err(CliError::usage("standard input contains no token"));
             }
             (Some(text), None)
         }
         Some(file) => {
             let whole = std::path::absolute(file);
             let name = file.display().to_string();
-            let whole = whole.map_err(|error| Problem::unreadable(&name, &error))?;
+            let whole = whole.map_err(|error| CliError::read_error(&name, &error))?;
             (None, Some(whole))
         }
     };
-    let context = Context {
+    let context = ServerContext {
         servers: address.servers.clone(),
         token,
         token_file,
@@ -73,31 +73,31 @@ fn add(app: &App, contexts: &mut Contexts, name: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-fn pick(contexts: &mut Contexts, name: &str) -> Result<(), Problem> {
+fn use_context(contexts: &mut Contexts, name: &str) -> Result<(), CliError> {
     contexts.current = match name {
-        LOCAL => None,
+        LOCAL_CONTEXT => None,
         name if contexts.contexts.contains_key(name) => Some(name.to_owned()),
-        name => return Err(contexts.unknown(name)),
+        name => return Err(contexts.unknown_context_error(name)),
     };
     Ok(())
 }
 
-fn list(app: &App, contexts: &Contexts) -> Exit {
-    let out = &app.out;
+fn list_contexts(app: &App, contexts: &Contexts) -> Exit {
+    let out = &app.output;
     let current = contexts.current.as_deref();
     if out.is_machine() {
-        let shown = |(name, context): (&String, &Context)| {
+        let shown = |(name, context): (&String, &ServerContext)| {
             json!({
-                "name": name, "servers": shown_servers(&context.servers), "current": current == Some(name), "token": kept(context),
+                "name": name, "servers": shown_servers(&context.servers), "current": current == Some(name), "token": token_location(context),
             })
         };
-        out.records(&contexts.contexts.iter().map(shown).collect::<Vec<_>>());
+        out.print_records(&contexts.contexts.iter().map(shown).collect::<Vec<_>>());
         return Exit::Done;
     }
     let mark = |is_current: bool| if is_current { "*" } else { "" }.to_owned();
     let mut lines = vec![vec![
         mark(current.is_none()),
-        LOCAL.to_owned(),
+        LOCAL_CONTEXT.to_owned(),
         "local store".to_owned(),
         String::new(),
     ]];
@@ -107,16 +107,16 @@ fn list(app: &App, contexts: &Contexts) -> Exit {
             mark(current == Some(name)),
             name.clone(),
             servers,
-            kept(context),
+            token_location(context),
         ]
     }));
     let headings = ["", "NAME", "SERVER", "TOKEN"];
-    out.data(&table::table(&headings, lines, out.stdout));
+    out.print_data(&table::render_table(&headings, lines, out.stdout));
     Exit::Done
 }
 
 /// Returns where the token of a context is, never the token.
-fn kept(context: &Context) -> String {
+fn token_location(context: &ServerContext) -> String {
     match (&context.token, &context.token_file) {
         (Some(_), _) => "stored".to_owned(),
         (None, Some(file)) => file.display().to_string(),
@@ -130,23 +130,23 @@ fn shown_servers(servers: &[String]) -> Vec<String> {
 }
 
 /// Returns the store path or URL without a password.
-fn store(app: &App) -> String {
+fn store_text(app: &App) -> String {
     without_userinfo(app.settings.store.display().to_string())
 }
 
-fn show(app: &App) -> Exit {
-    let out = &app.out;
-    let address = app.settings.remote();
+fn show_context(app: &App) -> Exit {
+    let out = &app.output;
+    let address = app.settings.remote_address();
     if out.is_machine() {
-        out.json(&match address {
+        out.print_json(&match address {
             Some(address) => json!({
                 "context": address.context, "servers": shown_servers(&address.servers), "token": address.token.is_some(),
             }),
-            None => json!({ "context": LOCAL, "servers": Value::Null, "store": store(app) }),
+            None => json!({ "context": LOCAL_CONTEXT, "servers": Value::Null, "store": store_text(app) }),
         });
         return Exit::Done;
     }
-    out.data(&match address {
+    out.print_data(&match address {
         Some(address) => {
             let name = address
                 .context
@@ -162,7 +162,7 @@ fn show(app: &App) -> Exit {
                 shown_servers(&address.servers).join(", ")
             )
         }
-        None => format!("{LOCAL}   store {}", store(app)),
+        None => format!("{LOCAL_CONTEXT}   store {}", store_text(app)),
     });
     Exit::Done
 }

@@ -3,74 +3,80 @@
 use std::time::Duration;
 
 use model::id::Name;
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::status::RunStatus;
 use serde_json::json;
 use server::Control;
 
-use crate::app::{App, Ended};
+use crate::app::{App, VerbResult};
 use crate::args::{CancelArgs, PauseArgs, SignalArgs};
+use crate::cli_error::Exit;
 use crate::find;
 use crate::inputs;
-use crate::problem::Exit;
-use crate::runs::{self, Wanted};
+use crate::runs::{self, StatusWait};
 
 /// How long to wait for a cancelled run to end; longer than workers may take to stop their tasks.
-const STOP_PATIENCE: Duration = Duration::from_secs(12);
+const STOP_TIMEOUT: Duration = Duration::from_secs(12);
 /// How long to wait until another process has applied the request.
-const WORD_PATIENCE: Duration = Duration::from_secs(3);
+const CONTROL_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Cancels a run.
-pub(crate) async fn cancel(app: &App, args: &CancelArgs) -> Ended {
+pub(crate) async fn cancel(app: &App, args: &CancelArgs) -> VerbResult {
     let control = Control::Cancel {
         reason: args.reason.clone(),
         cascade: !args.no_cascade,
     };
-    let wanted = Wanted {
+    let wanted = StatusWait {
         status: RunStatus::Cancelled,
-        patience: STOP_PATIENCE,
+        timeout: STOP_TIMEOUT,
     };
-    say(app, &args.id, control, Some(wanted), "cancelled").await
+    send_control(app, &args.id, control, Some(wanted), "cancelled").await
 }
 
 /// Pauses a run.
-pub(crate) async fn pause(app: &App, args: &PauseArgs) -> Ended {
+pub(crate) async fn pause(app: &App, args: &PauseArgs) -> VerbResult {
     let control = Control::Pause {
         reason: args.reason.clone(),
     };
-    let wanted = Wanted {
+    let wanted = StatusWait {
         status: RunStatus::Paused,
-        patience: WORD_PATIENCE,
+        timeout: CONTROL_TIMEOUT,
     };
-    say(app, &args.id, control, Some(wanted), "paused").await
+    send_control(app, &args.id, control, Some(wanted), "paused").await
 }
 
 /// Sends a signal.
-pub(crate) async fn signal(app: &App, args: &SignalArgs) -> Ended {
-    let payload = inputs::read(&args.values)?;
+pub(crate) async fn signal(app: &App, args: &SignalArgs) -> VerbResult {
+    let payload = inputs::read_inputs(&args.values)?;
     let control = Control::Signal {
         name: Name::from(args.name.as_str()),
-        payload: payload.map(|payload| Raw::of(&payload)),
+        payload: payload.map(|payload| RawJson::from_serializable(&payload)),
     };
-    say(app, &args.id, control, None, "signaled").await
+    send_control(app, &args.id, control, None, "signaled").await
 }
 
 /// Sends a control request to a run and waits for the wanted status, up to its timeout.
-async fn say(app: &App, id: &str, control: Control, wanted: Option<Wanted>, done: &str) -> Ended {
-    let runs = runs::existing(app)?;
-    let row = find::run(&*runs, id).await?;
-    let status = runs.say(&row, control, wanted).await?;
-    let word = match wanted {
+async fn send_control(
+    app: &App,
+    id: &str,
+    request: Control,
+    wait: Option<StatusWait>,
+    done: &str,
+) -> VerbResult {
+    let backend = runs::open_existing(app)?;
+    let row = find::find_run(&*backend, id).await?;
+    let status = backend.control(&row, request, wait).await?;
+    let word = match wait {
         Some(wanted) if wanted.status != status && !status.is_terminal() => "request sent",
         _ => done,
     };
-    if app.out.is_machine() {
-        app.out
-            .json(&json!({ "execution_id": row.id, "status": status }));
+    if app.output.is_machine() {
+        app.output
+            .print_json(&json!({ "execution_id": row.id, "status": status }));
     } else {
-        let mark = app.out.stderr.tick();
-        app.out
-            .note(&format!("{mark} {} {word}   run {}", row.name, row.id));
+        let mark = app.output.stderr.tick();
+        app.output
+            .info(&format!("{mark} {} {word}   run {}", row.name, row.id));
     }
     Ok(Exit::Done)
 }

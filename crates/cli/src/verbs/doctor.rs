@@ -1,21 +1,23 @@
 //! `noetl doctor`: checks this machine and prints the results with remedies.
 
-use crate::app::{App, Ended};
+use crate::app::{App, VerbResult};
 use crate::args::DoctorArgs;
-use crate::doctor::{self, Check, State};
-use crate::problem::Exit;
+use crate::cli_error::Exit;
+use crate::doctor::{self, Check, CheckStatus};
 use crate::render::human;
 
 /// Runs all checks and prints their results.
-pub(crate) async fn doctor(app: &App, args: &DoctorArgs) -> Ended {
-    let mut checks = doctor::programs(app);
-    checks.extend(doctor::storage(app));
-    checks.extend(doctor::contents(app).await);
-    checks.extend(doctor::isolation(app));
-    checks.push(doctor::port(&args.listen).await);
-    checks.extend(doctor::server(app).await.unwrap_or_default());
-    show(app, &checks);
-    let failed = checks.iter().filter(|check| check.state == State::Fail);
+pub(crate) async fn doctor(app: &App, args: &DoctorArgs) -> VerbResult {
+    let mut checks = doctor::check_programs(app);
+    checks.extend(doctor::check_storage(app));
+    checks.extend(doctor::check_contents(app).await);
+    checks.extend(doctor::check_isolation(app));
+    checks.push(doctor::check_port(&args.listen).await);
+    checks.extend(doctor::check_server(app).await.unwrap_or_default());
+    print_checks(app, &checks);
+    let failed = checks
+        .iter()
+        .filter(|check| check.state == CheckStatus::Fail);
     // `Unreachable` takes precedence over other exit codes.
     let exits: Vec<Exit> = failed.map(|check| check.exit).collect();
     Ok(match exits.first() {
@@ -25,10 +27,10 @@ pub(crate) async fn doctor(app: &App, args: &DoctorArgs) -> Ended {
     })
 }
 
-fn show(app: &App, checks: &[Check]) {
-    let out = &app.out;
+fn print_checks(app: &App, checks: &[Check]) {
+    let out = &app.output;
     if out.is_machine() {
-        out.records(checks);
+        out.print_records(checks);
         return;
     }
     let width = checks.iter().map(|check| check.name.len()).max();
@@ -36,22 +38,22 @@ fn show(app: &App, checks: &[Check]) {
     let surface = out.stdout;
     for check in checks {
         let mark = match check.state {
-            State::Ok => surface.good("ok  "),
-            State::Warn => surface.warn("warn"),
-            State::Fail => surface.bad("fail"),
+            CheckStatus::Ok => surface.good("ok  "),
+            CheckStatus::Warn => surface.warn("warn"),
+            CheckStatus::Fail => surface.bad("fail"),
         };
         let Check { name, detail, .. } = check;
-        out.data(&format!("{mark}  {name:<width$}  {detail}"));
+        out.print_data(&format!("{mark}  {name:<width$}  {detail}"));
         if let Some(remedy) = check.remedy {
-            out.data(&surface.dim(&format!("      {:<width$}  {remedy}", "")));
+            out.print_data(&surface.dim(&format!("      {:<width$}  {remedy}", "")));
         }
     }
     let count = |state| checks.iter().filter(|check| check.state == state).count();
-    let (warnings, failures) = (count(State::Warn), count(State::Fail));
-    let warnings = human::counted(warnings, "warning");
-    let failures = human::counted(failures, "failure");
-    out.note(&format!(
+    let (warnings, failures) = (count(CheckStatus::Warn), count(CheckStatus::Fail));
+    let warnings = human::format_counted(warnings, "warning");
+    let failures = human::format_counted(failures, "failure");
+    out.info(&format!(
         "{}, {warnings}, {failures}",
-        human::counted(checks.len(), "check")
+        human::format_counted(checks.len(), "check")
     ));
 }

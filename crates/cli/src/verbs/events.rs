@@ -5,126 +5,128 @@ use std::fmt::Write;
 use model::event::Event;
 use model::id::{ExecutionId, Seq};
 
-use crate::app::{App, Ended};
+use crate::app::{App, VerbResult};
 use crate::args::EventsArgs;
+use crate::cli_error::{CliError, Exit};
 use crate::find;
-use crate::problem::{Exit, Problem};
 use crate::render::{human, preview};
-use crate::runs::{self, News, Runs};
+use crate::runs::{self, RunBackend, RunUpdate};
 
 /// Prints events.
-pub(crate) async fn events(app: &App, args: &EventsArgs) -> Ended {
-    let runs = runs::existing(app)?;
-    let row = find::run(&*runs, &args.id).await?;
+pub(crate) async fn events(app: &App, args: &EventsArgs) -> VerbResult {
+    let backend = runs::open_existing(app)?;
+    let row = find::find_run(&*backend, &args.id).await?;
     let mut after = Seq(args.after);
-    if app.out.format == crate::args::Format::Json && !args.follow {
+    if app.output.format == crate::args::OutputFormat::Json && !args.follow {
         let mut all = Vec::new();
-        read(&*runs, row.id, &mut after, &mut |event| {
-            if is_wanted(args, event) {
+        read_events(&*backend, row.id, &mut after, &mut |event| {
+            if is_selected(args, event) {
                 all.push(event.to_json());
             }
             true
         })
         .await?;
-        app.out.json(&all);
+        app.output.print_json(&all);
         return Ok(Exit::Done);
     }
     let mut each = |event: &Event| {
-        if is_wanted(args, event) {
-            print(app, event);
+        if is_selected(args, event) {
+            print_event(app, event);
         }
-        !app.out.is_closed()
+        !app.output.is_closed()
     };
-    read(&*runs, row.id, &mut after, &mut each).await?;
+    read_events(&*backend, row.id, &mut after, &mut each).await?;
     if args.follow {
-        follow(app, &*runs, (row.id, after), &mut each).await?;
+        follow_events(app, &*backend, (row.id, after), &mut each).await?;
     }
     Ok(Exit::Done)
 }
 
 /// Callback for an event; returns whether to continue.
-type Each<'a> = dyn FnMut(&Event) -> bool + Send + 'a;
+type EventVisitor<'a> = dyn FnMut(&Event) -> bool + Send + 'a;
 
 /// Passes new events to `each` until the run ends or standard output is closed.
-async fn follow(
+async fn follow_events(
     app: &App,
-    runs: &dyn Runs,
+    backend: &dyn RunBackend,
     (id, mut after): (ExecutionId, Seq),
-    each: &mut Each<'_>,
-) -> Result<(), Problem> {
-    let mut watch = runs.watch(id, after);
-    while !app.out.is_closed() {
-        match watch.news().await? {
-            News::Events(events) => {
+    visitor: &mut EventVisitor<'_>,
+) -> Result<(), CliError> {
+    let mut watch = backend.watch_run(id, after);
+    while !app.output.is_closed() {
+        match watch.next_update().await? {
+            RunUpdate::Events(events) => {
                 for event in events.iter().filter(|event| event.seq > after) {
-                    each(event);
+                    visitor(event);
                 }
                 after = events.last().map_or(after, |event| event.seq.max(after));
             }
-            News::Said(text) => app.out.note(&text),
-            News::Commit(_) | News::Unread => read(runs, id, &mut after, each).await?,
-            News::Over => return read(runs, id, &mut after, each).await,
+            RunUpdate::Notice(text) => app.output.info(&text),
+            RunUpdate::Commit(_) | RunUpdate::LogChanged => {
+                read_events(backend, id, &mut after, visitor).await?;
+            }
+            RunUpdate::Closed => return read_events(backend, id, &mut after, visitor).await,
         }
     }
     Ok(())
 }
 
-fn is_wanted(args: &EventsArgs, event: &Event) -> bool {
+fn is_selected(args: &EventsArgs, event: &Event) -> bool {
     args.kinds.is_empty() || args.kinds.contains(&event.kind())
 }
 
 /// Passes the events of the log after `after` to `each`, and advances `after`.
-async fn read(
-    runs: &dyn Runs,
+async fn read_events(
+    backend: &dyn RunBackend,
     id: ExecutionId,
     after: &mut Seq,
-    each: &mut Each<'_>,
-) -> Result<(), Problem> {
+    visitor: &mut EventVisitor<'_>,
+) -> Result<(), CliError> {
     loop {
-        let page = runs.events(id, *after).await?;
+        let page = backend.events(id, *after).await?;
         let Some(last) = page.last() else {
             return Ok(());
         };
         *after = last.seq;
-        if !page.iter().all(&mut *each) {
+        if !page.iter().all(&mut *visitor) {
             return Ok(());
         }
     }
 }
 
-fn print(app: &App, event: &Event) {
-    if app.out.is_machine() {
-        app.out.data(event.to_raw().text());
+fn print_event(app: &App, event: &Event) {
+    if app.output.is_machine() {
+        app.output.print_data(event.to_raw().text());
         return;
     }
-    let surface = app.out.stdout;
+    let surface = app.output.stdout;
     let mut place = event
-        .at
+        .location
         .step
         .as_ref()
         .map_or_else(String::new, ToString::to_string);
-    if let Some(index) = event.at.iteration {
+    if let Some(index) = event.location.iteration {
         let _ = write!(place, "#{index}");
     }
-    if let Some(task) = &event.at.task {
+    if let Some(task) = &event.location.task {
         let _ = write!(place, "/{task}");
     }
-    if let Some(page) = event.at.page {
+    if let Some(page) = event.location.page {
         let _ = write!(place, " page {page}");
     }
-    if event.at.attempt > 1 {
-        let _ = write!(place, "@{}", event.at.attempt);
+    if event.location.attempt > 1 {
+        let _ = write!(place, "@{}", event.location.attempt);
     }
     let room = surface.columns.unwrap_or(160).saturating_sub(72).max(20);
-    let said = preview::value(&event.body.payload().value(), room);
+    let said = preview::preview_value(&event.body.payload().to_value(), room);
     let said = if said == "{}" { String::new() } else { said };
     let line = format!(
         "{:>6}  {}  {:<28}  {:<24}  {}",
         event.seq.0,
-        surface.dim(&human::clock(event.recorded_at)),
+        surface.dim(&human::format_time(event.recorded_at)),
         event.kind().name(),
         place,
         surface.dim(&said),
     );
-    app.out.data(line.trim_end());
+    app.output.print_data(line.trim_end());
 }

@@ -2,36 +2,37 @@
 
 use serde_json::json;
 
-use crate::app::{App, Ended};
+use crate::app::{App, VerbResult};
 use crate::args::ExplainArgs;
-use crate::problem::{Exit, Problem};
+use crate::cli_error::{CliError, Exit};
 
 /// Reference page of the error codes of runs; its tables have one row for one or more codes.
 const REFERENCE: &str = include_str!("../../../../docs/reference/errors.md");
 
 /// Explains a code.
-pub(crate) fn explain(app: &App, args: &ExplainArgs) -> Ended {
+pub(crate) fn explain(app: &App, args: &ExplainArgs) -> VerbResult {
     let code = args.code.trim().to_ascii_uppercase();
-    let (meaning, remedy) = find(&code).ok_or_else(|| {
-        Problem::new(
+    let (meaning, remedy) = find_code(&code).ok_or_else(|| {
+        CliError::new(
             Exit::NotFound,
             "CODE_NOT_FOUND",
             format!("unknown error code `{code}`"),
         )
         .help("examples: E0107, T0201, W204, LIMIT_JUMPS")
     })?;
-    if app.out.is_machine() {
-        app.out
-            .json(&json!({ "code": code, "meaning": meaning, "remedy": remedy }));
+    if app.output.is_machine() {
+        app.output
+            .print_json(&json!({ "code": code, "meaning": meaning, "remedy": remedy }));
     } else {
-        let head = app.out.stdout.strong(&code);
-        app.out.data(&format!("{head}  {meaning}\n\n  {remedy}"));
+        let head = app.output.stdout.strong(&code);
+        app.output
+            .print_data(&format!("{head}  {meaning}\n\n  {remedy}"));
     }
     Ok(Exit::Done)
 }
 
-fn find(code: &str) -> Option<(String, String)> {
-    if let Some(entry) = model::diagnostic::explain(code) {
+fn find_code(code: &str) -> Option<(String, String)> {
+    if let Some(entry) = model::diagnostic::find_code(code) {
         return Some((entry.meaning.to_owned(), entry.remedy.to_owned()));
     }
     let rows = REFERENCE.lines().filter_map(|line| {
@@ -78,12 +79,17 @@ mod tests {
 
     #[test]
     fn codes_of_playbooks_and_of_runs_are_found() {
-        assert!(find("E0003").unwrap().0.contains("YAML"));
-        assert!(find("LIMIT_JUMPS").unwrap().1.starts_with("Bound the loop"));
-        assert!(find("HTTP_503").is_some());
-        assert_ne!(find("HTTP_CONNECT"), find("HTTP_503"));
-        assert!(find("HTTP_CONNECT").is_some() && find("PG_LOST").is_some());
-        assert_eq!(find("HTTP_"), None);
-        assert_eq!(find("NOPE"), None);
+        assert!(find_code("E0003").unwrap().0.contains("YAML"));
+        assert!(
+            find_code("LIMIT_JUMPS")
+                .unwrap()
+                .1
+                .starts_with("Bound the loop")
+        );
+        assert!(find_code("HTTP_503").is_some());
+        assert_ne!(find_code("HTTP_CONNECT"), find_code("HTTP_503"));
+        assert!(find_code("HTTP_CONNECT").is_some() && find_code("PG_LOST").is_some());
+        assert_eq!(find_code("HTTP_"), None);
+        assert_eq!(find_code("NOPE"), None);
     }
 }

@@ -1,30 +1,30 @@
 //! `noetl gc`: deletes expired results from the local store.
 
 use serde_json::json;
-use server::Collection;
+use server::GcOptions;
 
-use crate::app::{App, Ended};
+use crate::app::{App, VerbResult};
 use crate::args::GcArgs;
-use crate::local;
-use crate::problem::{Exit, Problem};
+use crate::cli_error::{CliError, Exit};
+use crate::control_plane;
 use crate::render::human;
 
 /// Deletes expired results, or counts them with `--dry-run`.
-pub(crate) async fn gc(app: &App, args: &GcArgs) -> Ended {
-    if app.settings.remote().is_some() {
+pub(crate) async fn gc(app: &App, args: &GcArgs) -> VerbResult {
+    if app.settings.remote_address().is_some() {
         let message =
             "`noetl gc` needs a local store; a server deletes expired results itself, every hour";
-        return Err(Problem::new(Exit::Usage, "GC_NEEDS_STORE", message)
+        return Err(CliError::new(Exit::Usage, "GC_NEEDS_STORE", message)
             .help("set the retention with `noetl serve --retention`, or specify a local store with --store DIR"));
     }
-    let log = local::existing(&app.settings)?;
-    let how = Collection {
+    let log = control_plane::open_existing(&app.settings)?;
+    let how = GcOptions {
         retention: args.retention.unwrap_or(app.settings.retention),
-        is_dry: args.dry_run,
+        is_dry_run: args.dry_run,
     };
-    let collected = server::collect(&*log.store, &*log.bodies, how).await?;
-    if app.out.is_machine() {
-        app.out.json(&json!({
+    let collected = server::collect_garbage(&*log.store, &*log.bodies, how).await?;
+    if app.output.is_machine() {
+        app.output.print_json(&json!({
             "bodies": collected.bodies,
             "bytes": collected.bytes,
             "dry_run": args.dry_run,
@@ -36,13 +36,13 @@ pub(crate) async fn gc(app: &App, args: &GcArgs) -> Ended {
     } else {
         "deleted"
     };
-    app.out.data(&format!(
+    app.output.print_data(&format!(
         "{} {verb}, {}\n",
-        human::counted(
+        human::format_counted(
             usize::try_from(collected.bodies).unwrap_or(usize::MAX),
             "result"
         ),
-        human::size(collected.bytes)
+        human::format_size(collected.bytes)
     ));
     Ok(Exit::Done)
 }

@@ -1,27 +1,27 @@
 //! `noetl graph`: draws the graph of a playbook.
 
-use crate::app::{App, Ended};
-use crate::args::{Drawing, GraphArgs};
-use crate::graph::{Diagram, ascii, dot, mermaid};
+use crate::app::{App, VerbResult};
+use crate::args::{GraphArgs, GraphFormat};
+use crate::cli_error::Exit;
+use crate::graph::{Diagram, render_ascii, render_dot, render_mermaid};
 use crate::inputs;
-use crate::problem::Exit;
 
 /// Draws a playbook.
-pub(crate) fn graph(app: &App, args: &GraphArgs) -> Ended {
-    let bytes = inputs::bytes(&args.file)?;
+pub(crate) fn graph(app: &App, args: &GraphArgs) -> VerbResult {
+    let bytes = inputs::read_file(&args.file)?;
     let parsed = model::playbook::parse(&args.file, &bytes);
     let Some(playbook) = &parsed.playbook else {
         for diagnostic in &parsed.diagnostics {
-            app.out
-                .complain(&diagnostic.render(app.out.stderr.diagnostics()));
+            app.output
+                .error(&diagnostic.render(app.output.stderr.diagnostic_style()));
         }
         return Ok(Exit::InvalidPlaybook);
     };
-    let diagram = Diagram::of(playbook);
-    app.out.data(&match args.format {
-        Drawing::Ascii => ascii(&diagram, app.out.stdout),
-        Drawing::Mermaid => mermaid(&diagram),
-        Drawing::Dot => dot(&diagram),
+    let diagram = Diagram::from_playbook(playbook);
+    app.output.print_data(&match args.format {
+        GraphFormat::Ascii => render_ascii(&diagram, app.output.stdout),
+        GraphFormat::Mermaid => render_mermaid(&diagram),
+        GraphFormat::Dot => render_dot(&diagram),
     });
     Ok(Exit::Done)
 }

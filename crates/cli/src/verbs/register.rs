@@ -4,62 +4,62 @@ use std::path::Path;
 
 use model::playbook::Playbook;
 use serde_json::{Value, json};
-use wire::api::CredentialRequest;
+use wire::api::SetCredentialRequest;
 
-use crate::added::{self, Runner};
-use crate::app::{App, Ended};
+use crate::app::{App, VerbResult};
 use crate::args::RegisterArgs;
+use crate::cli_error::{CliError, Exit};
+use crate::external_kinds::{self, RunLocation};
 use crate::inputs;
-use crate::problem::{Exit, Problem};
-use crate::runs::{self, Kept};
+use crate::runs::{self, RegisterOutput};
 use crate::verbs::secret;
-use crate::verbs::validate::{DEPTH_MAX, collect, looks_like_playbook};
+use crate::verbs::validate::{DEPTH_MAX, collect_files, looks_like_playbook};
 
 /// Registers playbooks and credentials.
-pub(crate) async fn register(app: &App, args: &RegisterArgs) -> Ended {
-    let Some(given) = read(app, args)? else {
+pub(crate) async fn register(app: &App, args: &RegisterArgs) -> VerbResult {
+    let Some(given) = read_files(app, args)? else {
         return Ok(Exit::InvalidPlaybook);
     };
     if given.playbooks.is_empty() && given.credentials.is_empty() {
-        app.out.note("no playbooks or credentials found");
+        app.output.info("no playbooks or credentials found");
         return Ok(Exit::Done);
     }
-    let runs = runs::fresh(app)?;
+    let backend = runs::open_or_create(app)?;
     let mut kept: Vec<Value> = Vec::new();
     for credential in &given.credentials {
-        let one = runs.set_credential(credential).await?;
-        if !app.out.is_machine() {
-            app.out.data(&secret::line(&one));
+        let one = backend.set_credential(credential).await?;
+        if !app.output.is_machine() {
+            app.output.print_data(&secret::credential_line(&one));
         }
         kept.push(json!(one));
     }
     for playbook in &given.playbooks {
         let (path, text) = (playbook.path.as_str(), &playbook.source.text);
-        let one = runs.register(path, text).await?;
-        if !app.out.is_machine() {
-            app.out.data(&line(&one));
+        let one = backend.register(path, text).await?;
+        if !app.output.is_machine() {
+            app.output.print_data(&register_line(&one));
         }
         kept.push(json!(one));
     }
-    if app.out.is_machine() {
-        app.out.records(&kept);
+    if app.output.is_machine() {
+        app.output.print_records(&kept);
     }
     Ok(Exit::Done)
 }
 
 /// Content of the files.
 #[derive(Default)]
-struct Given {
+struct RegisterFiles {
     playbooks: Vec<Playbook>,
-    credentials: Vec<CredentialRequest>,
+    credentials: Vec<SetCredentialRequest>,
 }
 
 /// Parses a credential: a map with `name`, `type` and `data`. Returns `None` for other files.
-fn credential(bytes: &[u8]) -> Option<CredentialRequest> {
+fn parse_credential(bytes: &[u8]) -> Option<SetCredentialRequest> {
     if looks_like_playbook(bytes) {
         return None;
     }
-    let value = model::playbook::data("credential", bytes).ok()?;
+    let value = model::playbook::parse_data("credential", bytes).ok()?;
     let is_one = value.get("data").is_some_and(Value::is_object);
     is_one.then(|| serde_json::from_value(value).ok()).flatten()
 }
@@ -82,8 +82,8 @@ fn looks_like_credential(name: &str, bytes: &[u8]) -> bool {
 }
 
 /// Returns the error for an invalid credential file, without quoting the file.
-fn broken_credential(name: &str, bytes: &[u8]) -> Problem {
-    let why = match model::playbook::data("credential", bytes) {
+fn credential_error(name: &str, bytes: &[u8]) -> CliError {
+    let why = match model::playbook::parse_data("credential", bytes) {
         Err(_) => "neither valid JSON nor valid YAML".to_owned(),
         Ok(Value::Object(map)) => {
             let is_text = |key: &&str| map.get(*key).is_some_and(Value::is_string);
@@ -98,40 +98,45 @@ fn broken_credential(name: &str, bytes: &[u8]) -> Problem {
         Ok(_) => "not a map".to_owned(),
     };
     let message = format!("invalid credential file `{name}`: {why}");
-    Problem::new(Exit::Usage, "CREDENTIAL_INVALID", message)
+    CliError::new(Exit::Usage, "CREDENTIAL_INVALID", message)
         .help("expected a map: {name: NAME, type: TYPE, data: {KEY: VALUE}}")
 }
 
-fn line(kept: &Kept) -> String {
-    let word = if kept.is_new { "new" } else { "unchanged" };
-    format!("{}@{}   {word}", kept.path, kept.version)
+fn register_line(registered: &RegisterOutput) -> String {
+    let word = if registered.is_new {
+        "new"
+    } else {
+        "unchanged"
+    };
+    format!("{}@{}   {word}", registered.path, registered.version)
 }
 
 /// Reads the playbooks and credentials. Prints the errors and returns `None` if a playbook has any.
-fn read(app: &App, args: &RegisterArgs) -> Result<Option<Given>, Problem> {
+fn read_files(app: &App, args: &RegisterArgs) -> Result<Option<RegisterFiles>, CliError> {
     let mut files: Vec<(String, bool)> = Vec::new();
     for dir in &args.dir {
-        collect(Path::new(dir), DEPTH_MAX, &mut files)?;
+        collect_files(Path::new(dir), DEPTH_MAX, &mut files)?;
     }
     let named = args.files.iter().chain(&args.file);
     files.extend(named.map(|file| (file.clone(), true)));
-    let mut given = Given::default();
+    let mut given = RegisterFiles::default();
     let mut findings = Vec::new();
     let mut is_valid = true;
     for (name, is_asked) in files {
-        let bytes = inputs::bytes(&name)?;
-        if let Some(credential) = credential(&bytes) {
+        let bytes = inputs::read_file(&name)?;
+        if let Some(credential) = parse_credential(&bytes) {
             given.credentials.push(credential);
             continue;
         }
         if is_asked && looks_like_credential(&name, &bytes) {
-            return Err(broken_credential(&name, &bytes));
+            return Err(credential_error(&name, &bytes));
         }
         // A directory may contain other YAML files; a file that the user named must be a playbook.
         if !is_asked && !looks_like_playbook(&bytes) {
             continue;
         }
-        let parsed = added::parse(&name, &bytes, &app.settings, Runner::Elsewhere);
+        let parsed =
+            external_kinds::parse_playbook(&name, &bytes, &app.settings, RunLocation::Remote);
         is_valid &= !parsed.has_errors();
         findings.extend(parsed.diagnostics);
         given.playbooks.extend(parsed.playbook);
@@ -140,12 +145,12 @@ fn read(app: &App, args: &RegisterArgs) -> Result<Option<Given>, Problem> {
         return Ok(Some(given));
     }
     for finding in &findings {
-        app.out
-            .complain(&finding.render(app.out.stderr.diagnostics()));
+        app.output
+            .error(&finding.render(app.output.stderr.diagnostic_style()));
     }
-    if app.out.is_machine() {
-        app.out
-            .json(&json!({ "status": "INVALID", "diagnostics": findings }));
+    if app.output.is_machine() {
+        app.output
+            .print_json(&json!({ "status": "INVALID", "diagnostics": findings }));
     }
     Ok(None)
 }
@@ -182,9 +187,9 @@ mod tests {
             ),
         ] {
             let bytes = text.as_bytes();
-            assert!(credential(bytes).is_none(), "{text}");
+            assert!(parse_credential(bytes).is_none(), "{text}");
             assert!(looks_like_credential(name, bytes), "{text}");
-            let problem = broken_credential(name, bytes);
+            let problem = credential_error(name, bytes);
             assert!(problem.message.contains(why), "{}", problem.message);
             assert!(!format!("{problem:?}").contains("canary"), "{problem:?}");
         }

@@ -1,26 +1,32 @@
 //! `noetl rerun`: starts a new run from an earlier one, optionally from a step.
 
 use model::id::Name;
-use model::raw::Raw;
+use model::raw::RawJson;
 use wire::api::RerunRequest;
 
-use crate::app::{App, Ended};
+use crate::app::{App, VerbResult};
 use crate::args::RerunArgs;
-use crate::drive;
 use crate::find;
+use crate::follow;
 use crate::inputs;
-use crate::runs::{self, Begin};
+use crate::runs::{self, StartRequest};
 
 /// Reruns a run and follows the new one.
-pub(crate) async fn rerun(app: &App, args: &RerunArgs) -> Ended {
-    let payload = inputs::read(&args.values)?;
-    let runs = runs::existing(app)?;
-    let row = find::run(&*runs, &args.id).await?;
+pub(crate) async fn rerun(app: &App, args: &RerunArgs) -> VerbResult {
+    let payload = inputs::read_inputs(&args.values)?;
+    let backend = runs::open_existing(app)?;
+    let row = find::find_run(&*backend, &args.id).await?;
     let request = RerunRequest {
         from_step: args.from.as_deref().map(Name::from),
         from_iteration: args.iteration,
-        payload: payload.map(|payload| Raw::of(&payload)),
+        payload: payload.map(|payload| RawJson::from_serializable(&payload)),
         version: args.version,
     };
-    drive::begin(app, &*runs, Begin::Rerun(row, request), &args.driving).await
+    follow::start_and_follow(
+        app,
+        &*backend,
+        StartRequest::Rerun(row, request),
+        &args.driving,
+    )
+    .await
 }

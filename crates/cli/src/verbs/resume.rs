@@ -1,29 +1,29 @@
 //! `noetl resume`: resumes a paused or interrupted run.
 
 use model::status::RunStatus;
-use store::{ExecutionRow, Filter};
+use store::{ExecutionFilter, ExecutionRow};
 
-use crate::app::{App, Ended};
+use crate::app::{App, VerbResult};
 use crate::args::ResumeArgs;
-use crate::drive;
+use crate::cli_error::{CliError, Exit};
 use crate::find;
-use crate::problem::{Exit, Problem};
-use crate::runs::{self, Begin, Runs};
+use crate::follow;
+use crate::runs::{self, RunBackend, StartRequest};
 
 /// Resumes a run and follows it.
-pub(crate) async fn resume(app: &App, args: &ResumeArgs) -> Ended {
+pub(crate) async fn resume(app: &App, args: &ResumeArgs) -> VerbResult {
     if args.background {
         // In its own session, the process survives the end of the terminal. Fails harmlessly if it already leads one.
         let _ = rustix::process::setsid();
     }
-    let runs = runs::existing(app)?;
+    let backend = runs::open_existing(app)?;
     let row = match &args.id {
-        Some(id) => find::run(&*runs, id).await?,
-        None => unfinished(&*runs).await?,
+        Some(id) => find::find_run(&*backend, id).await?,
+        None => find_unfinished(&*backend).await?,
     };
     if row.status.is_terminal() {
         let status = row.status.name().to_ascii_lowercase();
-        let problem = Problem::new(
+        let problem = CliError::new(
             Exit::NotAllowed,
             "RUN_ENDED",
             format!("run {} has already finished ({status})", row.id),
@@ -38,23 +38,23 @@ pub(crate) async fn resume(app: &App, args: &ResumeArgs) -> Ended {
             )),
         });
     }
-    drive::begin(app, &*runs, Begin::Resume(row), &args.driving).await
+    follow::start_and_follow(app, &*backend, StartRequest::Resume(row), &args.driving).await
 }
 
 /// Returns the latest unfinished run.
-async fn unfinished(runs: &dyn Runs) -> Result<ExecutionRow, Problem> {
+async fn find_unfinished(backend: &dyn RunBackend) -> Result<ExecutionRow, CliError> {
     let mut found: Vec<ExecutionRow> = Vec::new();
     for status in [RunStatus::Paused, RunStatus::Running] {
-        let filter = Filter {
+        let filter = ExecutionFilter {
             status: Some(status),
             limit: 50,
-            ..Filter::default()
+            ..ExecutionFilter::default()
         };
-        let rows = runs.list(&filter).await?;
+        let rows = backend.list_runs(&filter).await?;
         found.extend(rows.into_iter().find(|row| row.parent.is_none()));
     }
     found.into_iter().max_by_key(|row| row.id).ok_or_else(|| {
-        Problem::new(Exit::NotFound, "RUN_NOT_FOUND", "no unfinished runs found")
+        CliError::new(Exit::NotFound, "RUN_NOT_FOUND", "no unfinished runs found")
             .help("retry the failed steps of a finished run with `noetl retry ID`")
     })
 }

@@ -1,15 +1,15 @@
 //! `noetl retry`: retries the failed steps of a run.
 
-use crate::app::{App, Ended};
+use crate::app::{App, VerbResult};
 use crate::args::RetryArgs;
-use crate::drive;
 use crate::find;
-use crate::runs::{self, Begin};
+use crate::follow;
+use crate::runs::{self, StartRequest};
 
 /// Retries a run and follows it.
-pub(crate) async fn retry(app: &App, args: &RetryArgs) -> Ended {
-    let runs = runs::existing(app)?;
-    let row = find::run(&*runs, &args.id).await?;
-    let begin = Begin::Retry(row, args.version);
-    drive::begin(app, &*runs, begin, &args.driving).await
+pub(crate) async fn retry(app: &App, args: &RetryArgs) -> VerbResult {
+    let backend = runs::open_existing(app)?;
+    let row = find::find_run(&*backend, &args.id).await?;
+    let begin = StartRequest::Retry(row, args.version);
+    follow::start_and_follow(app, &*backend, begin, &args.driving).await
 }

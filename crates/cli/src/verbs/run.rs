@@ -2,31 +2,32 @@
 
 use std::path::Path;
 
-use model::playbook::{Parsed, Playbook};
-use model::raw::Raw;
+use model::playbook::{ParseResult, Playbook};
+use model::raw::RawJson;
 use serde_json::{Map, Value, json};
 
-use crate::added::{self, Runner};
-use crate::app::{App, Ended};
+use crate::app::{App, VerbResult};
 use crate::args::RunArgs;
-use crate::drive::{self, Follow};
+use crate::cli_error::{CliError, Exit};
+use crate::external_kinds::{self, RunLocation};
+use crate::follow::{self, RunFollower};
 use crate::inputs;
-use crate::problem::{Exit, Problem};
-use crate::runs::{self, Begin, Runs};
+use crate::runs::{self, RunBackend, StartRequest};
 
 /// Runs a playbook.
-pub(crate) async fn run(app: &App, args: &RunArgs) -> Ended {
+pub(crate) async fn run(app: &App, args: &RunArgs) -> VerbResult {
     if args.file == "-" && args.values.input.as_deref() == Some("-") {
-        return Err(Problem::usage(
+        return Err(CliError::usage(
             "cannot read both the playbook and --input from standard input",
         ));
     }
-    let payload = inputs::read(&args.values)?;
+    let payload = inputs::read_inputs(&args.values)?;
     if args.file != "-" && !Path::new(&args.file).exists() {
-        return catalogued(app, args, payload).await;
+        return run_from_catalog(app, args, payload).await;
     }
-    let bytes = inputs::bytes(&args.file)?;
-    let parsed = added::parse(&args.file, &bytes, &app.settings, runner(app));
+    let bytes = inputs::read_file(&args.file)?;
+    let parsed =
+        external_kinds::parse_playbook(&args.file, &bytes, &app.settings, run_location(app));
     show_findings(app, &parsed);
     let Some(playbook) = parsed.playbook else {
         return Ok(Exit::InvalidPlaybook);
@@ -36,109 +37,121 @@ pub(crate) async fn run(app: &App, args: &RunArgs) -> Ended {
         "-" => playbook.path.to_string(),
         file => file.to_owned(),
     };
-    let begin = Begin::Text {
+    let begin = StartRequest::Text {
         name,
         text: playbook.source.text.to_string(),
-        payload: payload.map(|payload| Raw::of(&payload)),
+        payload: payload.map(|payload| RawJson::from_serializable(&payload)),
     };
-    let runs = runs::fresh(app)?;
-    follow(app, &*runs, (begin, playbook), args).await
+    let backend = runs::open_or_create(app)?;
+    start_and_follow(app, &*backend, (begin, playbook), args).await
 }
 
 /// Runs a registered playbook.
-async fn catalogued(app: &App, args: &RunArgs, payload: Option<Map<String, Value>>) -> Ended {
+async fn run_from_catalog(
+    app: &App,
+    args: &RunArgs,
+    payload: Option<Map<String, Value>>,
+) -> VerbResult {
     let nowhere = || {
         let message = format!("playbook `{}` not found", args.file);
-        Problem::new(Exit::NotFound, "FILE_NOT_FOUND", message)
+        CliError::new(Exit::NotFound, "FILE_NOT_FOUND", message)
             .help("no file and no registered playbook has this name; list registered playbooks with `noetl catalog list`")
     };
     // A lookup must not create a store.
-    let runs = match runs::existing(app) {
+    let backend = match runs::open_existing(app) {
         Err(problem) if problem.code == "STORE_NOT_FOUND" => return Err(nowhere()),
         runs => runs?,
     };
-    let (path, version) = model::playbook::entry_named(&args.file);
-    let entry = runs.find(path, version).await?.ok_or_else(nowhere)?;
+    let (path, version) = model::playbook::parse_catalog_id(&args.file);
+    let entry = backend
+        .find_playbook(path, version)
+        .await?
+        .ok_or_else(nowhere)?;
     let text = entry.content.unwrap_or_default();
-    let parsed = added::parse(&entry.path, text.as_bytes(), &app.settings, runner(app));
+    let parsed = external_kinds::parse_playbook(
+        &entry.path,
+        text.as_bytes(),
+        &app.settings,
+        run_location(app),
+    );
     show_findings(app, &parsed);
     let Some(playbook) = parsed.playbook else {
         return Ok(Exit::InvalidPlaybook);
     };
-    let begin = Begin::Catalog {
+    let begin = StartRequest::Catalog {
         path: entry.path,
         version: Some(entry.version),
-        payload: payload.map(|payload| Raw::of(&payload)),
+        payload: payload.map(|payload| RawJson::from_serializable(&payload)),
     };
-    follow(app, &*runs, (begin, playbook), args).await
+    start_and_follow(app, &*backend, (begin, playbook), args).await
 }
 
 /// Returns where a playbook started by this command runs.
-fn runner(app: &App) -> Runner {
-    match app.settings.remote() {
-        Some(_) => Runner::Elsewhere,
-        None => Runner::Here,
+fn run_location(app: &App) -> RunLocation {
+    match app.settings.remote_address() {
+        Some(_) => RunLocation::Remote,
+        None => RunLocation::Local,
     }
 }
 
-async fn follow(
+async fn start_and_follow(
     app: &App,
-    runs: &dyn Runs,
-    (begin, playbook): (Begin, Playbook),
+    backend: &dyn RunBackend,
+    (begin, playbook): (StartRequest, Playbook),
     args: &RunArgs,
-) -> Ended {
-    let driven = runs.begin(begin, &args.driving).await?;
+) -> VerbResult {
+    let driven = backend.start_run(begin, &args.driving).await?;
     if args.driving.detach {
-        return detach(app, driven).await;
+        return detach_run(app, driven).await;
     }
-    let subject = drive::subject(
-        runs,
+    let subject = follow::describe_run(
+        backend,
         driven.id(),
         (playbook.name.to_string(), Some(playbook)),
     );
-    let follow = Follow {
+    let follow = RunFollower {
         app,
-        runs,
-        driven,
-        subject,
+        backend,
+        run: driven,
+        description: subject,
     };
-    follow.until_settled(&args.driving).await
+    follow.follow_to_end(&args.driving).await
 }
 
 /// Prints errors in full, but only the number of warnings; `validate` prints those.
-fn show_findings(app: &App, parsed: &Parsed) {
-    let out = &app.out;
+fn show_findings(app: &App, parsed: &ParseResult) {
+    let out = &app.output;
     if parsed.has_errors() {
         for diagnostic in &parsed.diagnostics {
-            out.complain(&diagnostic.render(out.stderr.diagnostics()));
+            out.error(&diagnostic.render(out.stderr.diagnostic_style()));
         }
         if out.is_machine() {
-            out.json(&json!({ "status": "INVALID", "diagnostics": parsed.diagnostics }));
+            out.print_json(&json!({ "status": "INVALID", "diagnostics": parsed.diagnostics }));
         }
         return;
     }
     let warnings = parsed.diagnostics.iter();
     let warnings = warnings.filter(|found| found.is_warning()).count();
     if warnings > 0 {
-        let count = crate::render::human::counted(warnings, "warning");
-        out.note(
+        let count = crate::render::human::format_counted(warnings, "warning");
+        out.info(
             &out.stderr
                 .warn(&format!("{count}; run `noetl validate` for details")),
         );
     }
 }
 
-async fn detach(app: &App, driven: Box<dyn runs::Driven + '_>) -> Ended {
-    let (id, elsewhere) = (driven.id(), driven.elsewhere());
-    driven.leave().await?;
-    if app.out.is_machine() {
-        app.out.json(
+async fn detach_run(app: &App, driven: Box<dyn runs::DrivenRun + '_>) -> VerbResult {
+    let (id, elsewhere) = (driven.id(), driven.detached_location());
+    driven.detach().await?;
+    if app.output.is_machine() {
+        app.output.print_json(
             &json!({ "execution_id": id, "status": "RUNNING", "result": null, "error": null }),
         );
     } else {
-        app.out.data(&id.to_string());
-        app.out
-            .note(&format!("running {elsewhere}   noetl events {id} -f"));
+        app.output.print_data(&id.to_string());
+        app.output
+            .info(&format!("running {elsewhere}   noetl events {id} -f"));
     }
     Ok(Exit::Done)
 }

@@ -4,26 +4,26 @@ use model::id::Name;
 use model::status::RunStatus;
 use model::time::Time;
 use serde_json::{Value, json};
-use store::{ExecutionRow, Filter};
+use store::{ExecutionFilter, ExecutionRow};
 
-use crate::app::{App, Ended};
+use crate::app::{App, VerbResult};
 use crate::args::RunsArgs;
+use crate::cli_error::{CliError, Exit};
 use crate::clock;
-use crate::problem::{Exit, Problem};
 use crate::render::{human, table};
-use crate::runs::{self, Runs};
-use crate::surface::Surface;
+use crate::runs::{self, RunBackend};
+use crate::terminal_style::TerminalStyle;
 
 /// Lists runs.
-pub(crate) async fn runs(app: &App, args: &RunsArgs) -> Ended {
-    let runs = runs::existing(app)?;
+pub(crate) async fn runs(app: &App, args: &RunsArgs) -> VerbResult {
+    let backend = runs::open_existing(app)?;
     let now = clock::now();
-    let rows = find(&*runs, args, now).await?;
-    let out = &app.out;
+    let rows = find_runs(&*backend, args, now).await?;
+    let out = &app.output;
     if out.is_machine() {
-        out.records(&rows.iter().map(shown).collect::<Vec<_>>());
+        out.print_records(&rows.iter().map(to_json).collect::<Vec<_>>());
     } else if rows.is_empty() {
-        out.note("no runs found");
+        out.info("no runs found");
     } else {
         let headings = [
             "RUN",
@@ -34,13 +34,20 @@ pub(crate) async fn runs(app: &App, args: &RunsArgs) -> Ended {
             "TOOK",
             "STEP/ERROR",
         ];
-        let lines = rows.iter().map(|row| line(row, now, out.stdout)).collect();
-        out.data(&table::table(&headings, lines, out.stdout));
+        let lines = rows
+            .iter()
+            .map(|row| run_row(row, now, out.stdout))
+            .collect();
+        out.print_data(&table::render_table(&headings, lines, out.stdout));
     }
     Ok(Exit::Done)
 }
 
-async fn find(runs: &dyn Runs, args: &RunsArgs, now: Time) -> Result<Vec<ExecutionRow>, Problem> {
+async fn find_runs(
+    backend: &dyn RunBackend,
+    args: &RunsArgs,
+    now: Time,
+) -> Result<Vec<ExecutionRow>, CliError> {
     let since = args.since.map(|since| {
         let micros = i64::try_from(since.as_micros()).unwrap_or(i64::MAX);
         Time(now.0.saturating_sub(micros))
@@ -51,14 +58,14 @@ async fn find(runs: &dyn Runs, args: &RunsArgs, now: Time) -> Result<Vec<Executi
     };
     let mut rows = Vec::new();
     for status in wanted {
-        let filter = Filter {
+        let filter = ExecutionFilter {
             status,
             since,
             path: args.path.as_deref().map(Name::from),
             limit: args.limit,
-            ..Filter::default()
+            ..ExecutionFilter::default()
         };
-        rows.extend(runs.list(&filter).await?);
+        rows.extend(backend.list_runs(&filter).await?);
     }
     rows.sort_by_key(|row| std::cmp::Reverse(row.id));
     rows.dedup_by_key(|row| row.id);
@@ -66,11 +73,11 @@ async fn find(runs: &dyn Runs, args: &RunsArgs, now: Time) -> Result<Vec<Executi
     Ok(rows)
 }
 
-fn line(row: &ExecutionRow, now: Time, surface: Surface) -> Vec<String> {
+fn run_row(row: &ExecutionRow, now: Time, surface: TerminalStyle) -> Vec<String> {
     let took = row.finished_at.unwrap_or(now).since(row.started_at);
-    let took = human::span_ms(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+    let took = human::format_duration_ms(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
     let place = match (&row.error, &row.current) {
-        (Some(error), _) => human::cut(&human::tame(error).replace('\n', " "), 60),
+        (Some(error), _) => human::truncate(&human::escape_controls(error).replace('\n', " "), 60),
         (None, Some(step)) => step.to_string(),
         (None, None) => String::new(),
     };
@@ -78,15 +85,15 @@ fn line(row: &ExecutionRow, now: Time, surface: Surface) -> Vec<String> {
         row.id.to_string(),
         row.name.to_string(),
         row.playbook_version.to_string(),
-        status(row, surface),
-        human::ago(row.started_at, now),
+        status_text(row, surface),
+        human::format_age(row.started_at, now),
         took,
         place,
     ]
 }
 
 /// Returns the status of a run in its color.
-pub(crate) fn status(row: &ExecutionRow, surface: Surface) -> String {
+pub(crate) fn status_text(row: &ExecutionRow, surface: TerminalStyle) -> String {
     let word = row.status.name().to_ascii_lowercase();
     match row.status {
         RunStatus::Completed => surface.good(&word),
@@ -97,7 +104,7 @@ pub(crate) fn status(row: &ExecutionRow, surface: Surface) -> String {
     }
 }
 
-fn shown(row: &ExecutionRow) -> Value {
+fn to_json(row: &ExecutionRow) -> Value {
     json!({
         "execution_id": row.id,
         "name": row.name,

@@ -2,18 +2,18 @@
 
 use model::time::Time;
 use serde_json::Value;
-use wire::api::{CredentialEntry, CredentialRequest};
+use wire::api::{CredentialEntry, SetCredentialRequest};
 
-use crate::app::{App, Ended};
+use crate::app::{App, VerbResult};
 use crate::args::SecretVerb;
+use crate::cli_error::{CliError, Exit};
 use crate::clock;
 use crate::inputs;
-use crate::problem::{Exit, Problem};
 use crate::render::{human, table};
-use crate::runs::{self, Runs};
+use crate::runs::{self, RunBackend};
 
 /// Runs a `secret` subcommand.
-pub(crate) async fn secret(app: &App, verb: SecretVerb) -> Ended {
+pub(crate) async fn secret(app: &App, verb: SecretVerb) -> VerbResult {
     match verb {
         SecretVerb::Set {
             name,
@@ -21,48 +21,56 @@ pub(crate) async fn secret(app: &App, verb: SecretVerb) -> Ended {
             file,
             data,
         } => {
-            let data = data_of(file.as_deref(), data.as_deref())?;
-            let request = CredentialRequest { name, kind, data };
-            set(app, &*runs::fresh(app)?, &request).await
+            let data = read_data(file.as_deref(), data.as_deref())?;
+            let request = SetCredentialRequest { name, kind, data };
+            set_credential(app, &*runs::open_or_create(app)?, &request).await
         }
-        SecretVerb::List => list(app, &*runs::existing(app)?).await,
+        SecretVerb::List => list_credentials(app, &*runs::open_existing(app)?).await,
         SecretVerb::Rm { name } => {
-            runs::existing(app)?.remove_credential(&name).await?;
-            let tick = app.out.stderr.tick();
-            app.out.note(&format!("{tick} removed credential `{name}`"));
+            runs::open_existing(app)?.remove_credential(&name).await?;
+            let tick = app.output.stderr.tick();
+            app.output
+                .info(&format!("{tick} removed credential `{name}`"));
             Ok(Exit::Done)
         }
-        SecretVerb::RotateKey => rotate(app).await,
+        SecretVerb::RotateKey => rotate_key(app).await,
     }
 }
 
-async fn set(app: &App, runs: &dyn Runs, request: &CredentialRequest) -> Ended {
-    let kept = runs.set_credential(request).await?;
-    if app.out.is_machine() {
-        app.out.json(&kept);
+async fn set_credential(
+    app: &App,
+    backend: &dyn RunBackend,
+    request: &SetCredentialRequest,
+) -> VerbResult {
+    let kept = backend.set_credential(request).await?;
+    if app.output.is_machine() {
+        app.output.print_json(&kept);
     } else {
-        app.out.data(&line(&kept));
+        app.output.print_data(&credential_line(&kept));
     }
     Ok(Exit::Done)
 }
 
 /// Returns one line about a stored credential.
-pub(crate) fn line(kept: &CredentialEntry) -> String {
-    format!("{}   {}   version {}", kept.name, kept.kind, kept.version)
+pub(crate) fn credential_line(credential: &CredentialEntry) -> String {
+    format!(
+        "{}   {}   version {}",
+        credential.name, credential.kind, credential.version
+    )
 }
 
 /// Reads the fields of a credential. Errors never quote the input.
-fn data_of(file: Option<&str>, data: Option<&str>) -> Result<Value, Problem> {
+fn read_data(file: Option<&str>, data: Option<&str>) -> Result<Value, CliError> {
     let (name, bytes) = match (file, data) {
-        (Some(file), _) => (file, inputs::bytes(file)?),
-        (None, Some("-")) => ("standard input", inputs::bytes("-")?),
+        (Some(file), _) => (file, inputs::read_file(file)?),
+        (None, Some("-")) => ("standard input", inputs::read_file("-")?),
         (None, Some(text)) => ("--data", text.as_bytes().to_vec()),
-        (None, None) => return Err(Problem::usage("pass --file or --data")),
+        (None, None) => return Err(CliError::usage("pass --file or --data")),
     };
-    let value = model::playbook::data(name, &bytes).ok();
+    let value = model::playbook::parse_data(name, &bytes).ok();
     let value = value.filter(|value| value.as_object().is_some_and(|map| !map.is_empty()));
     let value = value.ok_or_else(|| {
-        Problem::usage(format!("invalid {name}: expected a JSON or YAML map"))
+        CliError::usage(format!("invalid {name}: expected a JSON or YAML map"))
             .help("for example {\"token\": \"…\"} for --type bearer")
     })?;
     // A complete credential file has the fields under `data`.
@@ -74,44 +82,47 @@ fn data_of(file: Option<&str>, data: Option<&str>) -> Result<Value, Problem> {
     }
 }
 
-async fn list(app: &App, runs: &dyn Runs) -> Ended {
-    let (out, now) = (&app.out, clock::now());
-    let credentials = runs.credentials().await?;
+async fn list_credentials(app: &App, backend: &dyn RunBackend) -> VerbResult {
+    let (out, now) = (&app.output, clock::now());
+    let credentials = backend.list_credentials().await?;
     if out.is_machine() {
-        out.records(&credentials);
+        out.print_records(&credentials);
     } else if credentials.is_empty() {
-        out.note("no credentials");
+        out.info("no credentials");
     } else {
-        let lines = credentials.iter().map(|entry| row(entry, now)).collect();
+        let lines = credentials
+            .iter()
+            .map(|entry| credential_row(entry, now))
+            .collect();
         let headings = ["NAME", "TYPE", "VERSION", "UPDATED", "LAST USED"];
-        out.data(&table::table(&headings, lines, out.stdout));
+        out.print_data(&table::render_table(&headings, lines, out.stdout));
     }
     Ok(Exit::Done)
 }
 
-fn row(entry: &CredentialEntry, now: Time) -> Vec<String> {
+fn credential_row(entry: &CredentialEntry, now: Time) -> Vec<String> {
     let used = entry.last_used_at;
     vec![
-        human::tame(&entry.name),
-        human::tame(&entry.kind),
+        human::escape_controls(&entry.name),
+        human::escape_controls(&entry.kind),
         entry.version.to_string(),
-        human::ago(entry.updated_at, now),
-        used.map_or_else(|| "never".to_owned(), |at| human::ago(at, now)),
+        human::format_age(entry.updated_at, now),
+        used.map_or_else(|| "never".to_owned(), |at| human::format_age(at, now)),
     ]
 }
 
-async fn rotate(app: &App) -> Ended {
-    let rotated = runs::existing(app)?.rotate_key().await?;
-    if app.out.is_machine() {
-        app.out.json(&rotated);
+async fn rotate_key(app: &App) -> VerbResult {
+    let rotated = runs::open_existing(app)?.rotate_key().await?;
+    if app.output.is_machine() {
+        app.output.print_json(&rotated);
     } else {
-        app.out.data(&format!(
+        app.output.print_data(&format!(
             "master key {}   re-encrypted: {}, remaining: {}",
             rotated.key_id, rotated.rewrapped, rotated.remaining
         ));
     }
     if rotated.remaining > 0 {
-        app.out.note("the remaining credentials need the old key: set NOETL_MASTER_KEY_OLD, or set those credentials again");
+        app.output.info("the remaining credentials need the old key: set NOETL_MASTER_KEY_OLD, or set those credentials again");
         return Ok(Exit::NotAllowed);
     }
     Ok(Exit::Done)

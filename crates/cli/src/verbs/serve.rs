@@ -7,56 +7,58 @@ use std::path::Path;
 use std::sync::Arc;
 
 use server::Server;
-use server::api::{Access, ApiConfig, Listening, Tls};
+use server::api::{AccessMode, ApiConfig, BoundListener, ServerTls};
 
-use crate::app::{App, Ended};
-use crate::args::{Driving, ServeArgs};
-use crate::hiring;
-use crate::local::{self, Place, Session, Setup};
-use crate::problem::{Exit, Problem};
-use crate::reach::{Reach, addresses};
-use crate::stop;
+use crate::app::{App, VerbResult};
+use crate::args::{DriveArgs, ServeArgs};
+use crate::cli_error::{CliError, Exit};
+use crate::control_plane::{self, ControlPlane, ControlPlaneOptions, StoreLocation};
+use crate::network_access::{NetworkAccess, resolve_addresses};
+use crate::signals;
+use crate::worker_setup;
 
 /// Runs the server until a signal stops it.
-pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
-    let tls = tls(args)?;
-    let listening = Listening::bind(&args.listen)
+pub(crate) async fn serve(app: &App, args: &ServeArgs) -> VerbResult {
+    let tls = load_tls(args)?;
+    let listening = BoundListener::bind(&args.listen)
         .await
-        .map_err(|error| cannot_listen(&error))?;
+        .map_err(|error| listen_error(&error))?;
     let address = listening.address();
     let is_loopback = address.ip().is_loopback();
-    let access = access(app, args, is_loopback, tls.is_some())?;
+    let access = access_mode(app, args, is_loopback, tls.is_some())?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{address}");
     let advertised = args
         .advertise
         .clone()
-        .unwrap_or_else(|| reachable(&url, address));
-    let mut opened = local::open_place(&app.settings, &advertised, args.nats.is_some()).await?;
+        .unwrap_or_else(|| advertised_url(&url, address));
+    let mut opened =
+        control_plane::open_store(&app.settings, &advertised, args.nats.is_some()).await?;
     let is_cluster = opened.is_cluster;
-    let mut setup = Setup::serving(&opened).await?;
-    setup.bus = bus(args).await?;
-    setup.reach = reach(app, args, &[&url, &advertised], is_loopback && !is_cluster).await;
-    opened.log.keychain = app.settings.keychain.within(&setup.reach);
+    let mut setup = ControlPlaneOptions::for_server(&opened).await?;
+    setup.bus = connect_bus(args).await?;
+    setup.network_access =
+        network_access(app, args, &[&url, &advertised], is_loopback && !is_cluster).await;
+    opened.reader.keychain = app.settings.keychain.server_config(&setup.network_access);
     setup.retention = Some(args.retention.unwrap_or(app.settings.retention));
     let cluster_secret = setup.cluster_secret.clone();
     let logs = opened.logs.clone();
-    let spills_to = hiring::spills_to(&opened.log.bodies);
-    let mut session = Session::start_with(opened.log, setup)?;
-    crate::memory::return_unused();
+    let spills_to = worker_setup::describe_spill_location(&opened.reader.bodies);
+    let mut session = ControlPlane::start_with(opened.reader, setup)?;
+    crate::memory::start_memory_trim();
     let slots = args
         .local_slots
         .unwrap_or(if is_cluster { 0 } else { app.settings.slots });
     if slots > 0 {
-        let driving = Driving {
+        let driving = DriveArgs {
             slots: Some(slots),
             allow_env: args.allow_env.clone(),
-            ..Driving::default()
+            ..DriveArgs::default()
         };
         session.allow_env(app, &driving);
-        session.work_on(app, &driving, Some(hiring::every_kind(app)))?;
+        session.start_worker_for_kinds(app, &driving, Some(worker_setup::all_kinds(app)))?;
     }
-    admin(app, access, &session.server).await?;
+    ensure_admin_token(app, access, &session.server).await?;
     let config = ApiConfig {
         access,
         is_loopback,
@@ -64,49 +66,54 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
         cluster_secret,
         logs,
     };
-    let stop = stop::on_signal();
+    let stop = signals::cancel_on_signal();
     let slots = slots_message(slots, &url);
-    app.out.note(&format!("listening on {url}   {slots}"));
-    app.out.note(&spills_to);
+    app.output.info(&format!("listening on {url}   {slots}"));
+    app.output.info(&spills_to);
     let served = listening
         .serve(session.server.clone(), config, tls, stop)
         .await;
     session.stop().await;
     served.map_err(|error| {
         let message = format!("server failed: {error}");
-        Problem::new(Exit::Unreachable, "SERVER_BROKEN", message)
+        CliError::new(Exit::Unreachable, "SERVER_BROKEN", message)
     })?;
-    app.out.note("stopped");
+    app.output.info("stopped");
     Ok(Exit::Done)
 }
 
 /// Returns the network access of tasks on this server: never to the server itself, its store or NATS.
-async fn reach(app: &App, args: &ServeArgs, urls: &[&str], allow_private: bool) -> Reach {
-    let store = match local::place(&app.settings) {
-        Place::Postgres(_) => app.settings.store.to_str(),
-        Place::Directory(_) => None,
+async fn network_access(
+    app: &App,
+    args: &ServeArgs,
+    urls: &[&str],
+    allow_private: bool,
+) -> NetworkAccess {
+    let store = match control_plane::store_location(&app.settings) {
+        StoreLocation::Postgres(_) => app.settings.store.to_str(),
+        StoreLocation::Directory(_) => None,
     };
     let urls = urls.iter().copied().chain(store);
-    Reach {
+    NetworkAccess {
         allow_private,
-        own: addresses(urls.chain(args.nats.as_deref())).await,
+        protected: resolve_addresses(urls.chain(args.nats.as_deref())).await,
     }
 }
 
 /// Connects to the NATS server of `--nats`, which may start later.
-async fn bus(args: &ServeArgs) -> Result<Option<Arc<dyn wire::Bus>>, Problem> {
+async fn connect_bus(args: &ServeArgs) -> Result<Option<Arc<dyn wire::Bus>>, CliError> {
     let Some(url) = &args.nats else {
         return Ok(None);
     };
-    let nats = wire::Nats::connect(url).await.map_err(|error| {
-        let message = format!("invalid NATS URL `{url}`: {}", causes(&error));
-        Problem::new(Exit::Usage, "NATS_INVALID", message).help("use nats://HOST:PORT")
+    let nats = wire::NatsBus::connect(url).await.map_err(|error| {
+        let message = format!("invalid NATS URL `{url}`: {}", cause_text(&error));
+        CliError::new(Exit::Usage, "NATS_INVALID", message).help("use nats://HOST:PORT")
     })?;
     Ok(Some(Arc::new(nats)))
 }
 
 /// Joins the causes of an error, the nearest first.
-fn causes(error: &dyn std::error::Error) -> String {
+fn cause_text(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     let causes = causes.map(ToString::to_string);
     let causes: Vec<String> = causes.filter(|cause| !cause.is_empty()).collect();
@@ -124,7 +131,7 @@ fn slots_message(slots: u32, url: &str) -> String {
 }
 
 /// Returns the URL at which other servers reach this one. If it listens on all addresses, the host name is used.
-fn reachable(url: &str, address: SocketAddr) -> String {
+fn advertised_url(url: &str, address: SocketAddr) -> String {
     if !address.ip().is_unspecified() {
         return url.to_owned();
     }
@@ -138,51 +145,59 @@ fn reachable(url: &str, address: SocketAddr) -> String {
 }
 
 /// Selects how clients authenticate. On a non-loopback address, access tokens and TLS are required.
-fn access(
+fn access_mode(
     app: &App,
     args: &ServeArgs,
     is_loopback: bool,
     has_tls: bool,
-) -> Result<Access, Problem> {
+) -> Result<AccessMode, CliError> {
     if is_loopback {
         let asked = app.settings.token_file.is_some();
-        return Ok(if asked { Access::Tokens } else { Access::Open });
+        return Ok(if asked {
+            AccessMode::Tokens
+        } else {
+            AccessMode::Open
+        });
     }
     if !has_tls && !args.behind_tls_proxy {
         let message = format!(
             "refusing to listen on {} without TLS: other machines can reach this address",
             args.listen
         );
-        return Err(Problem::new(Exit::Usage, "TLS_REQUIRED", message)
+        return Err(CliError::new(Exit::Usage, "TLS_REQUIRED", message)
             .help("pass --tls-cert and --tls-key, or --behind-tls-proxy if a reverse proxy terminates TLS")
             .help("or listen on 127.0.0.1"));
     }
-    Ok(Access::Tokens)
+    Ok(AccessMode::Tokens)
 }
 
-fn tls(args: &ServeArgs) -> Result<Option<Tls>, Problem> {
+fn load_tls(args: &ServeArgs) -> Result<Option<ServerTls>, CliError> {
     let (Some(chain), Some(key)) = (&args.tls_cert, &args.tls_key) else {
         return Ok(None);
     };
     let read = |file: &Path| {
         std::fs::read(file)
-            .map_err(|error| Problem::unreadable(&file.display().to_string(), &error))
+            .map_err(|error| CliError::read_error(&file.display().to_string(), &error))
     };
-    let tls = Tls::new(&read(chain)?, &read(key)?);
+    let tls = ServerTls::new(&read(chain)?, &read(key)?);
     tls.map(Some)
-        .map_err(|error| Problem::new(Exit::Usage, "TLS_INVALID", error.to_string()))
+        .map_err(|error| CliError::new(Exit::Usage, "TLS_INVALID", error.to_string()))
 }
 
-fn cannot_listen(error: &server::api::ListenError) -> Problem {
+fn listen_error(error: &server::api::ListenError) -> CliError {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
     let message = format!("{error}{}", cause.unwrap_or_default());
-    Problem::new(Exit::Unreachable, "CANNOT_LISTEN", message)
+    CliError::new(Exit::Unreachable, "CANNOT_LISTEN", message)
         .help("another process may use this port; choose another one with --listen HOST:PORT")
 }
 
 /// Registers the admin token in the token file, or creates the first one and writes or prints it.
-async fn admin(app: &App, access: Access, server: &Server) -> Result<(), Problem> {
-    if access == Access::Open {
+async fn ensure_admin_token(
+    app: &App,
+    access: AccessMode,
+    server: &Server,
+) -> Result<(), CliError> {
+    if access == AccessMode::Open {
         return Ok(());
     }
     let existing = app
@@ -193,15 +208,15 @@ async fn admin(app: &App, access: Access, server: &Server) -> Result<(), Problem
     if let Some(file) = existing {
         let name = file.display().to_string();
         let text = std::fs::read_to_string(file);
-        let text = text.map_err(|error| Problem::unreadable(&name, &error))?;
+        let text = text.map_err(|error| CliError::read_error(&name, &error))?;
         if text.trim().len() < 32 {
             let message = format!("`{name}` does not contain a token of at least 32 characters");
-            return Err(Problem::new(Exit::Usage, "TOKEN_INVALID", message)
-                .help(format!("replace its content: {}", new_token(&name))));
+            return Err(CliError::new(Exit::Usage, "TOKEN_INVALID", message)
+                .help(format!("replace its content: {}", new_token_message(&name))));
         }
-        return Ok(server.keep_admin(&text).await?);
+        return Ok(server.store_admin_token(&text).await?);
     }
-    let Some(token) = server.first_admin().await? else {
+    let Some(token) = server.create_first_admin().await? else {
         return match &app.settings.token_file {
             None => Ok(()),
             Some(file) => {
@@ -211,20 +226,20 @@ async fn admin(app: &App, access: Access, server: &Server) -> Result<(), Problem
                 );
                 let help = format!(
                     "restore the file, or add another admin token: {}",
-                    new_token(&name.to_string())
+                    new_token_message(&name.to_string())
                 );
-                Err(Problem::new(Exit::Usage, "TOKEN_MISSING", message).help(help))
+                Err(CliError::new(Exit::Usage, "TOKEN_MISSING", message).help(help))
             }
         };
     };
     match &app.settings.token_file {
         Some(file) => {
             write_secret(file, token.reveal())?;
-            app.out
-                .note(&format!("wrote the admin token to {}", file.display()));
+            app.output
+                .info(&format!("wrote the admin token to {}", file.display()));
         }
         None => {
-            app.out.note(&format!(
+            app.output.info(&format!(
                 "admin token (save it now; it is not shown again): {}",
                 token.reveal()
             ));
@@ -234,15 +249,15 @@ async fn admin(app: &App, access: Access, server: &Server) -> Result<(), Problem
 }
 
 /// Returns a shell command that writes a new token to a file; the server accepts it after its next start.
-fn new_token(file: &str) -> String {
+fn new_token_message(file: &str) -> String {
     format!("(umask 077; openssl rand -hex 32 > '{file}')")
 }
 
 /// Writes a file that only its owner can read.
-fn write_secret(file: &Path, text: &str) -> Result<(), Problem> {
+fn write_secret(file: &Path, text: &str) -> Result<(), CliError> {
     let mut options = std::fs::OpenOptions::new();
     let opened = options.write(true).create_new(true).mode(0o600).open(file);
     opened
         .and_then(|mut opened| writeln!(opened, "{text}"))
-        .map_err(|error| Problem::unwritable(&file.display().to_string(), &error))
+        .map_err(|error| CliError::write_error(&file.display().to_string(), &error))
 }

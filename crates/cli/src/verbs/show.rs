@@ -6,56 +6,56 @@ use model::playbook::Playbook;
 use model::status::RunStatus;
 use model::time::Time;
 
-use crate::app::{App, Ended};
+use crate::app::{App, VerbResult};
 use crate::args::ShowArgs;
+use crate::cli_error::Exit;
 use crate::clock;
 use crate::find;
-use crate::problem::Exit;
-use crate::render::lines::{self, Columns};
+use crate::render::lines::{self, LineColumns};
 use crate::render::report::{self, RunName};
 use crate::render::{failure, human, result_text};
 use crate::runs;
-use crate::surface::Surface;
-use crate::verbs::runs::status as standing;
-use crate::view::{RunView, Standing};
+use crate::terminal_style::TerminalStyle;
+use crate::verbs::runs::status_text as standing;
+use crate::view::{RunView, StepStatus};
 
 /// Shows a run.
-pub(crate) async fn show(app: &App, args: &ShowArgs) -> Ended {
-    let runs = runs::existing(app)?;
-    let row = find::run(&*runs, &args.id).await?;
-    let view = find::view(&*runs, row.id).await?;
-    let playbook = runs.playbook(&row).await?;
+pub(crate) async fn show(app: &App, args: &ShowArgs) -> VerbResult {
+    let backend = runs::open_existing(app)?;
+    let row = find::find_run(&*backend, &args.id).await?;
+    let view = find::load_view(&*backend, row.id).await?;
+    let playbook = backend.playbook(&row).await?;
     let now = clock::now();
-    let out = &app.out;
+    let out = &app.output;
     if out.is_machine() {
         let result = match view.result_address() {
-            Some(address) => runs.result(row.id, &address).await?,
+            Some(address) => backend.result(row.id, &address).await?,
             None => None,
         };
         let name = RunName {
             id: row.id,
             name: row.name.to_string(),
         };
-        let mut shown = report::run(&view, &name, playbook.as_ref(), now);
-        let is_abandoned = runs.is_abandoned(&row).await?;
+        let mut shown = report::run_report(&view, &name, playbook.as_ref(), now);
+        let is_abandoned = backend.is_abandoned(&row).await?;
         shown.insert("abandoned".to_owned(), is_abandoned.into());
         result_text::print_report(out, shown, result).await?;
         return Ok(Exit::Done);
     }
     let id = row.id.to_string();
     if args.failed {
-        out.data(&failed(&view, playbook.as_ref(), out.stdout));
+        out.print_data(&failure_blocks(&view, playbook.as_ref(), out.stdout));
         return Ok(Exit::Done);
     }
     let surface = out.stdout;
-    let mark = surface.either("▸", ">");
+    let mark = surface.choose("▸", ">");
     let mut text = format!(
         "{mark} {}   run {id}   {}   {}   took {}   {} events\n",
         surface.strong(row.name.as_str()),
         standing(&row, surface),
-        human::ago(row.started_at, now),
-        human::span_ms(view.elapsed_ms(now)),
-        human::count(view.events),
+        human::format_age(row.started_at, now),
+        human::format_duration_ms(view.elapsed_ms(now)),
+        human::format_count(view.events),
     );
     if view.generation > 1 {
         let _ = writeln!(
@@ -64,9 +64,9 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> Ended {
             view.generation
         );
     }
-    text.push_str(&steps(&view, playbook.as_ref(), surface, now));
+    text.push_str(&step_lines(&view, playbook.as_ref(), surface, now));
     let stands_still = match row.status {
-        RunStatus::Running if runs.is_abandoned(&row).await? => {
+        RunStatus::Running if backend.is_abandoned(&row).await? => {
             Some("interrupted: the process that ran it exited")
         }
         RunStatus::Paused => Some("paused"),
@@ -75,21 +75,26 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> Ended {
     if let Some(why) = stands_still {
         let _ = writeln!(text, "  {why}   resume it with `noetl resume {id}`");
     }
-    if let Some(block) = failure::run(&view, playbook.as_ref(), &id, surface) {
+    if let Some(block) = failure::render_run_failure(&view, playbook.as_ref(), &id, surface) {
         text.push_str(&block);
     }
-    out.data(&text);
+    out.print_data(&text);
     Ok(Exit::Done)
 }
 
-fn steps(view: &RunView, playbook: Option<&Playbook>, surface: Surface, now: Time) -> String {
-    let columns = Columns::of(playbook, surface);
+fn step_lines(
+    view: &RunView,
+    playbook: Option<&Playbook>,
+    surface: TerminalStyle,
+    now: Time,
+) -> String {
+    let columns = LineColumns::new(playbook, surface);
     let mut text = String::new();
     for step in &view.steps {
-        text.push_str(&lines::step(step, playbook, (columns, surface), now));
+        text.push_str(&lines::step_line(step, playbook, (columns, surface), now));
         text.push('\n');
-        for ((_, label), task) in &step.open {
-            if let Some(what) = &task.waits_for {
+        for ((_, label), task) in &step.open_tasks {
+            if let Some(what) = &task.awaited {
                 let _ = writeln!(text, "    {label} waits for {what}");
             }
         }
@@ -98,7 +103,7 @@ fn steps(view: &RunView, playbook: Option<&Playbook>, surface: Surface, now: Tim
 }
 
 /// Returns all failures in full.
-fn failed(view: &RunView, playbook: Option<&Playbook>, surface: Surface) -> String {
+fn failure_blocks(view: &RunView, playbook: Option<&Playbook>, surface: TerminalStyle) -> String {
     let mut text = String::new();
     for step in &view.steps {
         for (iteration, found) in &step.failures {
@@ -106,7 +111,7 @@ fn failed(view: &RunView, playbook: Option<&Playbook>, surface: Surface) -> Stri
             if iteration.is_none() && step.failures.len() > 1 {
                 continue;
             }
-            text.push_str(&failure::one(
+            text.push_str(&failure::render_failure(
                 Some(step),
                 *iteration,
                 found,
@@ -116,7 +121,7 @@ fn failed(view: &RunView, playbook: Option<&Playbook>, surface: Surface) -> Stri
         }
         let named = step.failures.len() as u64;
         let all = step
-            .lap
+            .loop_view
             .as_ref()
             .map_or(0, crate::view::LoopView::failed_count);
         if all > named {
@@ -126,7 +131,7 @@ fn failed(view: &RunView, playbook: Option<&Playbook>, surface: Surface) -> Stri
     let is_standing = view
         .steps
         .iter()
-        .any(|step| step.standing == Standing::Failed);
+        .any(|step| step.status == StepStatus::Failed);
     match (&view.error, text.is_empty()) {
         (_, false) => text,
         (Some(error), true) => format!("{}: {}\n", error.code, error.message),

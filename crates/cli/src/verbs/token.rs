@@ -3,86 +3,91 @@
 use std::time::Duration;
 
 use model::time::Time;
-use wire::api::{Role, TokenEntry, TokenRequest};
+use wire::api::{AccessTokenEntry, CreateAccessTokenRequest, Role};
 
-use crate::app::{App, Ended};
+use crate::app::{App, VerbResult};
 use crate::args::TokenVerb;
+use crate::cli_error::Exit;
 use crate::clock;
-use crate::problem::Exit;
 use crate::render::{human, table};
-use crate::runs::{self, Runs};
+use crate::runs::{self, RunBackend};
 
 /// Runs a `token` subcommand.
-pub(crate) async fn token(app: &App, verb: TokenVerb) -> Ended {
+pub(crate) async fn token(app: &App, verb: TokenVerb) -> VerbResult {
     match verb {
         TokenVerb::Create {
             name,
             role,
             expires,
-        } => create(app, name, role, expires).await,
-        TokenVerb::List => list(app, &*runs::existing(app)?).await,
+        } => create_token(app, name, role, expires).await,
+        TokenVerb::List => list_tokens(app, &*runs::open_existing(app)?).await,
         TokenVerb::Revoke { id } => {
-            runs::existing(app)?.revoke_token(&id).await?;
-            app.out
-                .note(&format!("{} revoked token {id}", app.out.stderr.tick()));
+            runs::open_existing(app)?.revoke_token(&id).await?;
+            app.output
+                .info(&format!("{} revoked token {id}", app.output.stderr.tick()));
             Ok(Exit::Done)
         }
     }
 }
 
 /// Creates a token. Standard output is only the token, so that `> file` saves it.
-async fn create(app: &App, name: String, role: Role, expires: Option<Duration>) -> Ended {
-    let request = TokenRequest {
+async fn create_token(
+    app: &App,
+    name: String,
+    role: Role,
+    expires: Option<Duration>,
+) -> VerbResult {
+    let request = CreateAccessTokenRequest {
         name,
         role,
         expires_in_s: expires.map(|expires| expires.as_secs()),
     };
-    let created = runs::fresh(app)?.create_token(&request).await?;
-    if app.out.is_machine() {
-        app.out.json(&created);
+    let created = runs::open_or_create(app)?.create_token(&request).await?;
+    if app.output.is_machine() {
+        app.output.print_json(&created);
         return Ok(Exit::Done);
     }
-    app.out.data(&created.token);
+    app.output.print_data(&created.token);
     let expires = match created.expires_at {
         Some(at) => format!("expires {at}"),
         None => "never expires".to_owned(),
     };
     let (id, name) = (&created.id, &request.name);
-    app.out.note(&format!(
+    app.output.info(&format!(
         "created {role} token `{name}`, ID {id}, {expires}; save it now, it is not shown again"
     ));
     Ok(Exit::Done)
 }
 
-async fn list(app: &App, runs: &dyn Runs) -> Ended {
-    let (out, now) = (&app.out, clock::now());
-    let tokens = runs.tokens().await?;
+async fn list_tokens(app: &App, backend: &dyn RunBackend) -> VerbResult {
+    let (out, now) = (&app.output, clock::now());
+    let tokens = backend.list_tokens().await?;
     if out.is_machine() {
-        out.records(&tokens);
+        out.print_records(&tokens);
     } else if tokens.is_empty() {
-        out.note("no tokens");
+        out.info("no tokens");
     } else {
-        let lines = tokens.iter().map(|token| line(token, now)).collect();
+        let lines = tokens.iter().map(|token| token_row(token, now)).collect();
         let headings = ["ID", "NAME", "ROLE", "CREATED", "LAST USED", "STATUS"];
-        out.data(&table::table(&headings, lines, out.stdout));
+        out.print_data(&table::render_table(&headings, lines, out.stdout));
     }
     Ok(Exit::Done)
 }
 
-fn line(token: &TokenEntry, now: Time) -> Vec<String> {
+fn token_row(token: &AccessTokenEntry, now: Time) -> Vec<String> {
     let used = token.last_used_at;
     let stands = match (token.revoked_at, token.expires_at) {
-        (Some(at), _) => format!("revoked {}", human::ago(at, now)),
+        (Some(at), _) => format!("revoked {}", human::format_age(at, now)),
         (None, Some(at)) if at <= now => "expired".to_owned(),
         (None, Some(at)) => format!("active until {at}"),
         (None, None) => "active".to_owned(),
     };
     vec![
         token.id.clone(),
-        human::tame(&token.name),
+        human::escape_controls(&token.name),
         token.role.to_string(),
-        human::ago(token.created_at, now),
-        used.map_or_else(|| "never".to_owned(), |at| human::ago(at, now)),
+        human::format_age(token.created_at, now),
+        used.map_or_else(|| "never".to_owned(), |at| human::format_age(at, now)),
         stands,
     ]
 }

@@ -4,39 +4,40 @@ use std::path::Path;
 
 use model::diagnostic::Diagnostic;
 
-use crate::added::{self, Runner};
-use crate::app::{App, Ended};
+use crate::app::{App, VerbResult};
 use crate::args::ValidateArgs;
+use crate::cli_error::{CliError, Exit};
 use crate::clock;
+use crate::external_kinds::{self, RunLocation};
 use crate::inputs;
-use crate::problem::{Exit, Problem};
 use crate::render::human;
 
 /// Maximum depth of subdirectories that are searched.
 pub(crate) const DEPTH_MAX: usize = 32;
 
 /// Checks files and directories.
-pub(crate) fn validate(app: &App, args: &ValidateArgs) -> Ended {
+pub(crate) fn validate(app: &App, args: &ValidateArgs) -> VerbResult {
     let start = clock::now();
     let mut files = Vec::new();
     for name in &args.files {
         if Path::new(name).is_dir() {
-            collect(Path::new(name), DEPTH_MAX, &mut files)?;
+            collect_files(Path::new(name), DEPTH_MAX, &mut files)?;
         } else {
             files.push((name.clone(), true));
         }
     }
-    let mut checked = Checked::default();
+    let mut checked = ValidationSummary::default();
     for (name, is_asked) in files {
-        let bytes = inputs::bytes(&name)?;
+        let bytes = inputs::read_file(&name)?;
         // A directory may contain other YAML files; a file that the user named must be a playbook.
         if is_asked || looks_like_playbook(&bytes) {
-            let parsed = added::parse(&name, &bytes, &app.settings, Runner::Elsewhere);
+            let parsed =
+                external_kinds::parse_playbook(&name, &bytes, &app.settings, RunLocation::Remote);
             checked.add(parsed.diagnostics);
         }
     }
     let took = clock::now().since(start).as_millis();
-    checked.show(app, u64::try_from(took).unwrap_or(u64::MAX));
+    checked.print(app, u64::try_from(took).unwrap_or(u64::MAX));
     match checked.errors {
         0 => Ok(Exit::Done),
         _ => Ok(Exit::InvalidPlaybook),
@@ -44,14 +45,14 @@ pub(crate) fn validate(app: &App, args: &ValidateArgs) -> Ended {
 }
 
 #[derive(Default)]
-struct Checked {
+struct ValidationSummary {
     files: usize,
     files_with_findings: usize,
     errors: usize,
     diagnostics: Vec<Diagnostic>,
 }
 
-impl Checked {
+impl ValidationSummary {
     fn add(&mut self, diagnostics: Vec<Diagnostic>) {
         self.files += 1;
         self.files_with_findings += usize::from(!diagnostics.is_empty());
@@ -59,24 +60,24 @@ impl Checked {
         self.diagnostics.extend(diagnostics);
     }
 
-    fn show(&self, app: &App, took_ms: u64) {
-        let out = &app.out;
+    fn print(&self, app: &App, took_ms: u64) {
+        let out = &app.output;
         if out.is_machine() {
-            out.records(&self.diagnostics);
+            out.print_records(&self.diagnostics);
             return;
         }
         for diagnostic in &self.diagnostics {
-            out.data(&diagnostic.render(out.stdout.diagnostics()));
+            out.print_data(&diagnostic.render(out.stdout.diagnostic_style()));
         }
-        out.note(&self.summary(took_ms, out.stderr));
+        out.info(&self.summary(took_ms, out.stderr));
     }
 
-    fn summary(&self, took_ms: u64, surface: crate::surface::Surface) -> String {
+    fn summary(&self, took_ms: u64, surface: crate::terminal_style::TerminalStyle) -> String {
         let found = self.diagnostics.iter();
         let warnings = found.filter(|found| found.is_warning()).count();
         let notes = self.diagnostics.len() - self.errors - warnings;
-        let took = human::span_ms(took_ms);
-        let files = human::counted(self.files, "file");
+        let took = human::format_duration_ms(took_ms);
+        let files = human::format_counted(self.files, "file");
         let counts = [
             (self.errors, "error"),
             (warnings, "warning"),
@@ -84,7 +85,7 @@ impl Checked {
         ];
         let counts = counts.into_iter().filter(|(count, _)| *count > 0);
         let counts: Vec<_> = counts
-            .map(|(count, word)| human::counted(count, word))
+            .map(|(count, word)| human::format_counted(count, word))
             .collect();
         if counts.is_empty() {
             return format!(
@@ -105,13 +106,13 @@ impl Checked {
     }
 }
 
-pub(crate) fn collect(
+pub(crate) fn collect_files(
     dir: &Path,
     depth: usize,
     files: &mut Vec<(String, bool)>,
-) -> Result<(), Problem> {
+) -> Result<(), CliError> {
     let unreadable =
-        |error: &std::io::Error| Problem::unreadable(&dir.display().to_string(), error);
+        |error: &std::io::Error| CliError::read_error(&dir.display().to_string(), error);
     let entries = std::fs::read_dir(dir).map_err(|error| unreadable(&error))?;
     let mut paths = Vec::new();
     for entry in entries {
@@ -127,7 +128,7 @@ pub(crate) fn collect(
             continue;
         }
         if path.is_dir() && !path.is_symlink() && depth > 0 {
-            collect(&path, depth - 1, files)?;
+            collect_files(&path, depth - 1, files)?;
         } else if is_yaml && path.is_file() {
             files.push((path.display().to_string(), false));
         }
@@ -144,15 +145,15 @@ pub(crate) fn looks_like_playbook(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::surface::Surface;
+    use crate::terminal_style::TerminalStyle;
 
     #[test]
     fn the_summary_counts_findings_and_the_files_they_are_in() {
         let bad = model::playbook::parse("bad.yaml", b"kind: Playbook\n").diagnostics;
-        let mut checked = Checked::default();
+        let mut checked = ValidationSummary::default();
         checked.add(bad);
         checked.add(Vec::new());
-        let summary = checked.summary(11, Surface::PLAIN);
+        let summary = checked.summary(11, TerminalStyle::PLAIN);
         assert!(summary.starts_with("✗ "), "{summary}");
         assert!(summary.ends_with("in 1 of 2 files (11ms)"), "{summary}");
     }
@@ -166,7 +167,7 @@ mod tests {
             std::fs::write(dir.path().join(name), "x: 1\n").unwrap();
         }
         let mut files = Vec::new();
-        collect(dir.path(), DEPTH_MAX, &mut files).unwrap();
+        collect_files(dir.path(), DEPTH_MAX, &mut files).unwrap();
         let ends: Vec<&str> = files
             .iter()
             .map(|(name, _)| &name[name.len() - 6..])

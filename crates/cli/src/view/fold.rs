@@ -1,74 +1,76 @@
 //! Applies events to the view.
 
-use model::event::{Awaits, Body, Event, Finished, PolicyEvaluated, TaskEnded, TaskStarted};
+use model::event::{
+    AwaitTarget, Event, EventBody, ExecutionFinished, PolicyEvaluated, TaskEnded, TaskStarted,
+};
 use model::id::Name;
 use model::outcome::{Outcome, TaskError};
 use model::playbook::Directive;
 use model::status::RunStatus;
 
 use crate::view::run::RunView;
-use crate::view::steps::{FAILURES_KEPT, LoopView, OpenTask, Standing, StepFailure, StepView};
+use crate::view::steps::{FAILURES_MAX, LoopView, OpenTask, StepFailure, StepStatus, StepView};
 
 impl RunView {
     /// Applies the next event of the log.
     pub(crate) fn fold(&mut self, event: &Event) {
         self.events += 1;
-        self.last = event.seq;
-        self.seen_at = event.recorded_at;
-        self.fold_life(event);
+        self.last_seq = event.seq;
+        self.last_event_at = event.recorded_at;
+        self.fold_status(event);
         if let Some(step) = self.step_run(event) {
             step.fold(event);
         }
     }
 
-    fn fold_life(&mut self, event: &Event) {
+    fn fold_status(&mut self, event: &Event) {
         match &event.body {
-            Body::ExecutionRequested(request) => {
+            EventBody::ExecutionRequested(request) => {
                 self.started_at = Some(event.recorded_at);
                 self.path = Some(request.path.clone());
                 self.hash = Some(request.hash.clone());
             }
-            Body::PlaybookSwitched(switched) => self.hash = Some(switched.hash.clone()),
-            Body::PlaybookPaused(_) => self.status = RunStatus::Paused,
-            Body::PlaybookResumed(_) => self.status = RunStatus::Running,
-            Body::CancelRequested(_) => self.cancelling = true,
-            Body::ExecutionRetried(retried) => {
+            EventBody::PlaybookSwitched(switched) => self.hash = Some(switched.hash.clone()),
+            EventBody::PlaybookPaused(_) => self.status = RunStatus::Paused,
+            EventBody::PlaybookResumed(_) => self.status = RunStatus::Running,
+            EventBody::CancelRequested(_) => self.is_cancelling = true,
+            EventBody::ExecutionRetried(retried) => {
                 self.status = RunStatus::Running;
-                self.cancelling = false;
+                self.is_cancelling = false;
                 self.generation = retried.generation;
-                self.generation_at = Some(event.recorded_at);
+                self.generation_started_at = Some(event.recorded_at);
                 self.finished_at = None;
                 self.error = None;
                 self.result = None;
             }
-            Body::PlaybookFinished(finished) => self.finish(finished, event),
+            EventBody::PlaybookFinished(finished) => self.finish(finished, event),
             _ => {}
         }
     }
 
-    fn finish(&mut self, finished: &Finished, event: &Event) {
+    fn finish(&mut self, finished: &ExecutionFinished, event: &Event) {
         self.status = finished.ended.into();
-        self.cancelling = false;
+        self.is_cancelling = false;
         self.finished_at = Some(event.recorded_at);
         self.error.clone_from(&finished.error);
         self.result.clone_from(&finished.result);
         for step in &mut self.steps {
-            if step.standing == Standing::Running {
-                step.end(Standing::Stopped, event);
+            if step.status == StepStatus::Running {
+                step.end(StepStatus::Stopped, event);
             }
         }
     }
 
     /// Returns the step run of an event; creates it at its first event.
     fn step_run(&mut self, event: &Event) -> Option<&mut StepView> {
-        let name = event.at.step.as_ref()?;
-        if event.at.run == 0 {
+        let name = event.location.step.as_ref()?;
+        if event.location.run == 0 {
             return None;
         }
-        let is_it = |step: &StepView| step.run == event.at.run && step.step == *name;
+        let is_it = |step: &StepView| step.run == event.location.run && step.step == *name;
         let known = self.steps.iter().rposition(is_it);
         let index = known.unwrap_or_else(|| {
-            let step = StepView::new(name.clone(), event.at.run, event.recorded_at);
+            let step = StepView::new(name.clone(), event.location.run, event.recorded_at);
             self.steps.push(step);
             self.steps.len() - 1
         });
@@ -78,39 +80,43 @@ impl RunView {
 
 impl StepView {
     pub(super) fn fold(&mut self, event: &Event) {
-        let iteration = event.at.iteration;
+        let iteration = event.location.iteration;
         match &event.body {
-            Body::CommandIssued(_) => self.reopen(event),
-            Body::StepStarted(_) => {
+            EventBody::CommandIssued(_) => self.reopen(event),
+            EventBody::StepStarted(_) => {
                 self.reopen(event);
                 // A worker reports start and end together, so only the timestamp of its own clock is the start.
                 self.started_at = event.timestamp;
             }
-            Body::StepDone(_) | Body::StepReused(_) => self.end(Standing::Done, event),
-            Body::StepFailed(failed) => {
-                self.fail(None, &failed.error);
-                self.end(Standing::Failed, event);
+            EventBody::StepDone(_) | EventBody::StepReused(_) => self.end(StepStatus::Done, event),
+            EventBody::StepFailed(failed) => {
+                self.record_failure(None, &failed.error);
+                self.end(StepStatus::Failed, event);
             }
-            Body::TaskStarted(started) => self.start_task(started, event),
-            Body::AttemptStarted(_) => self.open_task(event).retrying = event.at.attempt > 1,
-            Body::PolicyEvaluated(policy) => self.policy(policy, event),
-            Body::TaskDone(ended) | Body::TaskFailed(ended) => self.end_task(ended, event),
-            Body::LoopStarted(started) => {
-                self.lap = Some(LoopView {
+            EventBody::TaskStarted(started) => self.start_task(started, event),
+            EventBody::AttemptStarted(_) => {
+                self.open_task(event).is_retrying = event.location.attempt > 1;
+            }
+            EventBody::PolicyEvaluated(policy) => self.apply_policy(policy, event),
+            EventBody::TaskDone(ended) | EventBody::TaskFailed(ended) => {
+                self.end_task(ended, event);
+            }
+            EventBody::LoopStarted(started) => {
+                self.loop_view = Some(LoopView {
                     total: started.total,
                     ..LoopView::default()
                 });
             }
-            Body::FrameClaimed(frame) => self.lap().total = frame.from + frame.rows,
-            Body::IterationStarted(_) => {
+            EventBody::FrameClaimed(frame) => self.loop_view().total = frame.from + frame.rows,
+            EventBody::IterationStarted(_) => {
                 self.reopen(event);
-                self.lap().in_flight.extend(iteration);
+                self.loop_view().in_flight.extend(iteration);
             }
-            Body::IterationDone(_) => self.end_iteration(event, None),
-            Body::IterationFailed(failed) => self.end_iteration(event, Some(&failed.error)),
-            Body::LoopDone(done) => {
-                self.lap().total = done.stats.total;
-                self.end(Standing::Done, event);
+            EventBody::IterationDone(_) => self.end_iteration(event, None),
+            EventBody::IterationFailed(failed) => self.end_iteration(event, Some(&failed.error)),
+            EventBody::LoopDone(done) => {
+                self.loop_view().total = done.stats.total;
+                self.end(StepStatus::Done, event);
             }
             _ => {}
         }
@@ -118,8 +124,8 @@ impl StepView {
 
     /// Reopens a step run that ended, when a retry of the run continues it.
     fn reopen(&mut self, event: &Event) {
-        if self.standing != Standing::Running {
-            self.standing = Standing::Running;
+        if self.status != StepStatus::Running {
+            self.status = StepStatus::Running;
             self.started_at = event.recorded_at;
             self.ended_at = None;
             self.boundary = None;
@@ -127,95 +133,99 @@ impl StepView {
         }
     }
 
-    pub(super) fn end(&mut self, standing: Standing, event: &Event) {
-        self.standing = standing;
+    pub(super) fn end(&mut self, standing: StepStatus, event: &Event) {
+        self.status = standing;
         self.ended_at = Some(event.recorded_at);
         self.boundary = Some(event.seq);
-        self.open.clear();
-        self.suspects.clear();
-        if standing == Standing::Done {
+        self.open_tasks.clear();
+        self.unconfirmed_failures.clear();
+        if standing == StepStatus::Done {
             self.failures.remove(&None);
         }
-        if let Some(lap) = &mut self.lap {
+        if let Some(lap) = &mut self.loop_view {
             lap.in_flight.clear();
             lap.outlined.in_flight = 0;
         }
     }
 
-    fn lap(&mut self) -> &mut LoopView {
-        self.lap.get_or_insert_default()
+    fn loop_view(&mut self) -> &mut LoopView {
+        self.loop_view.get_or_insert_default()
     }
 
-    fn key(event: &Event) -> (Option<u64>, Name) {
-        let label = event.at.task.clone().unwrap_or_else(|| Name::from(""));
-        (event.at.iteration, label)
+    fn task_key(event: &Event) -> (Option<u64>, Name) {
+        let label = event
+            .location
+            .task
+            .clone()
+            .unwrap_or_else(|| Name::from(""));
+        (event.location.iteration, label)
     }
 
     fn open_task(&mut self, event: &Event) -> &mut OpenTask {
-        let task = self.open.entry(Self::key(event)).or_default();
-        task.attempt = event.at.attempt.max(1);
+        let task = self.open_tasks.entry(Self::task_key(event)).or_default();
+        task.attempt = event.location.attempt.max(1);
         task
     }
 
     fn start_task(&mut self, started: &TaskStarted, event: &Event) {
         let waits_for = started.awaits.as_ref().map(|awaits| match &**awaits {
-            Awaits::Child(child) => format!("playbook {}", child.path),
-            Awaits::Wait(wait) => match (&wait.signal, wait.until) {
+            AwaitTarget::Child(child) => format!("playbook {}", child.path),
+            AwaitTarget::Wait(wait) => match (&wait.signal, wait.until) {
                 (Some(signal), _) => format!("signal {signal}"),
                 (None, Some(until)) => format!("until {until}"),
                 (None, None) => "nothing".to_owned(),
             },
         });
-        self.open_task(event).waits_for = waits_for;
+        self.open_task(event).awaited = waits_for;
     }
 
-    fn policy(&mut self, policy: &PolicyEvaluated, event: &Event) {
+    fn apply_policy(&mut self, policy: &PolicyEvaluated, event: &Event) {
         if policy.action.directive == Directive::Retry {
             self.retries += 1;
             let task = self.open_task(event);
-            task.retrying = true;
+            task.is_retrying = true;
             task.attempts_max = policy.action.attempts.or(task.attempts_max);
         }
     }
 
     fn end_task(&mut self, ended: &TaskEnded, event: &Event) {
-        let task = self.open.remove(&Self::key(event));
-        let iteration = event.at.iteration;
+        let task = self.open_tasks.remove(&Self::task_key(event));
+        let iteration = event.location.iteration;
         if iteration.is_none() {
             self.outcome = Some(ended.outcome.clone());
             self.body.clone_from(&ended.result_ref);
         }
-        if !matches!(event.body, Body::TaskFailed(_)) {
-            self.suspects.remove(&iteration);
+        if !matches!(event.body, EventBody::TaskFailed(_)) {
+            self.unconfirmed_failures.remove(&iteration);
             return;
         }
-        let outcome = ended.outcome.read::<Outcome>().ok();
+        let outcome = ended.outcome.parse_as::<Outcome>().ok();
         if let Some(error) = outcome.as_ref().and_then(Outcome::failure) {
             let suspect = StepFailure {
-                task: event.at.task.clone(),
-                attempt: event.at.attempt.max(1),
+                task: event.location.task.clone(),
+                attempt: event.location.attempt.max(1),
                 attempts_max: task.and_then(|task| task.attempts_max),
                 error: error.clone(),
             };
-            self.suspects.insert(iteration, suspect);
+            self.unconfirmed_failures.insert(iteration, suspect);
         }
     }
 
     fn end_iteration(&mut self, event: &Event, error: Option<&TaskError>) {
-        let Some(index) = event.at.iteration else {
+        let Some(index) = event.location.iteration else {
             return;
         };
-        self.open
+        self.open_tasks
             .retain(|(iteration, _), _| *iteration != Some(index));
         if let Some(error) = error {
-            self.fail(Some(index), error);
+            self.record_failure(Some(index), error);
         } else {
-            self.suspects.remove(&Some(index));
+            self.unconfirmed_failures.remove(&Some(index));
             self.failures.remove(&Some(index));
         }
-        let lap = self.lap();
+        let lap = self.loop_view();
         lap.in_flight.remove(&index);
-        lap.took(event.duration_ms);
+        lap.add_duration(event.duration_ms);
         if error.is_some() {
             lap.failed.insert(index);
         } else {
@@ -225,9 +235,9 @@ impl StepView {
     }
 
     /// Records a failure, with its task and attempt if the log contains them.
-    fn fail(&mut self, iteration: Option<u64>, error: &TaskError) {
-        let suspect = self.suspects.remove(&iteration);
-        let is_full = self.failures.len() >= FAILURES_KEPT;
+    fn record_failure(&mut self, iteration: Option<u64>, error: &TaskError) {
+        let suspect = self.unconfirmed_failures.remove(&iteration);
+        let is_full = self.failures.len() >= FAILURES_MAX;
         if is_full && iteration.is_some() {
             return;
         }

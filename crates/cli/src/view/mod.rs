@@ -12,4 +12,4 @@ pub(crate) mod testing;
 mod tests;
 
 pub(crate) use run::RunView;
-pub(crate) use steps::{LoopView, OpenTask, Standing, StepFailure, StepView};
+pub(crate) use steps::{LoopView, OpenTask, StepFailure, StepStatus, StepView};

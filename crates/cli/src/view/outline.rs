@@ -4,7 +4,7 @@ use model::id::Seq;
 use server::LoopOutline;
 
 use crate::view::run::RunView;
-use crate::view::steps::{OutlinedCounts, Standing, StepView};
+use crate::view::steps::{OutlinedCounts, StepStatus, StepView};
 
 impl RunView {
     /// Adds the counts and failures of loops and the last `seq`, after the events of the outline were applied.
@@ -17,7 +17,7 @@ impl RunView {
             }
         }
         self.events = seq.0;
-        self.last = seq;
+        self.last_seq = seq;
         self.is_outlined = true;
     }
 }
@@ -30,11 +30,11 @@ impl StepView {
             self.fold(event);
         }
         self.retries = retries + progress.retries;
-        if self.standing != Standing::Running {
-            self.open.clear();
+        if self.status != StepStatus::Running {
+            self.open_tasks.clear();
         }
-        self.suspects.clear();
-        let lap = self.lap.get_or_insert_default();
+        self.unconfirmed_failures.clear();
+        let lap = self.loop_view.get_or_insert_default();
         lap.succeeded = progress.succeeded;
         lap.outlined = OutlinedCounts {
             failed: progress.failed.saturating_sub(lap.failed.len() as u64),

@@ -9,7 +9,7 @@ use model::status::RunStatus;
 use model::time::Time;
 use server::ResultAddress;
 
-use crate::view::steps::{Standing, StepView};
+use crate::view::steps::{StepStatus, StepView};
 
 /// State of a run after the events that were applied.
 #[derive(Debug, Clone)]
@@ -17,19 +17,19 @@ pub(crate) struct RunView {
     /// Number of applied events.
     pub(crate) events: u64,
     /// Sequence number of the last event.
-    pub(crate) last: Seq,
+    pub(crate) last_seq: Seq,
     /// When the last event was recorded.
-    pub(crate) seen_at: Time,
+    pub(crate) last_event_at: Time,
     /// Status of the run.
     pub(crate) status: RunStatus,
     /// Whether its cancellation was requested.
-    pub(crate) cancelling: bool,
+    pub(crate) is_cancelling: bool,
     /// Generation of the run: 1, and one more for each retry.
     pub(crate) generation: u32,
     /// When it was requested.
     pub(crate) started_at: Option<Time>,
     /// When the current generation started; `None` in the first.
-    pub(crate) generation_at: Option<Time>,
+    pub(crate) generation_started_at: Option<Time>,
     /// When it ended.
     pub(crate) finished_at: Option<Time>,
     /// Path of the playbook.
@@ -50,13 +50,13 @@ impl Default for RunView {
     fn default() -> Self {
         Self {
             events: 0,
-            last: Seq(0),
-            seen_at: Time::default(),
+            last_seq: Seq(0),
+            last_event_at: Time::default(),
             status: RunStatus::Running,
-            cancelling: false,
+            is_cancelling: false,
             generation: 1,
             started_at: None,
-            generation_at: None,
+            generation_started_at: None,
             finished_at: None,
             path: None,
             hash: None,
@@ -71,7 +71,7 @@ impl Default for RunView {
 impl RunView {
     /// Builds the view of a complete log.
     #[cfg(test)]
-    pub(crate) fn of<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
+    pub(crate) fn from_events<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
         let mut view = Self::default();
         for event in events {
             view.fold(event);
@@ -82,12 +82,12 @@ impl RunView {
     /// Returns the address of the run's result; `None` if it has no result or failed.
     pub(crate) fn result_address(&self) -> Option<ResultAddress> {
         let pointer = self.result.as_ref().filter(|_| self.error.is_none())?;
-        Some(ResultAddress::of_step(pointer.step.clone()))
+        Some(ResultAddress::for_step(pointer.step.clone()))
     }
 
     /// Returns the active steps.
-    pub(crate) fn active(&self) -> impl Iterator<Item = &StepView> {
-        let is_active = |step: &&StepView| step.standing == Standing::Running;
+    pub(crate) fn active_steps(&self) -> impl Iterator<Item = &StepView> {
+        let is_active = |step: &&StepView| step.status == StepStatus::Running;
         self.steps.iter().filter(is_active)
     }
 
@@ -101,7 +101,7 @@ impl RunView {
             .steps
             .iter()
             .rev()
-            .filter(|step| step.standing == Standing::Failed);
+            .filter(|step| step.status == StepStatus::Failed);
         match named {
             Some(name) => self.steps.iter().rev().find(|step| step.step == *name),
             None => failed.next(),
@@ -110,7 +110,10 @@ impl RunView {
 
     /// Returns the duration of the current generation up to its end or `now`, in milliseconds.
     pub(crate) fn elapsed_ms(&self, now: Time) -> u64 {
-        let start = self.generation_at.or(self.started_at).unwrap_or(now);
+        let start = self
+            .generation_started_at
+            .or(self.started_at)
+            .unwrap_or(now);
         let span = self.finished_at.unwrap_or(now).since(start);
         u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
     }

@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use model::id::{Name, Seq};
 use model::outcome::TaskError;
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::result_ref::ResultRef;
 use model::time::Time;
 
 /// Maximum number of failed iterations whose errors are stored; all are counted.
-pub(super) const FAILURES_KEPT: usize = 100;
+pub(super) const FAILURES_MAX: usize = 100;
 /// Number of latest iteration durations from which the 95th percentile is computed.
-const DURATIONS_KEPT: usize = 512;
+const DURATIONS_MAX: usize = 512;
 
 /// Status of a step run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum StepStatus {
     /// Active.
     Running,
     /// Succeeded.
@@ -26,7 +26,7 @@ pub(crate) enum Standing {
     Stopped,
 }
 
-impl Standing {
+impl StepStatus {
     /// Returns the name in JSON output.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -46,7 +46,7 @@ pub(crate) struct StepView {
     /// Number of the step run, from 1.
     pub(crate) run: u32,
     /// Status.
-    pub(crate) standing: Standing,
+    pub(crate) status: StepStatus,
     /// When it was scheduled.
     pub(crate) started_at: Time,
     /// When it ended.
@@ -56,17 +56,17 @@ pub(crate) struct StepView {
     /// Number of task retries.
     pub(crate) retries: u64,
     /// Its loop, if it has one.
-    pub(crate) lap: Option<LoopView>,
+    pub(crate) loop_view: Option<LoopView>,
     /// Active tasks, by iteration and label.
-    pub(crate) open: BTreeMap<(Option<u64>, Name), OpenTask>,
+    pub(crate) open_tasks: BTreeMap<(Option<u64>, Name), OpenTask>,
     /// Outcome of the task that ended last, if the step has no loop.
-    pub(crate) outcome: Option<Raw>,
+    pub(crate) outcome: Option<RawJson>,
     /// Reference to the stored result of that outcome.
     pub(crate) body: Option<Box<ResultRef>>,
-    /// Failures by iteration; at most `FAILURES_KEPT`.
+    /// Failures by iteration; at most `FAILURES_MAX`.
     pub(crate) failures: BTreeMap<Option<u64>, StepFailure>,
     /// Latest task failures by iteration; they become `failures` if the iteration or step fails.
-    pub(super) suspects: BTreeMap<Option<u64>, StepFailure>,
+    pub(super) unconfirmed_failures: BTreeMap<Option<u64>, StepFailure>,
 }
 
 /// An active task.
@@ -77,9 +77,9 @@ pub(crate) struct OpenTask {
     /// Maximum number of attempts, known after the first policy evaluation.
     pub(crate) attempts_max: Option<u32>,
     /// Whether it failed and is being retried.
-    pub(crate) retrying: bool,
+    pub(crate) is_retrying: bool,
     /// What it waits for without occupying a slot.
-    pub(crate) waits_for: Option<String>,
+    pub(crate) awaited: Option<String>,
 }
 
 /// A failure in a step.
@@ -124,23 +124,26 @@ impl StepView {
         Self {
             step,
             run,
-            standing: Standing::Running,
+            status: StepStatus::Running,
             started_at,
             ended_at: None,
             boundary: None,
             retries: 0,
-            lap: None,
-            open: BTreeMap::new(),
+            loop_view: None,
+            open_tasks: BTreeMap::new(),
             outcome: None,
             body: None,
             failures: BTreeMap::new(),
-            suspects: BTreeMap::new(),
+            unconfirmed_failures: BTreeMap::new(),
         }
     }
 
     /// Returns the number of tasks that are being retried.
-    pub(crate) fn retrying(&self) -> usize {
-        self.open.values().filter(|task| task.retrying).count()
+    pub(crate) fn retrying_count(&self) -> usize {
+        self.open_tasks
+            .values()
+            .filter(|task| task.is_retrying)
+            .count()
     }
 
     /// Returns its duration up to its end or `now`, in milliseconds.
@@ -163,7 +166,7 @@ impl StepView {
 
 impl LoopView {
     /// Returns the number of iterations that have ended.
-    pub(crate) fn ended(&self) -> u64 {
+    pub(crate) fn ended_count(&self) -> u64 {
         self.succeeded + self.failed_count()
     }
 
@@ -177,11 +180,11 @@ impl LoopView {
         self.in_flight.len() as u64 + self.outlined.in_flight
     }
 
-    pub(super) fn took(&mut self, duration_ms: Option<u64>) {
+    pub(super) fn add_duration(&mut self, duration_ms: Option<u64>) {
         let Some(duration_ms) = duration_ms else {
             return;
         };
-        if self.durations.len() == DURATIONS_KEPT {
+        if self.durations.len() == DURATIONS_MAX {
             self.durations.pop_front();
         }
         self.durations.push_back(duration_ms);

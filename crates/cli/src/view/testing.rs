@@ -1,45 +1,51 @@
 //! Builders of event logs for tests.
 
 use model::event::{
-    At, Body, Ending, Event, Failed, Finished, LoopStarted, Requested, Source, TaskEnded,
+    EndStatus, Event, EventBody, EventLocation, EventSource, ExecutionFinished, ExecutionRequested,
+    FailurePayload, LoopStarted, TaskEnded,
 };
 use model::id::{EventId, ExecutionId, Name, PlaybookHash, Seq};
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::playbook::{Directive, FailureMode, LoopMode};
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::time::Time;
 use serde_json::json;
 
 /// An event log; each event is one millisecond after the previous one.
 #[derive(Default)]
-pub(crate) struct Log {
+pub(crate) struct EventLogFixture {
     pub(crate) events: Vec<Event>,
 }
 
 /// Returns the address of run 1 of a step.
-pub(crate) fn at(step: &str) -> At {
-    At {
+pub(crate) fn step_location(step: &str) -> EventLocation {
+    EventLocation {
         step: Some(Name::from(step)),
         run: 1,
-        ..At::default()
+        ..EventLocation::default()
     }
 }
 
 /// Returns the address of a task of a step or iteration.
-pub(crate) fn task(step: &str, iteration: Option<u64>, label: &str, attempt: u32) -> At {
-    At {
+pub(crate) fn task_location(
+    step: &str,
+    iteration: Option<u64>,
+    label: &str,
+    attempt: u32,
+) -> EventLocation {
+    EventLocation {
         iteration,
         task: Some(Name::from(label)),
         visit: 1,
         attempt,
-        ..at(step)
+        ..step_location(step)
     }
 }
 
 /// Returns the end of a task.
-pub(crate) fn ended(outcome: &Outcome) -> TaskEnded {
+pub(crate) fn task_ended(outcome: &Outcome) -> TaskEnded {
     TaskEnded {
-        outcome: Raw::of(outcome),
+        outcome: RawJson::from_serializable(outcome),
         result_ref: None,
         matched_rule_index: None,
         directive: Directive::Continue,
@@ -51,21 +57,21 @@ pub(crate) fn ended(outcome: &Outcome) -> TaskEnded {
 }
 
 /// Returns an error with this code and step, in the form that the engine writes.
-pub(crate) fn error(code: &str, step: &str) -> TaskError {
-    TaskError::new(ErrorKind::Unknown, code, format!("{code} happened")).with("step", step)
+pub(crate) fn task_error(code: &str, step: &str) -> TaskError {
+    TaskError::new(ErrorKind::Unknown, code, format!("{code} happened")).with_detail("step", step)
 }
 
 /// Returns the failure of a step.
-pub(crate) fn failed(error: &TaskError) -> Failed {
-    Failed {
+pub(crate) fn failure_payload(error: &TaskError) -> FailurePayload {
+    FailurePayload {
         error: error.clone(),
         set_ctx: None,
     }
 }
 
 /// Returns the end of a run.
-pub(crate) fn finished(ending: Ending, error: Option<TaskError>) -> Body {
-    Body::PlaybookFinished(Box::new(Finished {
+pub(crate) fn execution_finished(ending: EndStatus, error: Option<TaskError>) -> EventBody {
+    EventBody::PlaybookFinished(Box::new(ExecutionFinished {
         generation: 1,
         result: None,
         error,
@@ -74,8 +80,8 @@ pub(crate) fn finished(ending: Ending, error: Option<TaskError>) -> Body {
 }
 
 /// Returns the start of a loop over `total` elements.
-pub(crate) fn loop_started(total: u64) -> Body {
-    Body::LoopStarted(Box::new(LoopStarted {
+pub(crate) fn loop_started(total: u64) -> EventBody {
+    EventBody::LoopStarted(Box::new(LoopStarted {
         total,
         mode: LoopMode::Parallel,
         max_in_flight: 4,
@@ -90,26 +96,29 @@ pub(crate) fn loop_started(total: u64) -> Body {
     }))
 }
 
-impl Log {
+impl EventLogFixture {
     /// Returns the log of a run that was just requested.
-    pub(crate) fn begun() -> Self {
+    pub(crate) fn started() -> Self {
         let mut log = Self::default();
-        let request = Requested {
+        let request = ExecutionRequested {
             path: Name::from("demo"),
             version: 0,
-            hash: PlaybookHash::of(""),
-            workload: Raw::of(&json!({})),
+            hash: PlaybookHash::from_text(""),
+            workload: RawJson::from_serializable(&json!({})),
             parent: None,
             depth: 0,
             trace_id: None,
             rerun: None,
         };
-        log.push(At::default(), Body::ExecutionRequested(Box::new(request)));
+        log.push(
+            EventLocation::default(),
+            EventBody::ExecutionRequested(Box::new(request)),
+        );
         log
     }
 
     /// Appends an event.
-    pub(crate) fn push(&mut self, at: At, body: Body) -> &mut Self {
+    pub(crate) fn push(&mut self, at: EventLocation, body: EventBody) -> &mut Self {
         let n = self.events.len() as u64 + 1;
         let time = Time(i64::try_from(n).unwrap() * 1_000);
         self.events.push(Event {
@@ -119,8 +128,8 @@ impl Log {
             cause_seq: None,
             timestamp: time,
             recorded_at: time,
-            source: Source::Server,
-            at,
+            source: EventSource::Server,
+            location: at,
             duration_ms: Some(n),
             worker_id: None,
             trace_id: None,

@@ -1,8 +1,8 @@
 //! Tests of the view with hand-built logs.
 
 use model::event::{
-    Action, At, Body, Ending, Event, IterationDone, LoopDone, LoopStats, Nothing, PolicyEvaluated,
-    Retried, StepDone,
+    EmptyPayload, EndStatus, Event, EventBody, EventLocation, ExecutionRetried, IterationDone,
+    LoopDone, LoopStats, PolicyAction, PolicyEvaluated, StepDone,
 };
 use model::id::{ExecutionId, Name, StepRunId};
 use model::outcome::Outcome;
@@ -13,23 +13,26 @@ use server::LoopOutline;
 use store::LoopProgress;
 
 use crate::render::report::{self, RunName};
-use crate::view::testing::{Log, at, ended, error, failed, finished, loop_started, task};
-use crate::view::{RunView, Standing};
+use crate::view::testing::{
+    EventLogFixture, execution_finished, failure_payload, loop_started, step_location, task_ended,
+    task_error, task_location,
+};
+use crate::view::{RunView, StepStatus};
 
-fn iteration(index: u64) -> At {
-    at("each").iteration(Some(index))
+fn iteration_location(index: u64) -> EventLocation {
+    step_location("each").with_iteration(Some(index))
 }
 
-fn done() -> Body {
-    Body::IterationDone(IterationDone { set_ctx: None })
+fn iteration_done() -> EventBody {
+    EventBody::IterationDone(IterationDone { set_ctx: None })
 }
 
-fn retry(attempts: u32) -> Body {
-    Body::PolicyEvaluated(Box::new(PolicyEvaluated {
+fn retry_policy(attempts: u32) -> EventBody {
+    EventBody::PolicyEvaluated(Box::new(PolicyEvaluated {
         matched_rule_index: Some(0),
-        action: Action {
+        action: PolicyAction {
             attempts: Some(attempts),
-            ..Action::plain(Directive::Retry)
+            ..PolicyAction::from_directive(Directive::Retry)
         },
         set_iter: None,
         set_ctx: None,
@@ -39,55 +42,70 @@ fn retry(attempts: u32) -> Body {
 
 #[test]
 fn a_plain_run_shows_each_step_with_its_time_and_last_outcome() {
-    let mut log = Log::begun();
-    log.push(at("greet"), Body::StepStarted(Nothing {}))
-        .push(
-            task("greet", None, "a", 1),
-            Body::TaskDone(Box::new(ended(&Outcome::ok(json!(1))))),
-        )
-        .push(
-            task("greet", None, "b", 1),
-            Body::TaskDone(Box::new(ended(&Outcome::ok(json!(2))))),
-        )
-        .push(at("greet"), Body::StepDone(StepDone::default()))
-        .push(At::default(), finished(Ending::Success, None));
-    let view = RunView::of(&log.events);
+    let mut log = EventLogFixture::started();
+    log.push(
+        step_location("greet"),
+        EventBody::StepStarted(EmptyPayload {}),
+    )
+    .push(
+        task_location("greet", None, "a", 1),
+        EventBody::TaskDone(Box::new(task_ended(&Outcome::ok(json!(1))))),
+    )
+    .push(
+        task_location("greet", None, "b", 1),
+        EventBody::TaskDone(Box::new(task_ended(&Outcome::ok(json!(2))))),
+    )
+    .push(
+        step_location("greet"),
+        EventBody::StepDone(StepDone::default()),
+    )
+    .push(
+        EventLocation::default(),
+        execution_finished(EndStatus::Success, None),
+    );
+    let view = RunView::from_events(&log.events);
     assert_eq!(view.status, RunStatus::Completed);
-    assert_eq!((view.events, view.last.0), (6, 6));
-    assert_eq!(view.elapsed_ms(view.seen_at), 5);
+    assert_eq!((view.events, view.last_seq.0), (6, 6));
+    assert_eq!(view.elapsed_ms(view.last_event_at), 5);
     let [greet] = &view.steps[..] else {
         panic!("expected one step")
     };
-    assert_eq!(greet.standing, Standing::Done);
-    assert_eq!(greet.elapsed_ms(view.seen_at), 3);
-    assert_eq!(greet.outcome.as_ref().unwrap().value()["result"], json!(2));
-    assert!(view.active().next().is_none());
+    assert_eq!(greet.status, StepStatus::Done);
+    assert_eq!(greet.elapsed_ms(view.last_event_at), 3);
+    assert_eq!(
+        greet.outcome.as_ref().unwrap().to_value()["result"],
+        json!(2)
+    );
+    assert!(view.active_steps().next().is_none());
 }
 
 #[test]
 fn a_loop_counts_what_ended_what_failed_and_what_is_tried_again() {
-    let mut log = Log::begun();
-    log.push(at("each"), loop_started(4));
+    let mut log = EventLogFixture::started();
+    log.push(step_location("each"), loop_started(4));
     for index in 0..4 {
-        log.push(iteration(index), Body::IterationStarted(Nothing {}));
+        log.push(
+            iteration_location(index),
+            EventBody::IterationStarted(EmptyPayload {}),
+        );
     }
-    let broken = error("BROKEN", "each");
-    log.push(iteration(0), done())
-        .push(task("each", Some(1), "save", 1), retry(5))
+    let broken = task_error("BROKEN", "each");
+    log.push(iteration_location(0), iteration_done())
+        .push(task_location("each", Some(1), "save", 1), retry_policy(5))
         .push(
-            task("each", Some(2), "save", 3),
-            Body::TaskFailed(Box::new(ended(&Outcome::error(broken.clone())))),
+            task_location("each", Some(2), "save", 3),
+            EventBody::TaskFailed(Box::new(task_ended(&Outcome::error(broken.clone())))),
         )
         .push(
-            iteration(2),
-            Body::IterationFailed(Box::new(failed(&broken))),
+            iteration_location(2),
+            EventBody::IterationFailed(Box::new(failure_payload(&broken))),
         );
-    let view = RunView::of(&log.events);
-    let step = view.active().next().unwrap();
-    let lap = step.lap.as_ref().unwrap();
+    let view = RunView::from_events(&log.events);
+    let step = view.active_steps().next().unwrap();
+    let lap = step.loop_view.as_ref().unwrap();
     assert_eq!((lap.total, lap.succeeded, lap.failed.len()), (4, 1, 1));
     assert_eq!(lap.in_flight.iter().copied().collect::<Vec<_>>(), [1, 3]);
-    assert_eq!((step.retrying(), step.retries), (1, 1));
+    assert_eq!((step.retrying_count(), step.retries), (1, 1));
     assert!(lap.p95_ms().is_some());
     let (index, failure) = step.failure().unwrap();
     assert_eq!((index, failure.attempt), (Some(2), 3));
@@ -96,33 +114,43 @@ fn a_loop_counts_what_ended_what_failed_and_what_is_tried_again() {
 
 #[test]
 fn an_outline_gives_the_view_that_the_whole_log_gives() {
-    let mut log = Log::begun();
-    log.push(at("each"), loop_started(4));
-    let broken = error("BROKEN", "each");
+    let mut log = EventLogFixture::started();
+    log.push(step_location("each"), loop_started(4));
+    let broken = task_error("BROKEN", "each");
     for index in 0..3 {
-        log.push(iteration(index), Body::IterationStarted(Nothing {}));
+        log.push(
+            iteration_location(index),
+            EventBody::IterationStarted(EmptyPayload {}),
+        );
     }
-    log.push(iteration(0), done())
-        .push(task("each", Some(2), "save", 1), retry(5))
+    log.push(iteration_location(0), iteration_done())
+        .push(task_location("each", Some(2), "save", 1), retry_policy(5))
         .push(
-            task("each", Some(2), "save", 2),
-            Body::TaskFailed(Box::new(ended(&Outcome::error(broken.clone())))),
+            task_location("each", Some(2), "save", 2),
+            EventBody::TaskFailed(Box::new(task_ended(&Outcome::error(broken.clone())))),
         )
         .push(
-            iteration(2),
-            Body::IterationFailed(Box::new(failed(&broken))),
+            iteration_location(2),
+            EventBody::IterationFailed(Box::new(failure_payload(&broken))),
         )
-        .push(iteration(1), done())
-        .push(at("each"), Body::StepFailed(Box::new(failed(&broken))))
-        .push(At::default(), finished(Ending::Error, Some(broken)));
-    let whole = RunView::of(&log.events);
-    let is_plain = |event: &&Event| event.at.iteration.is_none();
-    let mut view = RunView::of(log.events.iter().filter(is_plain));
-    let of_failed = |event: &&Event| event.at.iteration == Some(2) && event.at.task.is_some();
+        .push(iteration_location(1), iteration_done())
+        .push(
+            step_location("each"),
+            EventBody::StepFailed(Box::new(failure_payload(&broken))),
+        )
+        .push(
+            EventLocation::default(),
+            execution_finished(EndStatus::Error, Some(broken)),
+        );
+    let whole = RunView::from_events(&log.events);
+    let is_plain = |event: &&Event| event.location.iteration.is_none();
+    let mut view = RunView::from_events(log.events.iter().filter(is_plain));
+    let of_failed =
+        |event: &&Event| event.location.iteration == Some(2) && event.location.task.is_some();
     let ends = log
         .events
         .iter()
-        .filter(|event| of_failed(event) || matches!(event.body, Body::IterationFailed(_)));
+        .filter(|event| of_failed(event) || matches!(event.body, EventBody::IterationFailed(_)));
     let each = LoopOutline {
         progress: LoopProgress {
             run: StepRunId {
@@ -136,51 +164,67 @@ fn an_outline_gives_the_view_that_the_whole_log_gives() {
         in_flight: 0,
         events: ends.cloned().collect(),
     };
-    view.complete_outline(&[each], whole.last);
+    view.complete_outline(&[each], whole.last_seq);
     let name = RunName {
         id: ExecutionId(7),
         name: "demo".to_owned(),
     };
-    let shown = |view: &RunView| report::run(view, &name, None, whole.seen_at);
+    let shown = |view: &RunView| report::run_report(view, &name, None, whole.last_event_at);
     assert_eq!(shown(&view), shown(&whole));
 }
 
 #[test]
 fn the_end_of_a_loop_clears_what_was_in_flight() {
-    let mut log = Log::begun();
+    let mut log = EventLogFixture::started();
     let stats = LoopStats {
         total: 1,
         succeeded: 1,
         failed: 0,
     };
-    log.push(at("each"), loop_started(1))
-        .push(iteration(0), Body::IterationStarted(Nothing {}))
-        .push(iteration(0), done())
+    log.push(step_location("each"), loop_started(1))
         .push(
-            at("each"),
-            Body::LoopDone(LoopDone {
+            iteration_location(0),
+            EventBody::IterationStarted(EmptyPayload {}),
+        )
+        .push(iteration_location(0), iteration_done())
+        .push(
+            step_location("each"),
+            EventBody::LoopDone(LoopDone {
                 stats,
                 results: None,
                 manifests: Vec::new(),
             }),
         );
-    let view = RunView::of(&log.events);
-    assert_eq!(view.steps[0].standing, Standing::Done);
-    assert!(view.steps[0].lap.as_ref().unwrap().in_flight.is_empty());
+    let view = RunView::from_events(&log.events);
+    assert_eq!(view.steps[0].status, StepStatus::Done);
+    assert!(
+        view.steps[0]
+            .loop_view
+            .as_ref()
+            .unwrap()
+            .in_flight
+            .is_empty()
+    );
 }
 
 #[test]
 fn a_failure_keeps_the_task_and_the_try_it_came_from() {
-    let mut log = Log::begun();
-    let broken = error("BROKEN", "load");
-    log.push(task("load", None, "save", 1), retry(2))
+    let mut log = EventLogFixture::started();
+    let broken = task_error("BROKEN", "load");
+    log.push(task_location("load", None, "save", 1), retry_policy(2))
         .push(
-            task("load", None, "save", 2),
-            Body::TaskFailed(Box::new(ended(&Outcome::error(broken.clone())))),
+            task_location("load", None, "save", 2),
+            EventBody::TaskFailed(Box::new(task_ended(&Outcome::error(broken.clone())))),
         )
-        .push(at("load"), Body::StepFailed(Box::new(failed(&broken))))
-        .push(At::default(), finished(Ending::Error, Some(broken)));
-    let view = RunView::of(&log.events);
+        .push(
+            step_location("load"),
+            EventBody::StepFailed(Box::new(failure_payload(&broken))),
+        )
+        .push(
+            EventLocation::default(),
+            execution_finished(EndStatus::Error, Some(broken)),
+        );
+    let view = RunView::from_events(&log.events);
     let step = view.failed_step().unwrap();
     let (_, failure) = step.failure().unwrap();
     assert_eq!(failure.task, Some(Name::from("save")));
@@ -189,47 +233,65 @@ fn a_failure_keeps_the_task_and_the_try_it_came_from() {
 
 #[test]
 fn a_task_error_that_the_pipeline_survives_is_no_failure() {
-    let mut log = Log::begun();
-    let broken = error("BROKEN", "load");
+    let mut log = EventLogFixture::started();
+    let broken = task_error("BROKEN", "load");
     log.push(
-        task("load", None, "save", 1),
-        Body::TaskFailed(Box::new(ended(&Outcome::error(broken)))),
+        task_location("load", None, "save", 1),
+        EventBody::TaskFailed(Box::new(task_ended(&Outcome::error(broken)))),
     )
     .push(
-        task("load", None, "go_on", 1),
-        Body::TaskDone(Box::new(ended(&Outcome::ok(json!(1))))),
+        task_location("load", None, "go_on", 1),
+        EventBody::TaskDone(Box::new(task_ended(&Outcome::ok(json!(1))))),
     )
-    .push(at("load"), Body::StepDone(StepDone::default()));
-    let view = RunView::of(&log.events);
+    .push(
+        step_location("load"),
+        EventBody::StepDone(StepDone::default()),
+    );
+    let view = RunView::from_events(&log.events);
     assert!(view.steps[0].failures.is_empty());
-    assert_eq!(view.steps[0].standing, Standing::Done);
+    assert_eq!(view.steps[0].status, StepStatus::Done);
 }
 
 #[test]
 fn a_retried_run_lives_again_and_its_failed_step_with_it() {
-    let mut log = Log::begun();
-    let broken = error("BROKEN", "load");
-    log.push(at("load"), Body::StepFailed(Box::new(failed(&broken))))
-        .push(At::default(), finished(Ending::Error, Some(broken)))
-        .push(
-            At::default(),
-            Body::ExecutionRetried(Retried { generation: 2 }),
-        );
-    let mut view = RunView::of(&log.events);
+    let mut log = EventLogFixture::started();
+    let broken = task_error("BROKEN", "load");
+    log.push(
+        step_location("load"),
+        EventBody::StepFailed(Box::new(failure_payload(&broken))),
+    )
+    .push(
+        EventLocation::default(),
+        execution_finished(EndStatus::Error, Some(broken)),
+    )
+    .push(
+        EventLocation::default(),
+        EventBody::ExecutionRetried(ExecutionRetried { generation: 2 }),
+    );
+    let mut view = RunView::from_events(&log.events);
     assert_eq!((view.status, view.generation), (RunStatus::Running, 2));
     assert!(view.error.is_none() && view.finished_at.is_none());
-    log.push(at("load"), Body::StepStarted(Nothing {}));
+    log.push(
+        step_location("load"),
+        EventBody::StepStarted(EmptyPayload {}),
+    );
     view.fold(log.events.last().unwrap());
-    assert_eq!(view.steps[0].standing, Standing::Running);
+    assert_eq!(view.steps[0].status, StepStatus::Running);
     assert!(view.steps[0].failures.is_empty());
 }
 
 #[test]
 fn what_still_ran_when_the_run_ended_is_shown_as_stopped() {
-    let mut log = Log::begun();
-    log.push(at("slow"), Body::StepStarted(Nothing {}))
-        .push(At::default(), finished(Ending::Cancelled, None));
-    let view = RunView::of(&log.events);
-    assert_eq!(view.steps[0].standing, Standing::Stopped);
+    let mut log = EventLogFixture::started();
+    log.push(
+        step_location("slow"),
+        EventBody::StepStarted(EmptyPayload {}),
+    )
+    .push(
+        EventLocation::default(),
+        execution_finished(EndStatus::Cancelled, None),
+    );
+    let view = RunView::from_events(&log.events);
+    assert_eq!(view.steps[0].status, StepStatus::Stopped);
     assert_eq!(view.status, RunStatus::Cancelled);
 }

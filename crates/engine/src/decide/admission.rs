@@ -3,36 +3,37 @@
 
 use std::collections::BTreeSet;
 
-use model::event::{AdmitEvaluated, At, Body};
+use model::event::{AdmitEvaluated, EventBody, EventLocation};
 use model::id::{Name, TokenId};
 use model::outcome::TaskError;
 use model::playbook::{Admission, AdmitMode};
-use model::template::{Data, Scope};
+use model::template::{LazyValue, Scope};
 
-use crate::decide::Undecided;
-use crate::decide::scope::{Unrendered, event_view};
-use crate::decide::turn::Turn;
+use crate::decide::DecideError;
+use crate::decide::decision_builder::DecisionBuilder;
+use crate::decide::scope::{EvalError, event_view};
 
 /// The decision of the rules, and the index of the rule that matched.
-struct Answer {
+struct AdmissionResult {
     allow: bool,
     rule: Option<u32>,
 }
 
-impl Turn<'_> {
+impl DecisionBuilder<'_> {
     /// Evaluates the rules, then schedules or parks the tokens. Returns whether it emitted an event.
-    pub(super) fn admit(&mut self, step: &Name, tokens: Vec<TokenId>) -> Result<bool, Undecided> {
+    pub(super) fn admit(&mut self, step: &Name, tokens: Vec<TokenId>) -> Result<bool, DecideError> {
         let net = self.net;
         let admission = net.playbook.step(step.as_str()).map(|step| &step.admission);
         let Some(admission) = admission.filter(|admission| !admission.rules.is_empty()) else {
             self.schedule(step, tokens, false);
             return Ok(true);
         };
-        self.looks.insert(step.clone(), self.events.len());
-        let answer = match self.ask(step, admission, &tokens) {
+        self.parked_checked_at
+            .insert(step.clone(), self.events.len());
+        let answer = match self.evaluate_rules(step, admission, &tokens) {
             Ok(answer) => answer,
-            Err(Unrendered::Undecided(undecided)) => return Err(undecided),
-            Err(Unrendered::Failed(error) | Unrendered::TooLarge(error)) => {
+            Err(EvalError::Undecided(undecided)) => return Err(undecided),
+            Err(EvalError::Failed(error) | EvalError::TooLarge(error)) => {
                 self.fail_admission(step, tokens, *error);
                 return Ok(true);
             }
@@ -41,27 +42,27 @@ impl Turn<'_> {
             .iter()
             .all(|id| self.state.tokens.get(id).is_some_and(|token| token.parked));
         if answer.allow {
-            self.record_answer(step, &tokens, &answer);
+            self.record_admission(step, &tokens, &answer);
             // More tokens may be on their way since these were parked, so the join rule applies again.
-            if self.is_free_now(step) {
+            if self.can_start_now(step) {
                 self.schedule(step, tokens, false);
             }
             return Ok(true);
         }
         if !all_parked {
-            self.record_answer(step, &tokens, &answer);
+            self.record_admission(step, &tokens, &answer);
         }
         Ok(!all_parked)
     }
 
-    fn ask(
+    fn evaluate_rules(
         &mut self,
         step: &Name,
         admission: &Admission,
         tokens: &[TokenId],
-    ) -> Result<Answer, Unrendered> {
+    ) -> Result<AdmissionResult, EvalError> {
         let mut scope = self.admission_scope(tokens);
-        let mut answer = Answer {
+        let mut answer = AdmissionResult {
             allow: true,
             rule: None,
         };
@@ -73,7 +74,7 @@ impl Turn<'_> {
             if !matches {
                 continue;
             }
-            answer = Answer {
+            answer = AdmissionResult {
                 allow: rule.allow,
                 rule: Some(index),
             };
@@ -90,7 +91,10 @@ impl Turn<'_> {
         let mut scope = self.scope();
         let newest = tokens.iter().rev().find_map(|id| self.state.tokens.get(id));
         if let Some(token) = newest {
-            scope.args = token.args.clone().map_or_else(Data::default, Data::lazy);
+            scope.args = token
+                .args
+                .clone()
+                .map_or_else(LazyValue::default, LazyValue::from_raw);
             scope.event = token
                 .boundary
                 .as_ref()
@@ -99,7 +103,7 @@ impl Turn<'_> {
         scope
     }
 
-    fn record_answer(&mut self, step: &Name, tokens: &[TokenId], answer: &Answer) {
+    fn record_admission(&mut self, step: &Name, tokens: &[TokenId], answer: &AdmissionResult) {
         let evaluated = AdmitEvaluated {
             allow: answer.allow,
             matched_rule_index: answer.rule,
@@ -107,7 +111,10 @@ impl Turn<'_> {
             discarded: false,
             error: None,
         };
-        self.emit(at_step(step), Body::AdmitEvaluated(Box::new(evaluated)));
+        self.emit(
+            step_location(step),
+            EventBody::AdmitEvaluated(Box::new(evaluated)),
+        );
     }
 
     /// Records that the rules cannot be evaluated; the execution then fails with this error.
@@ -119,14 +126,17 @@ impl Turn<'_> {
             discarded: false,
             error: Some(error),
         };
-        self.emit(at_step(step), Body::AdmitEvaluated(Box::new(evaluated)));
+        self.emit(
+            step_location(step),
+            EventBody::AdmitEvaluated(Box::new(evaluated)),
+        );
     }
 
     /// Returns a step whose parked tokens need another evaluation, because this turn changed something its rules read.
-    pub(super) fn parked_to_look_at(&mut self) -> Option<Name> {
+    pub(super) fn step_to_readmit(&mut self) -> Option<Name> {
         let index = self.index();
         if index.parked_tokens.is_empty()
-            || (!self.looks_at_all && self.readable_changes(0).next().is_none())
+            || (!self.rechecks_parked && self.readable_changes(0).next().is_none())
         {
             return None;
         }
@@ -136,7 +146,7 @@ impl Turn<'_> {
             if unchanged.contains(step) {
                 continue;
             }
-            if self.has_changed_for(step) {
+            if self.needs_readmission(step) {
                 return Some(step.clone());
             }
             unchanged.insert(step);
@@ -144,11 +154,11 @@ impl Turn<'_> {
         None
     }
 
-    fn has_changed_for(&self, step: &Name) -> bool {
-        if self.looks_at_all && !self.looks.contains_key(step) {
+    fn needs_readmission(&self, step: &Name) -> bool {
+        if self.rechecks_parked && !self.parked_checked_at.contains_key(step) {
             return true;
         }
-        let seen = self.looks.get(step).copied().unwrap_or(0);
+        let seen = self.parked_checked_at.get(step).copied().unwrap_or(0);
         if self.readable_changes(seen).next().is_none() {
             return false;
         }
@@ -173,18 +183,20 @@ impl Turn<'_> {
             })
         };
         self.readable_changes(seen).any(|event| match &event.body {
-            Body::CtxPatched(_) => !paths.is_empty(),
-            body if body.kind().is_boundary() => event.at.step.as_ref().is_some_and(names_step),
+            EventBody::CtxPatched(_) => !paths.is_empty(),
+            body if body.kind().is_boundary() => {
+                event.location.step.as_ref().is_some_and(names_step)
+            }
             _ => false,
         })
     }
 
     /// Evaluates the rules again for the tokens parked at this step.
-    pub(super) fn look_again(&mut self, step: &Name) -> Result<bool, Undecided> {
+    pub(super) fn readmit_parked(&mut self, step: &Name) -> Result<bool, DecideError> {
         let index = self.index();
         let mut tokens = self.parked_before(step, &index);
         drop(index);
-        if self.joins(step) {
+        if self.is_joining(step) {
             self.admit(step, tokens)?;
         } else {
             for token in std::mem::take(&mut tokens) {
@@ -209,15 +221,18 @@ impl Turn<'_> {
                 discarded: true,
                 error: None,
             };
-            self.emit(at_step(step), Body::AdmitEvaluated(Box::new(evaluated)));
+            self.emit(
+                step_location(step),
+                EventBody::AdmitEvaluated(Box::new(evaluated)),
+            );
         }
         !parked.is_empty()
     }
 }
 
-fn at_step(step: &Name) -> At {
-    At {
+fn step_location(step: &Name) -> EventLocation {
+    EventLocation {
         step: Some(step.clone()),
-        ..At::default()
+        ..EventLocation::default()
     }
 }

@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use model::raw::Raw;
-use model::result_ref::{BodyMeta, RefKind, ResultRef, Scope};
-use model::template::Data;
+use model::raw::RawJson;
+use model::result_ref::{BodyMeta, BodyScope, RefKind, ResultRef};
+use model::template::LazyValue;
 use serde_json::{Map, Value};
 
-use crate::decide::turn::Turn;
-use crate::decision::BodyToKeep;
+use crate::decide::decision_builder::DecisionBuilder;
+use crate::decision::BodyToStore;
 
-impl Turn<'_> {
+impl DecisionBuilder<'_> {
     /// Stores a text as a body of this execution. `place` is its unique path within the execution.
-    pub(super) fn keep_body(&mut self, place: &str, text: Raw) -> ResultRef {
+    pub(super) fn store_body(&mut self, place: &str, text: RawJson) -> ResultRef {
         let reference = ResultRef {
             kind: RefKind::Result,
             uri: format!("noetl://execution/{}/{place}", self.state.execution),
             store: "disk".to_owned(),
-            scope: Scope::Execution,
+            scope: BodyScope::Execution,
             expires_at: None,
             meta: BodyMeta {
                 content_type: "application/json".to_owned(),
@@ -30,7 +30,7 @@ impl Turn<'_> {
             keys: Vec::new(),
             preview: None,
         };
-        self.bodies.push(BodyToKeep {
+        self.bodies.push(BodyToStore {
             reference: reference.clone(),
             text,
         });
@@ -38,15 +38,18 @@ impl Turn<'_> {
     }
 
     /// Replaces the large values of a patch by references. Later templates of this turn still see the values.
-    pub(super) fn keep_large_values(&mut self, patch: &mut Map<String, Value>) {
+    pub(super) fn store_large_values(&mut self, patch: &mut Map<String, Value>) {
         let seq = self.state.seq.next();
         for (key, value) in model::ctx::large_values(patch) {
             let whole = std::mem::take(value);
-            let reference = self.keep_body(&format!("ctx/{seq}/{key}"), Raw::of(&whole));
+            let reference = self.store_body(
+                &format!("ctx/{seq}/{key}"),
+                RawJson::from_serializable(&whole),
+            );
             let loaded = Arc::make_mut(&mut self.loaded);
             loaded
                 .bodies
-                .insert(reference.uri.clone(), Data::new(whole));
+                .insert(reference.uri.clone(), LazyValue::new(whole));
             *value = serde_json::to_value(&reference).expect("a reference serializes to JSON");
         }
     }

@@ -4,28 +4,28 @@
 //! together with its `set`: if that fails, `step.failed` replaces `step.done` or `loop.done`, no matter which process
 //! reported it.
 
-use model::event::Body;
+use model::event::EventBody;
 use model::id::StepRunId;
 use model::playbook::Step;
-use model::template::{Data, Scope};
+use model::template::{LazyValue, Scope};
 
-use crate::decide::Undecided;
-use crate::decide::scope::{Unrendered, event_view};
-use crate::decide::turn::{Mark, Turn, at_run};
+use crate::decide::DecideError;
+use crate::decide::decision_builder::{Checkpoint, DecisionBuilder, run_location};
+use crate::decide::scope::{EvalError, event_view};
 use crate::state::Boundary;
 
-impl<'n> Turn<'n> {
+impl<'n> DecisionBuilder<'n> {
     /// Marks the state before the successful end of a step, if the step has a `set`.
-    pub(super) fn mark_for_set(&self, id: &StepRunId) -> Option<Mark> {
-        self.step_with_set(id).map(|_| self.mark())
+    pub(super) fn checkpoint_for_set(&self, id: &StepRunId) -> Option<Checkpoint> {
+        self.step_with_set(id).map(|_| self.checkpoint())
     }
 
     /// Applies the step's `set` at the end just recorded. `before` is the state before that end.
     pub(super) fn write_set(
         &mut self,
         id: &StepRunId,
-        before: Option<Mark>,
-    ) -> Result<(), Undecided> {
+        before: Option<Checkpoint>,
+    ) -> Result<(), DecideError> {
         let (Some(step), Some(before)) = (self.step_with_set(id), before) else {
             return Ok(());
         };
@@ -34,9 +34,9 @@ impl<'n> Turn<'n> {
         };
         match self.write_ctx(step, &step.set, &mut scope) {
             Ok(()) => Ok(()),
-            Err(Unrendered::Undecided(undecided)) => Err(undecided),
-            Err(Unrendered::Failed(error) | Unrendered::TooLarge(error)) => {
-                self.go_back_to(before);
+            Err(EvalError::Undecided(undecided)) => Err(undecided),
+            Err(EvalError::Failed(error) | EvalError::TooLarge(error)) => {
+                self.roll_back_to(before);
                 self.fail_run(id, *error);
                 Ok(())
             }
@@ -44,10 +44,14 @@ impl<'n> Turn<'n> {
     }
 
     /// Ends a step successfully by a decision of the server.
-    pub(super) fn end_well(&mut self, id: &StepRunId, body: Body) -> Result<(), Undecided> {
-        let before = self.mark_for_set(id);
-        let seq = self.emit(at_run(id), body);
-        self.because_of(seq);
+    pub(super) fn complete_step(
+        &mut self,
+        id: &StepRunId,
+        body: EventBody,
+    ) -> Result<(), DecideError> {
+        let before = self.checkpoint_for_set(id);
+        let seq = self.emit(run_location(id), body);
+        self.set_cause(seq);
         self.write_set(id, before)
     }
 
@@ -62,11 +66,11 @@ impl<'n> Turn<'n> {
             timestamp: ended.timestamp,
         };
         let mut scope = self.scope();
-        scope.args = args.map_or_else(Data::default, Data::lazy);
+        scope.args = args.map_or_else(LazyValue::default, LazyValue::from_raw);
         scope.event = Some(event_view(&came, ended.error.as_ref()));
         let summary = self.state.steps.get(&id.step);
         let latest = summary.and_then(|summary| summary.latest.as_ref());
-        scope.outcome = latest.map(model::template::Latest::envelope);
+        scope.outcome = latest.map(model::template::StepPointer::envelope);
         Some(scope)
     }
 

@@ -1,24 +1,30 @@
 //! Child executions: a task starts one with a message, and a message from the child completes the task.
 
-use model::event::{At, Body, ChildStart, Event, Parent, Signal, own_trace};
+use model::event::{
+    ChildStart, Event, EventBody, EventLocation, ParentTask, SignalReceived, default_trace_id,
+};
 use model::id::{ExecutionId, Name, Seq, StepRunId};
 use model::outcome::{ErrorKind, Outcome};
-use model::raw::Raw;
+use model::raw::RawJson;
 use serde_json::json;
 
-use crate::decide::turn::{Turn, fatal};
-use crate::decide::{Refusal, Undecided};
-use crate::decision::MessageBody;
+use crate::decide::decision_builder::{DecisionBuilder, fatal_error};
+use crate::decide::{DecideError, Refusal};
+use crate::decision::ExecutionMessage;
 
 /// Signal name that records the end of a child.
-const CHILD: &str = "$child";
+const CHILD_SIGNAL: &str = "$child";
 
-impl Turn<'_> {
+impl DecisionBuilder<'_> {
     /// Starts the child that a task requests. A child that failed before is retried instead.
     pub(super) fn start_child(&mut self, run: &StepRunId, event: &Event, start: &ChildStart) {
         let key = (
-            event.at.iteration,
-            event.at.task.clone().unwrap_or_else(|| Name::from("")),
+            event.location.iteration,
+            event
+                .location
+                .task
+                .clone()
+                .unwrap_or_else(|| Name::from("")),
         );
         let known = self
             .state
@@ -31,29 +37,29 @@ impl Turn<'_> {
         if depth > self.net.limits.depth_max {
             let limit = self.net.limits.depth_max;
             let message = format!("playbooks cannot be nested deeper than {limit} levels");
-            let outcome = Outcome::error(fatal(ErrorKind::Unknown, "LIMIT_DEPTH", message));
+            let outcome = Outcome::error(fatal_error(ErrorKind::Unknown, "LIMIT_DEPTH", message));
             return self.receive_child(child.execution, event.seq, &outcome);
         }
         if child.execution == crate::state::child_id(event) {
-            let parent = Parent {
+            let parent = ParentTask {
                 execution_id: self.state.execution,
                 seq: event.seq,
                 wait: start.wait,
                 return_step: start.return_step.clone(),
                 iter: start.iter.clone(),
             };
-            let body = MessageBody::Start {
+            let body = ExecutionMessage::Start {
                 path: start.path.clone(),
                 version: start.version,
                 input: start.input.clone(),
                 parent,
                 depth,
                 base: self.state.path.clone(),
-                trace_id: Some(self.trace()),
+                trace_id: Some(self.trace_id()),
             };
             self.send(child.execution, body);
         } else {
-            self.send(child.execution, MessageBody::Retry { version: None });
+            self.send(child.execution, ExecutionMessage::Retry { version: None });
         }
         if !start.wait {
             let outcome = Outcome::ok(json!({"execution_id": child.execution.to_string()}));
@@ -62,36 +68,36 @@ impl Turn<'_> {
     }
 
     /// The trace of this execution and of its children.
-    fn trace(&self) -> Name {
+    fn trace_id(&self) -> Name {
         let given = self.state.trace_id.clone();
-        given.unwrap_or_else(|| own_trace(self.state.execution))
+        given.unwrap_or_else(|| default_trace_id(self.state.execution))
     }
 
     /// Handles the end of a child.
-    pub(super) fn child_ended(
+    pub(super) fn on_child_ended(
         &mut self,
         child: ExecutionId,
         seq: Seq,
         outcome: &Outcome,
-    ) -> Result<(), Undecided> {
+    ) -> Result<(), DecideError> {
         if self.state.is_ended() {
-            return Err(Refusal::Ended.into());
+            return Err(Refusal::ExecutionEnded.into());
         }
         if !self.state.awaits_child(child) {
             return Err(Refusal::NotAwaited.into());
         }
-        self.because_of(seq);
+        self.set_cause(seq);
         self.receive_child(child, seq, outcome);
         Ok(())
     }
 
     fn receive_child(&mut self, child: ExecutionId, seq: Seq, outcome: &Outcome) {
-        let signal = Signal {
-            name: Name::from(CHILD),
-            payload: Some(Raw::of(outcome)),
+        let signal = SignalReceived {
+            name: Name::from(CHILD_SIGNAL),
+            payload: Some(RawJson::from_serializable(outcome)),
             child: Some(Self::child_end(child, seq)),
         };
-        let received = self.emit(At::default(), Body::SignalReceived(signal));
-        self.because_of(received);
+        let received = self.emit(EventLocation::default(), EventBody::SignalReceived(signal));
+        self.set_cause(received);
     }
 }

@@ -2,43 +2,43 @@
 
 use std::time::Duration;
 
-use model::command::{Command, Work};
-use model::event::{Body, CommandIssued, Nothing, StepDone};
+use model::command::{Command, CommandWork};
+use model::event::{CommandIssued, EmptyPayload, EventBody, StepDone};
 use model::id::{CommandId, Name, Seq, StepRunId};
 use model::playbook::{LoopMode, Step};
 
-use crate::decide::Undecided;
-use crate::decide::turn::{Turn, at_run};
+use crate::decide::DecideError;
+use crate::decide::decision_builder::{DecisionBuilder, run_location};
 use crate::decision::CommandChange;
-use crate::state::{LiveCommand, LoopRun, Run, SharedMap, StateIndex, waits};
+use crate::state::{LiveCommand, LoopRun, SharedMap, StateIndex, StepRun, is_waiting};
 
 /// Maximum number of indices in a range.
 const RANGE_MAX: u64 = 1_000;
 /// Maximum expected work of a range.
-const RANGE_WORK: Duration = Duration::from_millis(250);
+const RANGE_DURATION_MAX: Duration = Duration::from_millis(250);
 /// Number of ranges that a parallel loop is split into at once, so that several workers share it.
 const RANGES_AT_ONCE: u32 = 4;
 /// Lower bound for the expected duration of an iteration, which limits the length of a range.
-const ITERATION_MIN: Duration = Duration::from_micros(50);
+const ITERATION_DURATION_MIN: Duration = Duration::from_micros(50);
 
 /// Work of a step run that has no command yet.
-enum Lack {
+enum NeededCommand {
     Pipeline,
     Prepare,
     Range { from: u64, to: u64, width: u32 },
     Iteration(u64),
 }
 
-impl Turn<'_> {
+impl DecisionBuilder<'_> {
     /// Ends a started step that has no tasks. Returns false if there is none.
-    pub(super) fn pass_routing_steps(&mut self) -> Result<bool, Undecided> {
+    pub(super) fn pass_routing_steps(&mut self) -> Result<bool, DecideError> {
         let Some(id) = self.index().routing_runs.keys().next().cloned() else {
             return Ok(false);
         };
         if !self.state.runs[&id].started {
-            self.emit(at_run(&id), Body::StepStarted(Nothing {}));
+            self.emit(run_location(&id), EventBody::StepStarted(EmptyPayload {}));
         }
-        self.end_well(&id, Body::StepDone(StepDone::default()))?;
+        self.complete_step(&id, EventBody::StepDone(StepDone::default()))?;
         Ok(true)
     }
 
@@ -57,49 +57,52 @@ impl Turn<'_> {
             let Some(step) = net.playbook.step(id.step.as_str()) else {
                 continue;
             };
-            while let Some(lack) = self.lack(&id, step) {
-                self.offer(&id, step, &lack);
+            while let Some(lack) = self.needed_command(&id, step) {
+                self.offer_command(&id, step, &lack);
             }
         }
     }
 
-    fn lack(&mut self, id: &StepRunId, step: &Step) -> Option<Lack> {
+    fn needed_command(&mut self, id: &StepRunId, step: &Step) -> Option<NeededCommand> {
         let index = self.index();
         let run = &self.state.runs[id];
         match (&step.loop_, &run.loop_) {
-            (None, _) => may_offer(&index, id, run).then_some(Lack::Pipeline),
-            (Some(_), None) => may_offer(&index, id, run).then_some(Lack::Prepare),
-            (Some(_), Some(progress)) if progress.wants_more() => {
-                may_offer(&index, id, run).then_some(Lack::Prepare)
+            (None, _) => may_offer(&index, id, run).then_some(NeededCommand::Pipeline),
+            (Some(_), None) => may_offer(&index, id, run).then_some(NeededCommand::Prepare),
+            (Some(_), Some(progress)) if progress.may_claim_more() => {
+                may_offer(&index, id, run).then_some(NeededCommand::Prepare)
             }
-            (Some(_), Some(progress)) => lack_of_loop(&index, id, progress),
+            (Some(_), Some(progress)) => needed_loop_command(&index, id, progress),
         }
     }
 
-    fn offer(&mut self, id: &StepRunId, step: &Step, lack: &Lack) {
+    fn offer_command(&mut self, id: &StepRunId, step: &Step, lack: &NeededCommand) {
         let work = match *lack {
-            Lack::Pipeline => Work::Pipeline,
-            Lack::Prepare => Work::Prepare,
-            Lack::Iteration(index) => Work::Iteration { index },
-            Lack::Range { from, to, width } => {
+            NeededCommand::Pipeline => CommandWork::Pipeline,
+            NeededCommand::Prepare => CommandWork::Prepare,
+            NeededCommand::Iteration(index) => CommandWork::Iteration { index },
+            NeededCommand::Range { from, to, width } => {
                 self.schedule_range(id, from, to, width);
-                Work::Range { from, to, width }
+                CommandWork::Range { from, to, width }
             }
         };
         let dispatch = self.state.runs[id].dispatches + 1;
         let issued = CommandIssued {
             work,
             dispatch,
-            pool: self.pool(step),
+            pool: self.pool_of(step),
         };
         let iteration = match work {
-            Work::Iteration { index } => Some(index),
+            CommandWork::Iteration { index } => Some(index),
             _ => None,
         };
-        self.emit(at_run(id).iteration(iteration), Body::CommandIssued(issued));
+        self.emit(
+            run_location(id).with_iteration(iteration),
+            EventBody::CommandIssued(issued),
+        );
     }
 
-    fn pool(&self, step: &Step) -> Name {
+    fn pool_of(&self, step: &Step) -> Name {
         let own = step.tasks.iter().find_map(|task| task.pool.clone());
         own.unwrap_or_else(|| self.net.playbook.executor.pool.clone())
     }
@@ -116,12 +119,13 @@ impl Turn<'_> {
             }
         });
         for event in &self.events {
-            let Body::CommandIssued(issued) = &event.body else {
+            let EventBody::CommandIssued(issued) = &event.body else {
                 continue;
             };
-            let (Some(live), Some(run)) =
-                (self.state.commands.get(&event.seq), event.at.step_run_id())
-            else {
+            let (Some(live), Some(run)) = (
+                self.state.commands.get(&event.seq),
+                event.location.step_run_id(),
+            ) else {
                 continue;
             };
             let state = self.state.runs.get(&live.run);
@@ -136,7 +140,7 @@ impl Turn<'_> {
                 pool: issued.pool.clone(),
                 args: state.and_then(|run| run.args.clone()),
                 loop_started: state
-                    .and_then(|run| Some(run.loop_.as_ref()?.holder_of(issued.work))),
+                    .and_then(|run| Some(run.loop_.as_ref()?.elements_event_of(issued.work))),
                 run,
             };
             let step = self.net.playbook.step(command.run.step.as_str());
@@ -153,13 +157,17 @@ impl Turn<'_> {
 }
 
 /// Whether the run's own pipeline is neither waiting nor covered by a command.
-fn may_offer(index: &StateIndex, id: &StepRunId, run: &Run) -> bool {
-    !waits(run) && !index.commands_of(id).any(|command| command.covers(None))
+fn may_offer(index: &StateIndex, id: &StepRunId, run: &StepRun) -> bool {
+    !is_waiting(run) && !index.commands_of(id).any(|command| command.covers(None))
 }
 
-fn lack_of_loop(index: &StateIndex, id: &StepRunId, progress: &LoopRun) -> Option<Lack> {
+fn needed_loop_command(
+    index: &StateIndex,
+    id: &StepRunId,
+    progress: &LoopRun,
+) -> Option<NeededCommand> {
     if let Some(index) = progress.awake.first() {
-        return Some(Lack::Iteration(*index));
+        return Some(NeededCommand::Iteration(*index));
     }
     let live = index.commands_of(id);
     let (widths, count) = live.fold((0u32, 0u32), |(sum, count), command| {
@@ -183,7 +191,7 @@ fn lack_of_loop(index: &StateIndex, id: &StepRunId, progress: &LoopRun) -> Optio
         return None;
     }
     if let Some((from, to)) = returned_range(progress) {
-        return Some(Lack::Range {
+        return Some(NeededCommand::Range {
             from,
             to,
             width: width_for(width, to - from),
@@ -194,7 +202,7 @@ fn lack_of_loop(index: &StateIndex, id: &StepRunId, progress: &LoopRun) -> Optio
     }
     let length = range_length(progress, width);
     let to = (progress.next + length).min(progress.frame_end(progress.next));
-    Some(Lack::Range {
+    Some(NeededCommand::Range {
         from: progress.next,
         to,
         width: width_for(width, to - progress.next),
@@ -205,7 +213,7 @@ fn lack_of_loop(index: &StateIndex, id: &StepRunId, progress: &LoopRun) -> Optio
 /// split in half, which isolates an item that crashes workers.
 fn returned_range(progress: &LoopRun) -> Option<(u64, u64)> {
     let unfinished = progress.returned.iter().filter_map(|range| {
-        let parts = progress.unfinished(range.from, range.to);
+        let parts = progress.unfinished_ranges(range.from, range.to);
         let first = parts
             .first()
             .map(|(from, to)| (*from, (*to).min(progress.frame_end(*from))));
@@ -225,18 +233,18 @@ fn width_for(width: u32, length: u64) -> u32 {
 }
 
 /// Length of a new range. The first ranges of a parallel loop are as long as they are wide; later ones contain the
-/// work that fits into `RANGE_WORK`, but leave a share for other workers.
+/// work that fits into `RANGE_DURATION_MAX`, but leave a share for other workers.
 fn range_length(progress: &LoopRun, width: u32) -> u64 {
     let width = u64::from(width);
     let remaining = progress.total - progress.next;
     if progress.local {
         return remaining.min(RANGE_MAX);
     }
-    if progress.ended() == 0 && progress.mode == LoopMode::Parallel {
+    if progress.ended_count() == 0 && progress.mode == LoopMode::Parallel {
         return width;
     }
-    let mean = Duration::from_micros(progress.mean_us).max(ITERATION_MIN);
-    let by_work = RANGE_WORK.as_micros() / mean.as_micros().max(1);
+    let mean = Duration::from_micros(progress.mean_us).max(ITERATION_DURATION_MIN);
+    let by_work = RANGE_DURATION_MAX.as_micros() / mean.as_micros().max(1);
     let by_work = u64::try_from(by_work)
         .unwrap_or(RANGE_MAX)
         .saturating_mul(width);

@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
-use model::event::{At, Body, ChildEnd, Ending, Finished, Nothing, ResultPointer};
+use model::event::{
+    ChildEnd, EmptyPayload, EndStatus, EventBody, EventLocation, ExecutionFinished, ResultPointer,
+};
 use model::id::Name;
 use model::outcome::{ErrorKind, Outcome, Success, TaskError};
-use model::template::{Content, Need};
+use model::template::{EnvelopeContent, Need};
 use serde_json::Value;
 
-use crate::decide::Undecided;
-use crate::decide::turn::{Turn, fatal};
-use crate::decision::{Key, MessageBody};
+use crate::decide::DecideError;
+use crate::decide::decision_builder::{DecisionBuilder, fatal_error};
+use crate::decision::{ExecutionMessage, Key};
 use crate::state::StopReason;
 
-impl Turn<'_> {
+impl DecisionBuilder<'_> {
     /// Ends the execution if no work is left. Returns true if it emitted events that may require more decisions.
-    pub(super) fn complete(&mut self) -> Result<bool, Undecided> {
+    pub(super) fn complete_execution(&mut self) -> Result<bool, DecideError> {
         let index = self.index();
         if !index.busy_steps.is_empty() {
             return Ok(false);
@@ -38,16 +40,16 @@ impl Turn<'_> {
             return Ok(true);
         }
         let failed = self.state.error.is_some() || self.state.runs.values().any(|run| run.held);
-        self.finish(if failed {
-            Ending::Error
+        self.finish_execution(if failed {
+            EndStatus::Error
         } else {
-            Ending::Success
+            EndStatus::Success
         })?;
         Ok(false)
     }
 
     /// Records the end and notifies the parent.
-    pub(super) fn finish(&mut self, ended: Ending) -> Result<(), Undecided> {
+    pub(super) fn finish_execution(&mut self, ended: EndStatus) -> Result<(), DecideError> {
         let generation = self.state.generation;
         let return_step = self
             .state
@@ -56,40 +58,46 @@ impl Turn<'_> {
             .and_then(|parent| parent.return_step.clone());
         let result = self.result_pointer(return_step.as_ref());
         let error = match ended {
-            Ending::Success => None,
-            Ending::Error => self.state.error.clone().or_else(|| self.finalized()),
-            Ending::Cancelled => Some(fatal(
+            EndStatus::Success => None,
+            EndStatus::Error => self.state.error.clone().or_else(|| self.finalized_error()),
+            EndStatus::Cancelled => Some(fatal_error(
                 ErrorKind::Cancelled,
                 "CANCELLED",
                 "the run was cancelled",
             )),
         };
         let outcome = self.outcome_for_parent(ended, result.as_ref(), error.as_ref())?;
-        let finished = Finished {
+        let finished = ExecutionFinished {
             generation,
             result,
             error,
             ended,
         };
         self.emit(
-            At::default(),
-            Body::WorkflowFinished(Box::new(finished.clone())),
+            EventLocation::default(),
+            EventBody::WorkflowFinished(Box::new(finished.clone())),
         );
-        self.keys.push(Key::Terminal { generation });
-        self.emit(At::default(), Body::PlaybookFinished(Box::new(finished)));
+        self.unique_keys.push(Key::Terminal { generation });
+        self.emit(
+            EventLocation::default(),
+            EventBody::PlaybookFinished(Box::new(finished)),
+        );
         if let (Some(parent), Some(outcome)) = (self.state.parent.clone(), outcome) {
-            let body = MessageBody::ChildEnded {
+            let body = ExecutionMessage::ChildEnded {
                 seq: parent.seq,
                 outcome: Box::new(outcome),
             };
             self.send(parent.execution_id, body);
         }
-        self.emit(At::default(), Body::PlaybookProcessed(Nothing {}));
+        self.emit(
+            EventLocation::default(),
+            EventBody::PlaybookProcessed(EmptyPayload {}),
+        );
         Ok(())
     }
 
     /// The error of an execution that an operator finalized as failed without an earlier error.
-    fn finalized(&self) -> Option<TaskError> {
+    fn finalized_error(&self) -> Option<TaskError> {
         let stop = self.state.stop.as_ref()?;
         let by_hand = matches!(stop.reason, StopReason::Finalized(_));
         by_hand.then(|| {
@@ -98,24 +106,24 @@ impl Turn<'_> {
                 "the run was finalized as failed{}",
                 note.unwrap_or_default()
             );
-            fatal(ErrorKind::Cancelled, "FINALIZED", message)
+            fatal_error(ErrorKind::Cancelled, "FINALIZED", message)
         })
     }
 
     /// Notifies the parent again of this execution's successful end, because the parent did not receive it.
-    pub(super) fn tell_parent_again(&mut self) -> Result<(), Undecided> {
+    pub(super) fn resend_end_to_parent(&mut self) -> Result<(), DecideError> {
         let parent = self.state.parent.clone();
         let return_step = parent
             .as_ref()
             .and_then(|parent| parent.return_step.clone());
         let result = self.result_pointer(return_step.as_ref());
-        let outcome = self.outcome_for_parent(Ending::Success, result.as_ref(), None)?;
+        let outcome = self.outcome_for_parent(EndStatus::Success, result.as_ref(), None)?;
         if let (Some(parent), Some(outcome)) = (parent, outcome) {
-            let body = MessageBody::ChildEnded {
+            let body = ExecutionMessage::ChildEnded {
                 seq: parent.seq,
                 outcome: Box::new(outcome),
             };
-            self.send_anew(parent.execution_id, body);
+            self.send_with_fresh_key(parent.execution_id, body);
         }
         Ok(())
     }
@@ -137,24 +145,26 @@ impl Turn<'_> {
     /// The outcome that is sent to a waiting parent.
     fn outcome_for_parent(
         &mut self,
-        ended: Ending,
+        ended: EndStatus,
         result: Option<&ResultPointer>,
         error: Option<&TaskError>,
-    ) -> Result<Option<Outcome>, Undecided> {
+    ) -> Result<Option<Outcome>, DecideError> {
         if !self.state.parent.as_ref().is_some_and(|parent| parent.wait) {
             return Ok(None);
         }
-        if ended != Ending::Success {
-            let unknown = || fatal(ErrorKind::Unknown, "CHILD_FAILED", "the child run failed");
+        if ended != EndStatus::Success {
+            let unknown =
+                || fatal_error(ErrorKind::Unknown, "CHILD_FAILED", "the child run failed");
             let error = error.cloned().unwrap_or_else(unknown);
-            return Ok(Some(Outcome::error(
-                error.with("child_execution_id", self.state.execution.to_string()),
-            )));
+            return Ok(Some(Outcome::error(error.with_detail(
+                "child_execution_id",
+                self.state.execution.to_string(),
+            ))));
         }
         let latest = result.and_then(|pointer| self.state.steps.get(&pointer.step)?.latest.clone());
         let outcome = match latest.map(|latest| latest.envelope().content) {
-            Some(Content::Event(seq)) => self.loaded_outcome(Need::Outcome(seq))?,
-            Some(Content::Loop(pointer)) => self.loaded_outcome(Need::Loop(pointer))?,
+            Some(EnvelopeContent::Event(seq)) => self.loaded_outcome(Need::Outcome(seq))?,
+            Some(EnvelopeContent::Loop(pointer)) => self.loaded_outcome(Need::Loop(pointer))?,
             _ => Outcome::ok(Value::Null),
         };
         // A successful execution passes on no error, even if its last task failed.
@@ -167,7 +177,7 @@ impl Turn<'_> {
     }
 
     /// Returns a loaded outcome or loop result; if it is missing, returns `Undecided::Needs`.
-    fn loaded_outcome(&mut self, need: Need) -> Result<Outcome, Undecided> {
+    fn loaded_outcome(&mut self, need: Need) -> Result<Outcome, DecideError> {
         loop {
             let loaded = Arc::clone(&self.loaded);
             let found = match &need {
@@ -183,8 +193,8 @@ impl Turn<'_> {
             };
             match found {
                 Some(outcome) => return Ok(outcome),
-                None if self.serve(&need) => {}
-                None => return Err(Undecided::Needs(vec![need])),
+                None if self.load_own_event(&need) => {}
+                None => return Err(DecideError::Needs(vec![need])),
             }
         }
     }

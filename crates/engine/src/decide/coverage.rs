@@ -2,73 +2,82 @@
 //!
 //! Reports arrive at least once. An event that the log already contains changes nothing.
 
-use model::command::{Continuation, Cursor, Stage, Work};
-use model::event::{Body, Emitter, Event};
+use model::command::{CommandWork, Continuation, PipelineCursor, PipelineStage};
+use model::event::{AllowedSource, Event, EventBody};
 use model::id::Seq;
 
-use crate::decide::turn::Turn;
-use crate::state::{LiveCommand, Run};
+use crate::decide::decision_builder::DecisionBuilder;
+use crate::state::{LiveCommand, StepRun};
 
 /// Whether the log accepts an event of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Covered {
+pub(super) enum EventCoverage {
     /// The event is new.
-    Yes,
+    New,
     /// The log already contains the event, or its subject has ended; it changes nothing.
-    Late,
+    Stale,
     /// The command does not cover the event.
-    No,
+    NotCovered,
 }
 
-impl Turn<'_> {
+impl DecisionBuilder<'_> {
     /// Classifies an event, given the classification of the event before it in the same report.
-    pub(super) fn covers(&self, command: Seq, event: &Event, before: Covered) -> Covered {
-        if event.kind().emitter() == Emitter::Server {
-            return Covered::No;
+    pub(super) fn coverage_of(
+        &self,
+        command: Seq,
+        event: &Event,
+        before: EventCoverage,
+    ) -> EventCoverage {
+        if event.kind().allowed_source() == AllowedSource::Server {
+            return EventCoverage::NotCovered;
         }
-        let Some(run_id) = event.at.step_run_id() else {
-            return Covered::No;
+        let Some(run_id) = event.location.step_run_id() else {
+            return EventCoverage::NotCovered;
         };
         let Some(run) = self.state.runs.get(&run_id) else {
-            return Covered::Late;
+            return EventCoverage::Stale;
         };
         if let Some(live) = self.state.commands.get(&command) {
-            if live.run != run_id || !may_speak(live, event) {
-                return Covered::No;
+            if live.run != run_id || !may_report(live, event) {
+                return EventCoverage::NotCovered;
             }
-            let carrier = self.state.carrier(&run_id, event.at.iteration);
-            if event.at.iteration.is_some() && carrier.is_some_and(|carrier| carrier != command) {
-                return Covered::Late;
+            let carrier = self
+                .state
+                .command_covering(&run_id, event.location.iteration);
+            if event.location.iteration.is_some()
+                && carrier.is_some_and(|carrier| carrier != command)
+            {
+                return EventCoverage::Stale;
             }
-        } else if !is_afterword(event) {
+        } else if !is_follow_up(event) {
             // The command ended within this report; only `policy.evaluated` of its last outcome may follow.
-            return Covered::Late;
+            return EventCoverage::Stale;
         }
-        if is_news(run, event, before) {
-            Covered::Yes
+        if is_new(run, event, before) {
+            EventCoverage::New
         } else {
-            Covered::Late
+            EventCoverage::Stale
         }
     }
 }
 
 /// A command covers its own iterations. Only a `Work::Pipeline` command may end its step successfully.
-fn may_speak(live: &LiveCommand, event: &Event) -> bool {
+fn may_report(live: &LiveCommand, event: &Event) -> bool {
     match &event.body {
-        Body::StepDone(_) | Body::StepStarted(_) => live.work == Work::Pipeline,
-        _ => event.at.iteration.is_none() || live.covers(event.at.iteration),
+        EventBody::StepDone(_) | EventBody::StepStarted(_) => live.work == CommandWork::Pipeline,
+        _ => event.location.iteration.is_none() || live.covers(event.location.iteration),
     }
 }
 
-fn is_afterword(event: &Event) -> bool {
-    matches!(event.body, Body::PolicyEvaluated(_))
+fn is_follow_up(event: &Event) -> bool {
+    matches!(event.body, EventBody::PolicyEvaluated(_))
 }
 
-fn is_news(run: &Run, event: &Event, before: Covered) -> bool {
+fn is_new(run: &StepRun, event: &Event, before: EventCoverage) -> bool {
     if run.boundary.is_some() {
         return false;
     }
-    if let Some(index) = event.at.iteration {
+    if let Some(index) = event.location.iteration {
         let Some(progress) = &run.loop_ else {
             return false;
         };
@@ -76,44 +85,48 @@ fn is_news(run: &Run, event: &Event, before: Covered) -> bool {
         if progress.has_ended(index) || away {
             return false;
         }
-        if matches!(event.body, Body::IterationStarted(_)) {
+        if matches!(event.body, EventBody::IterationStarted(_)) {
             return !progress.live.contains_key(&index);
         }
     }
     match &event.body {
-        Body::StepStarted(_) => !run.started,
-        Body::PolicyEvaluated(_) => before == Covered::Yes,
+        EventBody::StepStarted(_) => !run.started,
+        EventBody::PolicyEvaluated(_) => before == EventCoverage::New,
         _ => run
-            .continuation(event.at.iteration)
-            .is_none_or(|continuation| moves(continuation, event)),
+            .continuation(event.location.iteration)
+            .is_none_or(|continuation| moves_pipeline(continuation, event)),
     }
 }
 
 /// Whether a task event changes its pipeline's position.
-fn moves(continuation: &Continuation, event: &Event) -> bool {
-    let Some(label) = &event.at.task else {
+fn moves_pipeline(continuation: &Continuation, event: &Event) -> bool {
+    let Some(label) = &event.location.task else {
         return true;
     };
     let visit = continuation.visits.get(label).copied().unwrap_or(0);
-    let here = visit == event.at.visit && continuation.cursor == Cursor::At(label.clone());
-    let attempt = event.at.attempt;
-    let is_under_way = matches!(continuation.stage, Stage::Started | Stage::Answered { .. });
+    let here =
+        visit == event.location.visit && continuation.cursor == PipelineCursor::At(label.clone());
+    let attempt = event.location.attempt;
+    let is_under_way = matches!(
+        continuation.stage,
+        PipelineStage::Started | PipelineStage::Answered { .. }
+    );
     match &event.body {
-        Body::TaskStarted(_) => {
-            let is_retried = matches!(continuation.stage, Stage::Retrying { .. });
+        EventBody::TaskStarted(_) => {
+            let is_retried = matches!(continuation.stage, PipelineStage::Retrying { .. });
             let is_next_try = here && is_retried && attempt == continuation.attempt + 1;
-            event.at.visit > visit || is_next_try
+            event.location.visit > visit || is_next_try
         }
-        Body::AttemptStarted(_) => match continuation.stage {
-            Stage::Retrying { .. } => here && attempt == continuation.attempt + 1,
+        EventBody::AttemptStarted(_) => match continuation.stage {
+            PipelineStage::Retrying { .. } => here && attempt == continuation.attempt + 1,
             // `task.attempt.started` of attempt 1 is only written when a retry follows, in the same report as the end
             // of the attempt.
             _ => here && is_under_way && attempt == 1 && continuation.attempt == 1,
         },
-        Body::AttemptDone(_) | Body::AttemptFailed(_) => {
+        EventBody::AttemptDone(_) | EventBody::AttemptFailed(_) => {
             here && is_under_way && attempt == continuation.attempt
         }
-        Body::TaskDone(_) | Body::TaskFailed(_) => here && is_under_way,
+        EventBody::TaskDone(_) | EventBody::TaskFailed(_) => here && is_under_way,
         _ => true,
     }
 }

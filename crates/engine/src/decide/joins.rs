@@ -3,32 +3,32 @@
 //! A step with several predecessors waits while a token elsewhere can still reach it. Among the steps that need not
 //! wait, one that no other such step leads to runs first; in a cycle, the one with the oldest token.
 
-use model::event::{Body, StepScheduled};
+use model::event::{EventBody, StepScheduled};
 use model::id::{Name, StepRunId, TokenId};
 use model::outcome::ErrorKind;
-use model::raw::Raw;
-use model::size::too_large;
+use model::raw::RawJson;
+use model::size::size_error;
 use serde_json::{Map, Value};
 
-use crate::decide::Undecided;
-use crate::decide::turn::{Turn, at_run, fatal};
+use crate::decide::DecideError;
+use crate::decide::decision_builder::{DecisionBuilder, fatal_error, run_location};
 use crate::state::{SharedMap, StateIndex};
 
-impl Turn<'_> {
+impl DecisionBuilder<'_> {
     /// Starts one step whose tokens need not wait and are admitted. Returns false if there is none.
-    pub(super) fn start_step(&mut self) -> Result<bool, Undecided> {
+    pub(super) fn start_step(&mut self) -> Result<bool, DecideError> {
         if self.state.final_ran {
             return Ok(false);
         }
-        if let Some(step) = self.parked_to_look_at() {
-            return self.look_again(&step);
+        if let Some(step) = self.step_to_readmit() {
+            return self.readmit_parked(&step);
         }
         let index = self.index();
-        let Some(step) = self.first_free(&index) else {
+        let Some(step) = self.first_startable(&index) else {
             return Ok(false);
         };
         let mut tokens: Vec<TokenId>;
-        if self.joins(&step) {
+        if self.is_joining(&step) {
             tokens = index.tokens_before(&step).collect();
             tokens.extend(self.parked_before(&step, &index));
             tokens.sort_unstable();
@@ -40,9 +40,9 @@ impl Turn<'_> {
     }
 
     /// Whether tokens that meet at this step enter it together.
-    pub(super) fn joins(&self, step: &Name) -> bool {
+    pub(super) fn is_joining(&self, step: &Name) -> bool {
         let step = self.net.playbook.step(step.as_str());
-        step.is_none_or(|step| step.joins)
+        step.is_none_or(|step| step.is_joining)
     }
 
     /// The tokens that admission parked at a step, oldest first.
@@ -59,15 +59,16 @@ impl Turn<'_> {
     }
 
     /// Whether no active token or step run can still reach this step.
-    pub(super) fn is_free_now(&mut self, step: &Name) -> bool {
+    pub(super) fn can_start_now(&mut self, step: &Name) -> bool {
         let index = self.index();
-        self.is_free(step, &index)
+        self.can_start(step, &index)
     }
 
     /// Among the steps that need not wait and that no other such step leads to, the one with the oldest token.
-    fn first_free(&self, index: &StateIndex) -> Option<Name> {
+    fn first_startable(&self, index: &StateIndex) -> Option<Name> {
         let mut by_age = index.oldest_tokens.values();
-        let first = by_age.find(|step| self.is_free(step, index) && !self.is_preceded(step, index));
+        let first =
+            by_age.find(|step| self.can_start(step, index) && !self.is_preceded(step, index));
         first.cloned()
     }
 
@@ -80,14 +81,14 @@ impl Turn<'_> {
             return false;
         }
         graph.any_before(step, waiting, |other| {
-            index.tokens_before(other).next().is_some() && self.is_free(other, index)
+            index.tokens_before(other).next().is_some() && self.can_start(other, index)
         })
     }
 
     /// Whether no active, parked or held token can still reach this step.
-    fn is_free(&self, step: &Name, index: &StateIndex) -> bool {
+    fn can_start(&self, step: &Name, index: &StateIndex) -> bool {
         let graph = &self.net.graph;
-        if !self.joins(step) || !graph.is_meeting_place(step) {
+        if !self.is_joining(step) || !graph.is_join(step) {
             return true;
         }
         let comes = |places: &SharedMap<Name, u32>| {
@@ -101,7 +102,7 @@ impl Turn<'_> {
 
     /// Consumes the tokens and schedules a run of the step.
     pub(super) fn schedule(&mut self, step: &Name, tokens: Vec<TokenId>, is_final: bool) {
-        let run = self.state.runs_of(step) + 1;
+        let run = self.state.run_count(step) + 1;
         let id = StepRunId {
             step: step.clone(),
             run,
@@ -114,7 +115,7 @@ impl Turn<'_> {
             return self.fail_admission(
                 step,
                 tokens,
-                fatal(ErrorKind::Unknown, "LIMIT_STEP_RUNS", message),
+                fatal_error(ErrorKind::Unknown, "LIMIT_STEP_RUNS", message),
             );
         }
         let (args, args_from) = self.merge_args(&tokens);
@@ -124,18 +125,18 @@ impl Turn<'_> {
             args_from,
             is_final,
         };
-        let body = Body::StepScheduled(Box::new(scheduled.clone()));
+        let body = EventBody::StepScheduled(Box::new(scheduled.clone()));
         let limit = self.net.limits.event_bytes_max;
-        if let Some(error) = too_large("the combined `args` of a join", body.data_bytes(), limit) {
+        if let Some(error) = size_error("the combined `args` of a join", body.data_bytes(), limit) {
             return self.fail_admission(step, scheduled.tokens, error);
         }
-        let seq = self.emit(at_run(&id), body);
-        self.because_of(seq);
-        self.time_step(&id);
+        let seq = self.emit(run_location(&id), body);
+        self.set_cause(seq);
+        self.set_step_timer(&id);
     }
 
     /// The arguments of the tokens, merged in order of arrival. If several tokens met, also each token's arguments.
-    fn merge_args(&self, tokens: &[TokenId]) -> (Option<Raw>, Option<Raw>) {
+    fn merge_args(&self, tokens: &[TokenId]) -> (Option<RawJson>, Option<RawJson>) {
         let given = tokens.iter().filter_map(|id| self.state.tokens.get(id));
         let with_args = || {
             given
@@ -152,7 +153,7 @@ impl Turn<'_> {
         let mut merged = Map::new();
         let mut each = Vec::new();
         for (token, args) in with_args() {
-            let value = args.value();
+            let value = args.to_value();
             let from = token
                 .boundary
                 .as_ref()
@@ -162,6 +163,9 @@ impl Turn<'_> {
             }
             each.push(serde_json::json!({"step": from, "args": value}));
         }
-        (Some(Raw::of(&merged)), Some(Raw::of(&each)))
+        (
+            Some(RawJson::from_serializable(&merged)),
+            Some(RawJson::from_serializable(&each)),
+        )
     }
 }

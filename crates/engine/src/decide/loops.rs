@@ -1,25 +1,27 @@
 //! Loops: the collection is fixed once, and the loop ends when every index has ended.
 
-use model::event::{At, Body, FrameClaimed, IterationScheduled, LoopDone, LoopStarted};
+use model::event::{
+    EventBody, EventLocation, FrameClaimed, IterationScheduled, LoopDone, LoopStarted,
+};
 use model::id::StepRunId;
-use model::manifest::{self, is_pipeline_outcome, outcome_of};
+use model::manifest::{self, is_pipeline_outcome, outcome_from_event};
 use model::number_range::{NumberRange, RANGE_ITEMS_MAX};
 use model::outcome::ErrorKind;
 use model::playbook::{Collection, FailureMode, Loop, LoopMode, Step};
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::result_ref::{INLINE_BYTES_MAX, ResultRef};
-use model::template::{Data, Need, RenderError, Scope, Tree};
+use model::template::{LazyValue, Need, RenderError, Scope, Tree};
 use serde_json::{Map, Value};
 
-use crate::decide::Undecided;
+use crate::decide::DecideError;
 use crate::decide::bodies::sha256;
-use crate::decide::scope::Unrendered;
-use crate::decide::turn::{Turn, at_run, fatal};
-use crate::state::{LoopRun, Run, StateIndex};
+use crate::decide::decision_builder::{DecisionBuilder, fatal_error, run_location};
+use crate::decide::scope::EvalError;
+use crate::state::{LoopRun, StateIndex, StepRun};
 
-impl Turn<'_> {
+impl DecisionBuilder<'_> {
     /// Starts one loop, ends one, or records its next frame. Returns false if no loop is ready.
-    pub(super) fn move_loops(&mut self) -> Result<bool, Undecided> {
+    pub(super) fn move_loops(&mut self) -> Result<bool, DecideError> {
         let net = self.net;
         let index = self.index();
         let looped = index.loop_runs.keys().filter_map(|id| {
@@ -29,19 +31,19 @@ impl Turn<'_> {
             let is_carried = |id| index.commands_of(id).any(|command| command.covers(None));
             let ready = match &run.loop_ {
                 None => run.prepared.is_some() || !is_carried(id),
-                Some(progress) => has_claimed(run) || has_run_out(&index, id, progress),
+                Some(progress) => has_claimed_rows(run) || is_exhausted(&index, id, progress),
             };
             ready.then_some((id.clone(), step, loop_, run.loop_.is_some()))
         });
         let looped: Vec<_> = looped.collect();
         drop(index);
         for (id, step, loop_, started) in looped {
-            if started && has_claimed(&self.state.runs[&id]) {
+            if started && has_claimed_rows(&self.state.runs[&id]) {
                 self.record_frame(&id);
                 return Ok(true);
             }
             if started && self.has_fresh_manifests(&id) {
-                self.rests = true;
+                self.defers_rest = true;
                 return Ok(true);
             }
             if started {
@@ -56,34 +58,39 @@ impl Turn<'_> {
     }
 
     /// Fixes the collection. Returns false if a worker has to prepare it first.
-    fn start_loop(&mut self, id: &StepRunId, step: &Step, loop_: &Loop) -> Result<bool, Undecided> {
+    fn start_loop(
+        &mut self,
+        id: &StepRunId,
+        step: &Step,
+        loop_: &Loop,
+    ) -> Result<bool, DecideError> {
         let run = &self.state.runs[id];
         if let Some(reference) = run.prepared.clone() {
             self.record_prepared(id, step, loop_, *reference)?;
             return Ok(true);
         }
         if let Some((seq, reused)) = self.state.reusing.get(&step.name).cloned() {
-            self.start_over_reused(id, step, (seq, reused))?;
+            self.start_reused_loop(id, step, (seq, reused))?;
             return Ok(true);
         }
         let mut scope = self.scope();
         scope.args = self.state.runs[id]
             .args
             .clone()
-            .map_or_else(Data::default, Data::lazy);
-        let Collection::In(tree) = &loop_.over else {
+            .map_or_else(LazyValue::default, LazyValue::from_raw);
+        let Collection::In(tree) = &loop_.collection else {
             return Ok(false);
         };
         let rendered = self.render(&mut scope, &step.name, |scope| render_items(tree, scope));
         let rendered = match rendered {
             Ok(LoopItems::Range(range)) => {
-                self.start_over_range(id, step, loop_, range)?;
+                self.start_range_loop(id, step, loop_, range)?;
                 return Ok(true);
             }
             Ok(LoopItems::Value(value)) => value,
-            Err(Unrendered::TooLarge(_)) => return Ok(false),
-            Err(Unrendered::Undecided(undecided)) => return Err(undecided),
-            Err(Unrendered::Failed(error)) => {
+            Err(EvalError::TooLarge(_)) => return Ok(false),
+            Err(EvalError::Undecided(undecided)) => return Err(undecided),
+            Err(EvalError::Failed(error)) => {
                 self.fail_run(id, *error);
                 return Ok(true);
             }
@@ -97,41 +104,41 @@ impl Turn<'_> {
                 .map(|(key, value)| serde_json::json!({"key": key, "value": value}))
                 .collect(),
             other => {
-                let found = model::raw::kind_of(&other);
+                let found = model::raw::json_type_name(&other);
                 let message = format!("`loop.in` of step `{}` is {found}, not a list", step.name);
-                let error = fatal(ErrorKind::Schema, "LOOP_NOT_A_LIST", message)
-                    .with("line", loop_.span.line);
+                let error = fatal_error(ErrorKind::Schema, "LOOP_NOT_A_LIST", message)
+                    .with_detail("line", loop_.span.line);
                 self.fail_run(id, error);
                 return Ok(true);
             }
         };
         let total = items.len() as u64;
-        let text = Raw::of(&items);
+        let text = RawJson::from_serializable(&items);
         let sha256 = sha256(text.text().as_bytes());
-        let mut started = self.loop_started(step, loop_, total, sha256)?;
+        let mut started = self.record_loop_started(step, loop_, total, sha256)?;
         if text.text().len() <= self.net.limits.event_bytes_max / 2 {
             started.collection = Some(text);
         } else {
             let place = format!("step/{}/run/{}/collection", id.step, id.run);
-            let reference = self.keep_body(&place, text);
+            let reference = self.store_body(&place, text);
             started.collection_ref = Some(Box::new(reference));
         }
-        self.emit(at_run(id), Body::LoopStarted(Box::new(started)));
+        self.emit(run_location(id), EventBody::LoopStarted(Box::new(started)));
         Ok(true)
     }
 
     /// Starts a loop over a number range: the log records the range, and items are computed on demand.
-    fn start_over_range(
+    fn start_range_loop(
         &mut self,
         id: &StepRunId,
         step: &Step,
         loop_: &Loop,
         range: NumberRange,
-    ) -> Result<(), Undecided> {
-        let sha256 = sha256(Raw::of(&range).text().as_bytes());
-        let mut started = self.loop_started(step, loop_, range.len(), sha256)?;
+    ) -> Result<(), DecideError> {
+        let sha256 = sha256(RawJson::from_serializable(&range).text().as_bytes());
+        let mut started = self.record_loop_started(step, loop_, range.len(), sha256)?;
         started.range = Some(range);
-        self.emit(at_run(id), Body::LoopStarted(Box::new(started)));
+        self.emit(run_location(id), EventBody::LoopStarted(Box::new(started)));
         Ok(())
     }
 
@@ -141,15 +148,16 @@ impl Turn<'_> {
         step: &Step,
         loop_: &Loop,
         reference: ResultRef,
-    ) -> Result<(), Undecided> {
+    ) -> Result<(), DecideError> {
         if let Some(range) = prepared_range(&reference) {
-            return self.start_over_range(id, step, loop_, range);
+            return self.start_range_loop(id, step, loop_, range);
         }
         let total = prepared_total(&reference);
-        let mut started = self.loop_started(step, loop_, total, reference.meta.sha256.clone())?;
+        let mut started =
+            self.record_loop_started(step, loop_, total, reference.meta.sha256.clone())?;
         started.collection_ref = Some(Box::new(reference));
-        started.more = total > 0 && step.claim().is_some();
-        self.emit(at_run(id), Body::LoopStarted(Box::new(started)));
+        started.more = total > 0 && step.cursor_claim().is_some();
+        self.emit(run_location(id), EventBody::LoopStarted(Box::new(started)));
         Ok(())
     }
 
@@ -164,25 +172,27 @@ impl Turn<'_> {
             rows: prepared_total(reference),
             collection_ref: reference.clone(),
         };
-        self.emit(at_run(id), Body::FrameClaimed(frame));
+        self.emit(run_location(id), EventBody::FrameClaimed(frame));
     }
 
-    pub(super) fn loop_started(
+    pub(super) fn record_loop_started(
         &mut self,
         step: &Step,
         loop_: &Loop,
         total: u64,
         sha256: String,
-    ) -> Result<LoopStarted, Undecided> {
+    ) -> Result<LoopStarted, DecideError> {
         let max_in_flight = match (&loop_.max_in_flight, loop_.mode) {
             (_, LoopMode::Sequential) => 1,
             (None, LoopMode::Parallel) => self.net.limits.max_in_flight,
             (Some(tree), LoopMode::Parallel) => {
                 let mut scope = self.scope();
                 match self.render(&mut scope, &step.name, |scope| tree.render(scope)) {
-                    Ok(rendered) => whole(&rendered.value).unwrap_or(self.net.limits.max_in_flight),
-                    Err(Unrendered::Undecided(undecided)) => return Err(undecided),
-                    Err(Unrendered::Failed(_) | Unrendered::TooLarge(_)) => {
+                    Ok(rendered) => {
+                        to_whole_number(&rendered.value).unwrap_or(self.net.limits.max_in_flight)
+                    }
+                    Err(EvalError::Undecided(undecided)) => return Err(undecided),
+                    Err(EvalError::Failed(_) | EvalError::TooLarge(_)) => {
                         self.net.limits.max_in_flight
                     }
                 }
@@ -193,7 +203,7 @@ impl Turn<'_> {
             mode: loop_.mode,
             max_in_flight: max_in_flight.max(1),
             failure: step.failure,
-            local: loop_.local,
+            local: loop_.is_local,
             collection: None,
             collection_ref: None,
             range: None,
@@ -203,7 +213,7 @@ impl Turn<'_> {
         })
     }
 
-    fn end_loop(&mut self, id: &StepRunId, step: &Step) -> Result<(), Undecided> {
+    fn end_loop(&mut self, id: &StepRunId, step: &Step) -> Result<(), DecideError> {
         let progress = self.state.runs[id]
             .loop_
             .clone()
@@ -216,13 +226,13 @@ impl Turn<'_> {
                 "{failed} of {total} iterations failed; #{index}: {}",
                 error.message
             );
-            let mut error = error.clone().with("iteration", *index);
+            let mut error = error.clone().with_detail("iteration", *index);
             error.message = message;
             self.fail_run(id, error);
             return Ok(());
         }
         let results = self.inline_results(&progress)?;
-        let before = self.mark_for_set(id);
+        let before = self.checkpoint_for_set(id);
         if let Err(error) = self.apply_iteration_patches(&progress, step) {
             self.fail_run(id, *error);
             return Ok(());
@@ -233,10 +243,13 @@ impl Turn<'_> {
         let done = LoopDone {
             stats: progress.stats(),
             results,
-            manifests: vec![manifest::uri(self.state.execution, &at_run(id))],
+            manifests: vec![manifest::manifest_uri(
+                self.state.execution,
+                &run_location(id),
+            )],
         };
-        let seq = self.emit(at_run(id), Body::LoopDone(done));
-        self.because_of(seq);
+        let seq = self.emit(run_location(id), EventBody::LoopDone(done));
+        self.set_cause(seq);
         self.complete_results(id, &progress);
         self.write_set(id, before)
     }
@@ -252,18 +265,18 @@ impl Turn<'_> {
         let mut value = data.json().clone();
         for event in &self.events {
             let index = event
-                .at
+                .location
                 .iteration
-                .filter(|_| event.at.step_run_id().as_ref() == Some(id));
+                .filter(|_| event.location.step_run_id().as_ref() == Some(id));
             let index = index.and_then(|index| usize::try_from(index).ok());
-            let outcome = outcome_of(event).filter(|_| is_pipeline_outcome(event));
+            let outcome = outcome_from_event(event).filter(|_| is_pipeline_outcome(event));
             if let (Some(index), Some(outcome)) = (index, outcome) {
-                value["results"][index] = outcome.shown();
+                value["results"][index] = outcome.to_listed_value();
             }
         }
         value["stats"] = serde_json::to_value(progress.stats()).unwrap_or_default();
         let loops = &mut std::sync::Arc::make_mut(&mut self.loaded).loops;
-        loops.insert(done, Data::new(value));
+        loops.insert(done, LazyValue::new(value));
     }
 
     /// Combines the patches of all iterations into one; the order of their arrival does not matter.
@@ -279,21 +292,25 @@ impl Turn<'_> {
         if patches.is_empty() {
             return Ok(());
         }
-        let conflict = |error: model::ctx::Conflict| {
-            Box::new(fatal(ErrorKind::Schema, "CTX_CONFLICT", error.to_string()))
+        let conflict = |error: model::ctx::PatchConflict| {
+            Box::new(fatal_error(
+                ErrorKind::Schema,
+                "CTX_CONFLICT",
+                error.to_string(),
+            ))
         };
         let patches = patches.resolve().map_err(conflict)?;
         let mut ctx = (*self.state.ctx).clone();
         for patch in &patches {
-            self.must_be_at_hand(patch)?;
-            model::ctx::apply(&mut ctx, patch);
+            self.check_value_inline(patch)?;
+            model::ctx::apply_patch(&mut ctx, patch);
         }
         let keys = patches.iter().flat_map(Map::keys);
         let combined: Map<String, Value> =
             keys.map(|key| (key.clone(), ctx[key].clone())).collect();
-        let at = At {
+        let at = EventLocation {
             step: Some(step.name.clone()),
-            ..At::default()
+            ..EventLocation::default()
         };
         self.patch_ctx(at, &combined)
     }
@@ -302,7 +319,7 @@ impl Turn<'_> {
     fn inline_results(
         &mut self,
         progress: &crate::state::LoopRun,
-    ) -> Result<Option<Raw>, Undecided> {
+    ) -> Result<Option<RawJson>, DecideError> {
         if !progress.may_inline() {
             return Ok(None);
         }
@@ -317,41 +334,41 @@ impl Turn<'_> {
         };
         let missing: Vec<Need> = missing
             .into_iter()
-            .filter(|need| !self.serve(need))
+            .filter(|need| !self.load_own_event(need))
             .collect();
         if !missing.is_empty() {
-            return Err(Undecided::Needs(missing));
+            return Err(DecideError::Needs(missing));
         }
         let result = |index: u64| {
             let seq = progress.outcomes.get(&index)?;
-            Some(self.loaded.outcomes.get(seq)?.shown())
+            Some(self.loaded.outcomes.get(seq)?.to_listed_value())
         };
         let results: Vec<Value> = (0..progress.total)
             .map(|index| result(index).unwrap_or_default())
             .collect();
-        let text = Raw::of(&results);
+        let text = RawJson::from_serializable(&results);
         Ok((text.text().len() <= INLINE_BYTES_MAX).then_some(text))
     }
 
     /// Records that a range of iterations is scheduled.
     pub(super) fn schedule_range(&mut self, id: &StepRunId, from: u64, to: u64, width: u32) {
         self.emit(
-            at_run(id),
-            Body::IterationScheduled(IterationScheduled { from, to, width }),
+            run_location(id),
+            EventBody::IterationScheduled(IterationScheduled { from, to, width }),
         );
     }
 }
 
 /// Whether every index has ended, or a failure stops further iterations and none is active.
-fn has_run_out(index: &StateIndex, id: &StepRunId, progress: &LoopRun) -> bool {
+fn is_exhausted(index: &StateIndex, id: &StepRunId, progress: &LoopRun) -> bool {
     let away = !progress.suspended.is_empty() || !progress.awake.is_empty();
     let is_running = || index.commands_of(id).next().is_some();
-    let is_through = progress.ended() == progress.total && !progress.more;
+    let is_through = progress.ended_count() == progress.total && !progress.more;
     is_through || (progress.is_stopped() && !away && !is_running())
 }
 
 /// Whether the worker has claimed more rows of a cursor loop.
-fn has_claimed(run: &Run) -> bool {
+fn has_claimed_rows(run: &StepRun) -> bool {
     run.prepared.is_some() && run.loop_.as_ref().is_some_and(|progress| progress.more)
 }
 
@@ -384,7 +401,7 @@ fn render_items(tree: &Tree, scope: &Scope) -> Result<LoopItems, RenderError> {
         .map(|rendered| LoopItems::Value(rendered.value))
 }
 
-fn whole(value: &Value) -> Option<u32> {
+fn to_whole_number(value: &Value) -> Option<u32> {
     let number = match value {
         Value::Number(number) => number.as_u64(),
         Value::String(text) => text.trim().parse().ok(),

@@ -5,40 +5,40 @@
 
 use std::sync::Arc;
 
-use model::command::Parts;
-use model::event::{At, Body, Event, ResultStored};
+use model::command::LabelParts;
+use model::event::{Event, EventBody, EventLocation, ResultStored};
 use model::id::{Seq, StepRunId};
-use model::manifest::{Accumulate, PAGES_LISTED_MAX, Rule};
+use model::manifest::{Accumulate, ManifestRule, PAGES_LISTED_MAX};
 use model::outcome::Outcome;
 use model::playbook::Task;
 use model::result_ref::ResultRef;
-use model::template::{Data, Need};
+use model::template::{LazyValue, Need};
 
-use crate::decide::turn::{Turn, at_run};
+use crate::decide::decision_builder::{DecisionBuilder, run_location};
 use crate::state::LoopRun;
 
-impl Turn<'_> {
+impl DecisionBuilder<'_> {
     /// Records the results that a pipeline's tasks collected, before the event that ends it.
     pub(super) fn record_manifests(&mut self, ending: &Event) {
         let is_ok = match &ending.body {
-            Body::StepDone(_) | Body::IterationDone(_) => true,
-            Body::StepFailed(_) | Body::IterationFailed(_) => false,
+            EventBody::StepDone(_) | EventBody::IterationDone(_) => true,
+            EventBody::StepFailed(_) | EventBody::IterationFailed(_) => false,
             _ => return,
         };
         let net = self.net;
-        let Some(run) = ending.at.step_run_id() else {
+        let Some(run) = ending.location.step_run_id() else {
             return;
         };
         let Some(step) = net.playbook.step(run.step.as_str()) else {
             return;
         };
         for task in &step.tasks {
-            let at = at_run(&run).iteration(ending.at.iteration);
+            let at = run_location(&run).with_iteration(ending.location.iteration);
             self.record_manifest(&run, task, at, is_ok);
         }
     }
 
-    fn record_manifest(&mut self, run: &StepRunId, task: &Task, at: At, is_ok: bool) {
+    fn record_manifest(&mut self, run: &StepRunId, task: &Task, at: EventLocation, is_ok: bool) {
         let live = self.state.runs.get(run);
         let Some(pipeline) = live.and_then(|live| live.continuation(at.iteration)) else {
             return;
@@ -53,7 +53,7 @@ impl Turn<'_> {
         let Some(parts) = collected else {
             return;
         };
-        let at = At {
+        let at = EventLocation {
             task: Some(task.label.clone()),
             visit: pipeline.visits.get(&task.label).copied().unwrap_or(0),
             ..at
@@ -62,10 +62,10 @@ impl Turn<'_> {
             strategy,
             merge_path,
         } = asked.cloned().unwrap_or_default();
-        let rule = Rule {
+        let rule = ManifestRule {
             strategy,
             merge_path,
-            first: first_of(&parts),
+            first: first_part(&parts),
             seq: self.state.seq.next(),
             parts: parts.by_page.len() as u64,
             pages: listed_pages(&parts),
@@ -74,7 +74,7 @@ impl Turn<'_> {
             ends_pipeline: is_ok && asked.is_some() && pipeline.last.as_ref() == Some(&task.label),
         };
         let control = Some(&task.result);
-        let reference = rule.reference(self.state.execution, &at, parts.bytes, control);
+        let reference = rule.to_reference(self.state.execution, &at, parts.bytes, control);
         self.emit_manifest(at, reference);
     }
 
@@ -84,7 +84,7 @@ impl Turn<'_> {
             strategy,
             merge_path,
         } = Accumulate::default();
-        let rule = Rule {
+        let rule = ManifestRule {
             strategy,
             merge_path,
             first: progress.started,
@@ -95,40 +95,43 @@ impl Turn<'_> {
             is_result: false,
             ends_pipeline: false,
         };
-        let at = at_run(id);
-        let reference = rule.reference(self.state.execution, &at, 0, None);
+        let at = run_location(id);
+        let reference = rule.to_reference(self.state.execution, &at, 0, None);
         self.emit_manifest(at, reference);
     }
 
-    fn emit_manifest(&mut self, at: At, reference: ResultRef) {
+    fn emit_manifest(&mut self, at: EventLocation, reference: ResultRef) {
         let result_ref = Box::new(reference);
-        self.emit(at, Body::ManifestUpdated(ResultStored { result_ref }));
+        self.emit(at, EventBody::ManifestUpdated(ResultStored { result_ref }));
     }
 
     /// Whether this turn recorded manifests of a loop's iterations. They are read from the log, so they must be
     /// committed first.
     pub(super) fn has_fresh_manifests(&self, id: &StepRunId) -> bool {
         self.events.iter().any(|event| {
-            matches!(event.body, Body::ManifestUpdated(_))
-                && event.at.iteration.is_some()
-                && event.at.step_run_id().as_ref() == Some(id)
+            matches!(event.body, EventBody::ManifestUpdated(_))
+                && event.location.iteration.is_some()
+                && event.location.step_run_id().as_ref() == Some(id)
         })
     }
 
     /// Returns what must be loaded to read a manifest of this turn, or `None` if this turn recorded no such manifest.
     /// If nothing is missing, adds the combined parts to the loaded bodies.
-    pub(super) fn gather(&mut self, reference: &ResultRef) -> Option<Vec<Need>> {
-        let rule = Rule::of(reference)?;
+    pub(super) fn needs_of_manifest(&mut self, reference: &ResultRef) -> Option<Vec<Need>> {
+        let rule = ManifestRule::from_reference(reference)?;
         let recorded = self.events.iter().find(|event| event.seq == rule.seq)?;
-        let (run, iteration) = (recorded.at.step_run_id()?, recorded.at.iteration);
-        let label = recorded.at.task.clone()?;
+        let (run, iteration) = (
+            recorded.location.step_run_id()?,
+            recorded.location.iteration,
+        );
+        let label = recorded.location.task.clone()?;
         let pipeline = self.state.runs.get(&run)?.continuation(iteration)?;
         let parts = pipeline.parts_of(&label)?;
         let mut missing = Vec::new();
         let mut bodies = Vec::new();
         for (_, seq) in parts.by_page {
             let need = Need::Outcome(seq);
-            if !self.loaded.outcomes.contains_key(&seq) && !self.serve(&need) {
+            if !self.loaded.outcomes.contains_key(&seq) && !self.load_own_event(&need) {
                 missing.push(need);
                 continue;
             }
@@ -153,25 +156,25 @@ impl Turn<'_> {
             return Some(Vec::new());
         }
         if missing.is_empty() {
-            let all = Data::new(rule.collect().all(bodies));
+            let all = LazyValue::new(rule.combiner().combine(bodies));
             Arc::make_mut(&mut self.loaded).bodies.insert(uri, all);
         }
         Some(missing)
     }
 }
 
-fn has_pages_outside(parts: &Parts) -> bool {
+fn has_pages_outside(parts: &LabelParts) -> bool {
     parts.is_outside && parts.by_page.len() > 1
 }
 
-fn listed_pages(parts: &Parts) -> Vec<(i64, Seq)> {
+fn listed_pages(parts: &LabelParts) -> Vec<(i64, Seq)> {
     if parts.by_page.len() > PAGES_LISTED_MAX {
         return Vec::new();
     }
     parts.by_page.clone()
 }
 
-fn first_of(parts: &Parts) -> Seq {
+fn first_part(parts: &LabelParts) -> Seq {
     let seqs = parts.by_page.iter().map(|(_, seq)| *seq);
     seqs.min().unwrap_or_default()
 }

@@ -5,6 +5,7 @@
 
 mod admission;
 mod advance;
+mod apply_reuse;
 mod bodies;
 mod boundary;
 mod children;
@@ -12,6 +13,7 @@ mod commands;
 mod completion;
 mod control;
 mod coverage;
+mod decision_builder;
 mod entry;
 mod joins;
 mod loops;
@@ -22,9 +24,7 @@ mod routing;
 mod scope;
 mod stopping;
 mod switching;
-mod takeover;
 mod timers;
-mod turn;
 
 pub use advance::{decide, needs};
-pub use net::{Limits, Net, Refusal, Undecided};
+pub use net::{DecideError, ExecutionLimits, PlaybookNet, Refusal};

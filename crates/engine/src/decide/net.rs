@@ -1,12 +1,12 @@
-//! The inputs of a decision besides the state (`Net`, `Limits`), and the reasons why no decision is made.
+//! The inputs of a decision besides the state (`PlaybookNet`, `Limits`), and the reasons why no decision is made.
 
 use std::time::Duration;
 
 use model::id::Name;
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::{DefaultError, Playbook};
-use model::raw::Raw;
-use model::size::too_large;
+use model::raw::RawJson;
+use model::size::size_error;
 use model::template::Need;
 use serde::{Deserialize, Serialize};
 
@@ -15,42 +15,42 @@ use crate::state::StepKind;
 
 /// A playbook with its arcs and limits, ready for decisions.
 #[derive(Debug, Clone)]
-pub struct Net {
+pub struct PlaybookNet {
     /// The document.
     pub playbook: std::sync::Arc<Playbook>,
     /// Its arcs.
     pub graph: Graph,
     /// The limits that apply.
-    pub limits: Limits,
+    pub limits: ExecutionLimits,
     /// Size of the workload defaults.
     workload_bytes: usize,
-    arcs_of_a_step_max: usize,
+    step_arcs_max: usize,
 }
 
-impl Net {
+impl PlaybookNet {
     /// Reads the playbook's arcs.
-    pub fn new(playbook: std::sync::Arc<Playbook>, limits: Limits) -> Self {
-        let graph = Graph::of(&playbook);
-        let workload_bytes = model::size::bytes(&playbook.workload);
+    pub fn new(playbook: std::sync::Arc<Playbook>, limits: ExecutionLimits) -> Self {
+        let graph = Graph::from_playbook(&playbook);
+        let workload_bytes = model::size::json_bytes(&playbook.workload);
         let own = playbook.executor.step_runs_max;
-        let limits = Limits {
+        let limits = ExecutionLimits {
             step_runs_max: own.unwrap_or(limits.step_runs_max),
             ..limits
         };
         let arcs = playbook.steps.iter().map(|step| step.next.arcs.len());
-        let arcs_of_a_step_max = arcs.max().unwrap_or(0);
+        let step_arcs_max = arcs.max().unwrap_or(0);
         Self {
             playbook,
             graph,
             limits,
             workload_bytes,
-            arcs_of_a_step_max,
+            step_arcs_max,
         }
     }
 
     /// The maximum number of arcs of one step.
-    pub fn arcs_of_a_step_max(&self) -> usize {
-        self.arcs_of_a_step_max
+    pub fn step_arcs_max(&self) -> usize {
+        self.step_arcs_max
     }
 
     /// The step kind, which the indexes of the state depend on.
@@ -63,12 +63,12 @@ impl Net {
     }
 
     /// Checks that a request with this payload fits into the event that records it.
-    pub fn must_fit(&self, payload: Option<&Raw>) -> Result<(), Refusal> {
+    pub fn check_payload_size(&self, payload: Option<&RawJson>) -> Result<(), Refusal> {
         let given = payload.map_or(0, |payload| payload.text().len());
         let limit = self.limits.event_bytes_max;
-        let is_over = |bytes| too_large("the workload", bytes, limit).is_some();
+        let is_over = |bytes| size_error("the workload", bytes, limit).is_some();
         if is_over(self.workload_bytes + given)
-            && is_over(model::size::bytes(&self.workload_with(payload)))
+            && is_over(model::size::json_bytes(&self.workload_with(payload)))
         {
             return Err(Refusal::TooLarge);
         }
@@ -78,7 +78,7 @@ impl Net {
 
 /// The limits of an execution; each has an error code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ExecutionLimits {
     /// Maximum number of runs of one step: `LIMIT_STEP_RUNS`.
     pub step_runs_max: u32,
     /// Maximum nesting depth of sub-playbooks: `LIMIT_DEPTH`.
@@ -97,7 +97,7 @@ pub struct Limits {
     pub max_in_flight: u32,
 }
 
-impl Default for Limits {
+impl Default for ExecutionLimits {
     fn default() -> Self {
         Self {
             step_runs_max: 100_000,
@@ -114,7 +114,7 @@ impl Default for Limits {
 
 /// The reasons why there is no decision.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Undecided {
+pub enum DecideError {
     /// Data must be loaded first; load it and call `decide` again.
     #[error("a stored result or an outcome must be loaded first")]
     Needs(Vec<Need>),
@@ -131,7 +131,8 @@ pub enum Refusal {
     Fenced,
     /// The execution has ended.
     #[error("the run has already finished")]
-    Ended,
+    #[serde(rename = "Ended")]
+    ExecutionEnded,
     /// The execution has neither failed nor been cancelled.
     #[error("only a failed or cancelled run can be retried")]
     NotRetryable,
@@ -143,7 +144,8 @@ pub enum Refusal {
     AlreadyPaused,
     /// A report contains an event that its command does not cover, or that only the server may emit.
     #[error("the report contains an event that its command does not cover")]
-    Foreign,
+    #[serde(rename = "Foreign")]
+    NotCovered,
     /// No task waits for this child: its end was already received, or the waiting task has ended.
     #[error("no task waits for this child run")]
     NotAwaited,
@@ -175,7 +177,8 @@ pub enum Refusal {
     NotALoop,
     /// The loop has no such iteration.
     #[error("iteration {index} does not exist: the loop has {total} iterations, counted from 0")]
-    NoIteration {
+    #[serde(rename = "NoIteration")]
+    IterationOutOfRange {
         /// The requested index.
         index: u64,
         /// The number of iterations.
@@ -183,18 +186,21 @@ pub enum Refusal {
     },
     /// Iterations after the requested one were reused from another execution.
     #[error("later iterations were reused from another run; rerun that run from this iteration")]
-    TakenOver,
+    #[serde(rename = "TakenOver")]
+    IterationsReused,
     /// A cursor loop claims its rows again, so no iteration can be reused.
     #[error("cannot rerun part of a cursor loop: it claims its rows again; rerun the whole step")]
-    Claims,
+    #[serde(rename = "Claims")]
+    CursorLoop,
     /// A rerun of an execution that has not ended.
     #[error("the run is still active; wait for it or cancel it before rerunning")]
-    StillRuns,
+    #[serde(rename = "StillRuns")]
+    StillRunning,
 }
 
 impl Refusal {
     /// The error of a task whose child execution was refused.
-    pub fn failure(&self) -> TaskError {
+    pub fn to_task_error(&self) -> TaskError {
         TaskError {
             retryable: false,
             ..TaskError::new(ErrorKind::ClientError, self.code(), self.to_string())
@@ -207,21 +213,21 @@ impl Refusal {
             Self::Fenced => "FENCED",
             Self::TooLarge => "LIMIT_EVENT",
             Self::Default(_) => "DEFAULT_TEMPLATE",
-            Self::Ended => "EXECUTION_ENDED",
+            Self::ExecutionEnded => "EXECUTION_ENDED",
             Self::NotRetryable => "NOT_RETRYABLE",
             Self::NotPaused => "NOT_PAUSED",
             Self::AlreadyPaused => "ALREADY_PAUSED",
-            Self::Foreign => "NOT_COVERED",
+            Self::NotCovered => "NOT_COVERED",
             Self::NotAwaited => "NOT_AWAITED",
             Self::NoTimer => "NO_TIMER",
             Self::StepMissing(_) => "STEP_MISSING",
             Self::StepUnknown(_) => "STEP_UNKNOWN",
             Self::StepNeverRan(_) => "STEP_NEVER_RAN",
             Self::NotALoop => "NOT_A_LOOP",
-            Self::NoIteration { .. } => "ITERATION_OUT_OF_RANGE",
-            Self::TakenOver => "ITERATIONS_TAKEN_OVER",
-            Self::Claims => "CURSOR_LOOP",
-            Self::StillRuns => "EXECUTION_RUNNING",
+            Self::IterationOutOfRange { .. } => "ITERATION_OUT_OF_RANGE",
+            Self::IterationsReused => "ITERATIONS_TAKEN_OVER",
+            Self::CursorLoop => "CURSOR_LOOP",
+            Self::StillRunning => "EXECUTION_RUNNING",
         }
     }
 }

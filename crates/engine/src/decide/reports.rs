@@ -1,20 +1,21 @@
 //! Reports: the events that a worker sends for a claimed command, and the decisions that follow immediately.
 
-use model::command::{ReportEnd, Stage};
+use model::command::{PipelineStage, ReportEnd};
 use model::event::{
-    Awaits, Body, CommandClaimed, CommandExpired, CommandFailed, Event, Failed, TimerPurpose,
+    AwaitTarget, CommandClaimed, CommandExpired, CommandFailed, Event, EventBody, FailurePayload,
+    TimerPurpose,
 };
 use model::id::{LeaseEpoch, Seq, StepRunId, WorkerId};
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::{Directive, LoopMode};
-use model::raw::Raw;
+use model::raw::RawJson;
 
-use crate::decide::coverage::Covered;
-use crate::decide::turn::{Turn, at_run, fatal};
-use crate::decide::{Refusal, Undecided};
-use crate::input::Report;
+use crate::decide::coverage::EventCoverage;
+use crate::decide::decision_builder::{DecisionBuilder, fatal_error, run_location};
+use crate::decide::{DecideError, Refusal};
+use crate::input::CommandReport;
 use crate::state::LiveCommand;
-use model::command::Work;
+use model::command::CommandWork;
 
 /// The work that may have crashed a worker.
 #[derive(Debug, Clone, Copy)]
@@ -22,35 +23,35 @@ enum Suspect {
     /// The current task of this pipeline; `Some` names the iteration of a loop.
     Task(Option<u64>),
     /// One of several iterations.
-    SomeOfSeveral,
+    OneOfSeveral,
     /// No work: the pipeline was only waiting.
     None,
 }
 
-impl Turn<'_> {
+impl DecisionBuilder<'_> {
     /// Records a report, and emits the events that follow from each of its events.
-    pub(super) fn report(&mut self, report: Report) -> Result<(), Undecided> {
-        self.must_hold(report.command, report.lease_epoch)?;
-        self.must_be_holder(&report)?;
+    pub(super) fn apply_report(&mut self, report: CommandReport) -> Result<(), DecideError> {
+        self.check_claim(report.command, report.lease_epoch)?;
+        self.check_holder(&report)?;
         self.fences.push((report.command, report.lease_epoch));
         self.record_claim(report.command, &report.worker, report.lease_epoch);
-        let mut before = Covered::Yes;
+        let mut before = EventCoverage::New;
         for event in report.events {
-            before = self.covers(report.command, &event, before);
+            before = self.coverage_of(report.command, &event, before);
             match before {
-                Covered::Yes => {}
-                Covered::Late => continue,
-                Covered::No => return Err(Refusal::Foreign.into()),
+                EventCoverage::New => {}
+                EventCoverage::Stale => continue,
+                EventCoverage::NotCovered => return Err(Refusal::NotCovered.into()),
             }
             let ending = match &event.body {
-                Body::StepDone(_) => event.at.step_run_id(),
+                EventBody::StepDone(_) => event.location.step_run_id(),
                 _ => None,
             };
             let event = self.with_manifests(event);
-            let before = ending.as_ref().and_then(|run| self.mark_for_set(run));
+            let before = ending.as_ref().and_then(|run| self.checkpoint_for_set(run));
             let seq = self.emit_reported(event, report.command);
-            self.because_of(seq);
-            self.follow(seq);
+            self.set_cause(seq);
+            self.apply_consequences(seq);
             if let Some(run) = ending {
                 self.write_set(&run, before)?;
             }
@@ -63,10 +64,10 @@ impl Turn<'_> {
     fn with_manifests(&mut self, mut event: Event) -> Event {
         let recorded = self.events.len();
         self.record_manifests(&event);
-        if let Body::StepDone(done) = &mut event.body {
+        if let EventBody::StepDone(done) = &mut event.body {
             let manifests = self.events[recorded..].iter();
             let manifests = manifests.filter_map(|manifest| match &manifest.body {
-                Body::ManifestUpdated(stored) => Some(stored.result_ref.uri.clone()),
+                EventBody::ManifestUpdated(stored) => Some(stored.result_ref.uri.clone()),
                 _ => None,
             });
             done.manifests = manifests.collect();
@@ -74,7 +75,7 @@ impl Turn<'_> {
         event
     }
 
-    fn must_hold(&self, command: Seq, epoch: LeaseEpoch) -> Result<(), Refusal> {
+    fn check_claim(&self, command: Seq, epoch: LeaseEpoch) -> Result<(), Refusal> {
         let live = self.state.commands.get(&command).ok_or(Refusal::Fenced)?;
         match &live.claimed {
             // A claim that is newer than the log comes from a direct assignment; the store checks that it is current.
@@ -84,7 +85,7 @@ impl Turn<'_> {
     }
 
     /// A recorded claim belongs to the worker that made it.
-    fn must_be_holder(&self, report: &Report) -> Result<(), Refusal> {
+    fn check_holder(&self, report: &CommandReport) -> Result<(), Refusal> {
         let live = self.state.commands.get(&report.command);
         let claimed = live.and_then(|live| live.claimed.as_ref());
         let is_other = |(worker, epoch): &(WorkerId, LeaseEpoch)| {
@@ -103,63 +104,63 @@ impl Turn<'_> {
         };
         let known = live.claimed.as_ref().map(|(_, epoch)| *epoch);
         if known.is_none_or(|known| known < lease_epoch) {
-            let at = at_run(&live.run);
-            self.because_of(command);
+            let at = run_location(&live.run);
+            self.set_cause(command);
             let claimed = CommandClaimed {
                 command,
                 worker: worker.clone(),
                 lease_epoch,
             };
-            self.emit(at, Body::CommandClaimed(claimed));
+            self.emit(at, EventBody::CommandClaimed(claimed));
         }
     }
 
     /// Emits the events that follow immediately from the event just recorded.
-    fn follow(&mut self, seq: Seq) {
+    fn apply_consequences(&mut self, seq: Seq) {
         let event = self
             .events
             .last()
             .expect("an event was just recorded")
             .clone();
         debug_assert_eq!(event.seq, seq, "the last event is the one just recorded");
-        let Some(run) = event.at.step_run_id() else {
+        let Some(run) = event.location.step_run_id() else {
             return;
         };
-        let patch = event.body.written().ctx;
+        let patch = event.body.writes().ctx;
         if let Some(patch) = patch.filter(|_| !self.is_parallel(&run)) {
-            self.patch_from_task(&run, &event, patch);
+            self.apply_task_patch(&run, &event, patch);
         }
         match &event.body {
             // The last events of work that is being stopped are recorded, but nothing follows from them.
             _ if self.state.stop.is_some() => {}
-            Body::TaskStarted(started) => match started.awaits.as_deref() {
-                Some(Awaits::Child(start)) => self.start_child(&run, &event, start),
-                Some(Awaits::Wait(wait)) => {
+            EventBody::TaskStarted(started) => match started.awaits.as_deref() {
+                Some(AwaitTarget::Child(start)) => self.start_child(&run, &event, start),
+                Some(AwaitTarget::Wait(wait)) => {
                     let continuation = self
                         .state
                         .runs
                         .get(&run)
-                        .and_then(|run| run.continuation(event.at.iteration));
-                    let still =
-                        continuation.is_some_and(|c| matches!(c.stage, Stage::Awaiting { .. }));
+                        .and_then(|run| run.continuation(event.location.iteration));
+                    let still = continuation
+                        .is_some_and(|c| matches!(c.stage, PipelineStage::Awaiting { .. }));
                     if let Some(due) = wait.until.filter(|_| still) {
-                        self.set_timer(&run, event.at.iteration, TimerPurpose::Wait, due);
+                        self.set_timer(&run, event.location.iteration, TimerPurpose::Wait, due);
                     }
                 }
                 None => {}
             },
-            Body::PolicyEvaluated(policy) => {
+            EventBody::PolicyEvaluated(policy) => {
                 let action = &policy.action;
                 if action.directive == Directive::Retry && action.suspend {
                     let continuation = self
                         .state
                         .runs
                         .get(&run)
-                        .and_then(|run| run.continuation(event.at.iteration));
-                    if let Some(Stage::Retrying { due, .. }) =
+                        .and_then(|run| run.continuation(event.location.iteration));
+                    if let Some(PipelineStage::Retrying { due, .. }) =
                         continuation.map(|continuation| continuation.stage)
                     {
-                        self.set_timer(&run, event.at.iteration, TimerPurpose::Retry, due);
+                        self.set_timer(&run, event.location.iteration, TimerPurpose::Retry, due);
                     }
                 }
             }
@@ -168,12 +169,12 @@ impl Turn<'_> {
     }
 
     /// A write to `ctx` takes effect when its report is appended, even if the step fails later.
-    fn patch_from_task(&mut self, run: &StepRunId, event: &Event, patch: &Raw) {
-        let map = patch.read().unwrap_or_default();
-        let at = model::event::At {
+    fn apply_task_patch(&mut self, run: &StepRunId, event: &Event, patch: &RawJson) {
+        let map = patch.parse_as().unwrap_or_default();
+        let at = model::event::EventLocation {
             attempt: 0,
             page: None,
-            ..event.at.clone()
+            ..event.location.clone()
         };
         if let Err(error) = self.patch_ctx(at, &map) {
             self.fail_run(run, *error);
@@ -190,7 +191,7 @@ impl Turn<'_> {
         let Some(live) = self.state.commands.get(&command).cloned() else {
             return;
         };
-        let at = at_run(&live.run);
+        let at = run_location(&live.run);
         match end {
             ReportEnd::Open => {}
             ReportEnd::Finished | ReportEnd::Released => {
@@ -200,66 +201,66 @@ impl Turn<'_> {
                     strikes: live.strikes,
                     released: true,
                 };
-                self.emit(at, Body::CommandExpired(expired));
+                self.emit(at, EventBody::CommandExpired(expired));
             }
-            ReportEnd::Stopped => self.withdraw(command),
+            ReportEnd::Stopped => self.withdraw_command(command),
         }
     }
 
-    fn withdraw(&mut self, command: Seq) {
+    fn withdraw_command(&mut self, command: Seq) {
         let Some(live) = self.state.commands.get(&command) else {
             return;
         };
-        let at = at_run(&live.run);
-        let error = fatal(ErrorKind::Cancelled, "CANCELLED", "the work was stopped");
+        let at = run_location(&live.run);
+        let error = fatal_error(ErrorKind::Cancelled, "CANCELLED", "the work was stopped");
         self.emit(
             at,
-            Body::CommandFailed(Box::new(CommandFailed { command, error })),
+            EventBody::CommandFailed(Box::new(CommandFailed { command, error })),
         );
     }
 
     /// Withdraws all remaining commands after the stop grace period.
-    pub(super) fn withdraw_all(&mut self) {
+    pub(super) fn withdraw_all_commands(&mut self) {
         let left: Vec<Seq> = self.state.commands.keys().copied().collect();
         for command in left {
-            self.withdraw(command);
+            self.withdraw_command(command);
         }
     }
 
     /// Handles the loss of a worker that held a command: its work is offered again, or dead-lettered after too many
     /// deaths.
-    pub(super) fn lost(
+    pub(super) fn on_claim_lost(
         &mut self,
         command: Seq,
         worker: &WorkerId,
         lease_epoch: LeaseEpoch,
         is_strike: bool,
-    ) -> Result<(), Undecided> {
-        self.must_hold(command, lease_epoch)?;
+    ) -> Result<(), DecideError> {
+        self.check_claim(command, lease_epoch)?;
         self.fences.push((command, lease_epoch));
-        let suspect = self.suspect(command);
+        let suspect = self.find_suspect(command);
         self.record_claim(command, worker, lease_epoch);
         if self.state.stop.is_some() {
-            self.withdraw(command);
+            self.withdraw_command(command);
             return Ok(());
         }
         let live = self.state.commands[&command].clone();
         let strikes = match suspect {
             _ if !is_strike => live.strikes,
             Suspect::Task(_) => live.strikes + 1,
-            Suspect::SomeOfSeveral => live.strikes.max(1),
+            Suspect::OneOfSeveral => live.strikes.max(1),
             Suspect::None => live.strikes,
         };
-        let at = at_run(&live.run);
+        let at = run_location(&live.run);
         let expired = CommandExpired {
             command,
             lease_epoch,
             strikes,
             released: false,
         };
-        self.because_of(command);
-        let seq = self.emit(at, Body::CommandExpired(expired));
-        self.because_of(seq);
+        self.set_cause(command);
+        let seq = self.emit(at, EventBody::CommandExpired(expired));
+        self.set_cause(seq);
         if let Suspect::Task(iteration) = suspect
             && strikes >= self.net.limits.strikes_max
         {
@@ -267,14 +268,14 @@ impl Turn<'_> {
                 "{strikes} workers died while running step `{}`",
                 live.run.step
             );
-            let error = fatal(ErrorKind::Unknown, "DEAD_LETTER", message);
-            self.dead_letter(command, &live, iteration, error);
+            let error = fatal_error(ErrorKind::Unknown, "DEAD_LETTER", message);
+            self.fail_dead_letter(command, &live, iteration, error);
         }
         Ok(())
     }
 
     /// Determines which task may have crashed the worker that held a command.
-    fn suspect(&self, command: Seq) -> Suspect {
+    fn find_suspect(&self, command: Seq) -> Suspect {
         let Some(live) = self.state.commands.get(&command) else {
             return Suspect::None;
         };
@@ -283,55 +284,57 @@ impl Turn<'_> {
         };
         let iteration = match (live.work, &run.loop_) {
             // No task runs yet, but the worker computes the loop's collection.
-            (Work::Prepare, _) => return Suspect::Task(None),
-            (Work::Pipeline, _) => None,
-            (Work::Iteration { index }, _) => Some(index),
-            (Work::Range { from, to, .. }, Some(loop_)) => match loop_.unfinished(from, to)[..] {
-                [(index, end)] if end - index == 1 => Some(index),
-                // It is unknown which iteration ran; the range is split until only one is left.
-                _ => return Suspect::SomeOfSeveral,
-            },
-            (Work::Range { .. }, None) => return Suspect::None,
+            (CommandWork::Prepare, _) => return Suspect::Task(None),
+            (CommandWork::Pipeline, _) => None,
+            (CommandWork::Iteration { index }, _) => Some(index),
+            (CommandWork::Range { from, to, .. }, Some(loop_)) => {
+                match loop_.unfinished_ranges(from, to)[..] {
+                    [(index, end)] if end - index == 1 => Some(index),
+                    // It is unknown which iteration ran; the range is split until only one is left.
+                    _ => return Suspect::OneOfSeveral,
+                }
+            }
+            (CommandWork::Range { .. }, None) => return Suspect::None,
         };
         let step = self.net.playbook.step(live.run.step.as_str());
         let continuation = run.continuation(iteration);
         let Some((step, continuation)) = step.zip(continuation) else {
             return Suspect::Task(iteration);
         };
-        if let Stage::Retrying { due, .. } = continuation.stage
+        if let PipelineStage::Retrying { due, .. } = continuation.stage
             && (live.claimed.is_some() || due > self.stamp.now)
         {
             // The last report was between two attempts, or the next attempt cannot have started yet.
             return Suspect::None;
         }
-        match pipeline::next(step, continuation, self.stamp.now) {
-            pipeline::Next::Run(run) if run.task.kind.as_str() == "wait" => Suspect::None,
+        match pipeline::next_action(step, continuation, self.stamp.now) {
+            pipeline::NextAction::Run(run) if run.task.kind.as_str() == "wait" => Suspect::None,
             _ => Suspect::Task(iteration),
         }
     }
 
-    fn dead_letter(
+    fn fail_dead_letter(
         &mut self,
         command: Seq,
         live: &LiveCommand,
         iteration: Option<u64>,
         error: TaskError,
     ) {
-        let at = at_run(&live.run);
+        let at = run_location(&live.run);
         let failed = CommandFailed {
             command,
             error: error.clone(),
         };
-        self.emit(at.clone(), Body::CommandFailed(Box::new(failed)));
+        self.emit(at.clone(), EventBody::CommandFailed(Box::new(failed)));
         match iteration {
             Some(index) => {
-                let failed = Failed {
+                let failed = FailurePayload {
                     error,
                     set_ctx: None,
                 };
                 self.emit(
-                    at.iteration(Some(index)),
-                    Body::IterationFailed(Box::new(failed)),
+                    at.with_iteration(Some(index)),
+                    EventBody::IterationFailed(Box::new(failed)),
                 );
             }
             None => self.fail_run(&live.run, error),
@@ -339,7 +342,7 @@ impl Turn<'_> {
     }
 
     /// Handles a command that no worker claimed in time, or that is unclaimed while the execution stops.
-    pub(super) fn unclaimed(&mut self, command: Seq) -> Result<(), Undecided> {
+    pub(super) fn on_command_overdue(&mut self, command: Seq) -> Result<(), DecideError> {
         let live = self
             .state
             .commands
@@ -349,9 +352,9 @@ impl Turn<'_> {
         if live.claimed.is_some() {
             return Err(Refusal::Fenced.into());
         }
-        self.because_of(command);
+        self.set_cause(command);
         if self.state.stop.is_some() {
-            self.withdraw(command);
+            self.withdraw_command(command);
             return Ok(());
         }
         if self.state.paused {
@@ -362,7 +365,7 @@ impl Turn<'_> {
                 strikes: live.strikes,
                 released: true,
             };
-            self.emit(at_run(&live.run), Body::CommandExpired(expired));
+            self.emit(run_location(&live.run), EventBody::CommandExpired(expired));
             return Ok(());
         }
         let message = format!(
@@ -374,7 +377,10 @@ impl Turn<'_> {
             command,
             error: error.clone(),
         };
-        self.emit(at_run(&live.run), Body::CommandFailed(Box::new(failed)));
+        self.emit(
+            run_location(&live.run),
+            EventBody::CommandFailed(Box::new(failed)),
+        );
         self.fail_run(&live.run, error);
         Ok(())
     }

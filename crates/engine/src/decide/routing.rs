@@ -3,31 +3,31 @@
 //! Input: a run with its boundary. Output: the patches of the matched arcs, then one `next.evaluated` with the value
 //! of each condition and the new tokens. After a failure, only arcs whose condition handles failure are candidates.
 
-use model::event::{Body, CtxPatched, MatchedArc, NextEvaluated, SelectedArc};
+use model::event::{CtxPatched, EventBody, MatchedArc, NextEvaluated, SelectedArc};
 use model::id::{Name, StepRunId};
 use model::outcome::{ErrorKind, TaskError};
-use model::playbook::{Arc, FailureMode, RouteMode, Step, Write};
-use model::raw::Raw;
-use model::size::too_large;
+use model::playbook::{FailureMode, NetArc, RouteMode, SetEntry, Step};
+use model::raw::RawJson;
+use model::size::size_error;
 use model::template::Scope;
 use serde_json::Map;
 
-use crate::decide::Undecided;
-use crate::decide::scope::Unrendered;
-use crate::decide::turn::{Turn, at_run, fatal};
+use crate::decide::DecideError;
+use crate::decide::decision_builder::{DecisionBuilder, fatal_error, run_location};
+use crate::decide::scope::EvalError;
 use crate::state::BoundaryKind;
 
 /// The result of evaluating the arcs.
 #[derive(Default)]
-struct Route {
+struct RoutingResult {
     matched: Vec<MatchedArc>,
     selected: Vec<SelectedArc>,
     guards: Vec<Option<bool>>,
 }
 
-impl Turn<'_> {
+impl DecisionBuilder<'_> {
     /// Evaluates the arcs of one run that has ended. Returns false if there is none.
-    pub(super) fn route_ended(&mut self) -> Result<bool, Undecided> {
+    pub(super) fn route_ended_run(&mut self) -> Result<bool, DecideError> {
         let Some(id) = self.index().ended_runs.keys().next().cloned() else {
             return Ok(false);
         };
@@ -37,10 +37,11 @@ impl Turn<'_> {
             .clone()
             .expect("runs in `ended_runs` have a boundary");
         let is_final = run.is_final;
-        self.because_of(boundary.seq);
+        self.set_cause(boundary.seq);
         let net = self.net;
         let step = net.playbook.step(id.step.as_str());
-        let renders = |arc: &Arc| arc.when.is_some() || arc.args.is_some() || !arc.set.is_empty();
+        let renders =
+            |arc: &NetArc| arc.when.is_some() || arc.args.is_some() || !arc.set.is_empty();
         let mut scope = if step.is_some_and(|step| step.next.arcs.iter().any(renders)) {
             self.scope_at_boundary(&id)
                 .expect("runs in `ended_runs` have a boundary")
@@ -50,18 +51,18 @@ impl Turn<'_> {
         let failed = boundary.end == BoundaryKind::Failed;
         // Only arcs that write need a mark to roll back to.
         let writes = step.is_some_and(|step| step.next.arcs.iter().any(|arc| !arc.set.is_empty()));
-        let mark = writes.then(|| self.mark());
+        let mark = writes.then(|| self.checkpoint());
         let routed = match step {
-            Some(step) if !is_final => self.route(step, &mut scope, failed),
-            _ => Ok(Route::default()),
+            Some(step) if !is_final => self.evaluate_arcs(step, &mut scope, failed),
+            _ => Ok(RoutingResult::default()),
         };
         match routed {
             Ok(route) => self.record_route(&id, route, boundary.error.filter(|_| failed)),
-            Err(Unrendered::Undecided(undecided)) => return Err(undecided),
-            Err(Unrendered::Failed(error) | Unrendered::TooLarge(error)) => {
+            Err(EvalError::Undecided(undecided)) => return Err(undecided),
+            Err(EvalError::Failed(error) | EvalError::TooLarge(error)) => {
                 // A retry evaluates the arcs again, so the writes so far are rolled back.
                 if let Some(mark) = mark {
-                    self.go_back_to(mark);
+                    self.roll_back_to(mark);
                 }
                 self.record_failed_route(&id, *error);
             }
@@ -69,12 +70,17 @@ impl Turn<'_> {
         Ok(true)
     }
 
-    fn route(&mut self, step: &Step, scope: &mut Scope, failed: bool) -> Result<Route, Unrendered> {
-        let mut route = Route::default();
+    fn evaluate_arcs(
+        &mut self,
+        step: &Step,
+        scope: &mut Scope,
+        failed: bool,
+    ) -> Result<RoutingResult, EvalError> {
+        let mut route = RoutingResult::default();
         let mut fired = Vec::new();
         for arc in &step.next.arcs {
             let decided = step.next.mode == RouteMode::Exclusive && !fired.is_empty();
-            if decided || (failed && !speaks_of_failure(arc, &step.name)) {
+            if decided || (failed && !is_failure_guard(arc, &step.name)) {
                 route.guards.push(None);
                 continue;
             }
@@ -89,20 +95,20 @@ impl Turn<'_> {
         }
         // All conditions are evaluated before any arc writes, so that no arc affects another's condition.
         for arc in fired {
-            self.fire(step, arc, scope, &mut route)?;
+            self.fire_arc(step, arc, scope, &mut route)?;
         }
-        self.must_fit(step, &route)?;
+        self.check_args_size(step, &route)?;
         Ok(route)
     }
 
     /// Applies the writes of a matched arc and creates its token.
-    fn fire(
+    fn fire_arc(
         &mut self,
         step: &Step,
-        arc: &Arc,
+        arc: &NetArc,
         scope: &mut Scope,
-        route: &mut Route,
-    ) -> Result<(), Unrendered> {
+        route: &mut RoutingResult,
+    ) -> Result<(), EvalError> {
         let when = arc.when.as_ref().map(|when| when.source().to_owned());
         route.matched.push(MatchedArc {
             step: arc.step.clone(),
@@ -120,42 +126,44 @@ impl Turn<'_> {
     }
 
     /// Checks that the arguments of all tokens fit into one event.
-    fn must_fit(&self, step: &Step, route: &Route) -> Result<(), Unrendered> {
+    fn check_args_size(&self, step: &Step, route: &RoutingResult) -> Result<(), EvalError> {
         let args = route.selected.iter().filter_map(|arc| arc.args.as_ref());
         let bytes = args.map(|args| args.text().len()).sum();
-        let Some(error) = too_large(
+        let Some(error) = size_error(
             "the `args` of the matched arcs",
             bytes,
             self.net.limits.event_bytes_max,
         ) else {
             return Ok(());
         };
-        let fired = |arc: &&Arc| route.selected.iter().any(|one| one.step == arc.step);
+        let fired = |arc: &&NetArc| route.selected.iter().any(|one| one.step == arc.step);
         let line = step.next.arcs.iter().find(fired).map(|arc| arc.span.line);
-        let error = error.with("step", step.name.as_str()).with("line", line);
-        Err(Unrendered::Failed(Box::new(error)))
+        let error = error
+            .with_detail("step", step.name.as_str())
+            .with_detail("line", line);
+        Err(EvalError::Failed(Box::new(error)))
     }
 
     fn render_args(
         &mut self,
         step: &Step,
-        arc: &Arc,
+        arc: &NetArc,
         scope: &mut Scope,
-    ) -> Result<Option<Raw>, Unrendered> {
+    ) -> Result<Option<RawJson>, EvalError> {
         let Some(args) = &arc.args else {
             return Ok(None);
         };
         let rendered = self.render(scope, &step.name, |scope| args.render(scope))?;
-        Ok(Some(Raw::of(&rendered.value)))
+        Ok(Some(RawJson::from_serializable(&rendered.value)))
     }
 
     /// Writes to `ctx` when a step ends; later templates see the values.
     pub(super) fn write_ctx(
         &mut self,
         step: &Step,
-        writes: &[Write],
+        writes: &[SetEntry],
         scope: &mut Scope,
-    ) -> Result<(), Unrendered> {
+    ) -> Result<(), EvalError> {
         if writes.is_empty() {
             return Ok(());
         }
@@ -164,68 +172,76 @@ impl Turn<'_> {
             let rendered = self.render(scope, &step.name, |scope| write.value.render(scope))?;
             patch.insert(write.key.to_string(), rendered.value);
         }
-        let at = model::event::At {
+        let at = model::event::EventLocation {
             step: Some(step.name.clone()),
             ..Default::default()
         };
-        self.keep_large_values(&mut patch);
+        self.store_large_values(&mut patch);
         self.patch_ctx(at, &patch).map_err(|error| {
-            let error = error.with("line", writes[0].span.line);
-            Unrendered::Failed(Box::new(error))
+            let error = error.with_detail("line", writes[0].span.line);
+            EvalError::Failed(Box::new(error))
         })?;
         scope.ctx = self.scope().ctx;
         Ok(())
     }
 
     /// Checks that no reducer targets a value that is stored as a body, because it cannot be combined with one.
-    pub(super) fn must_be_at_hand(
+    pub(super) fn check_value_inline(
         &self,
         patch: &Map<String, serde_json::Value>,
     ) -> Result<(), Box<TaskError>> {
-        let Some(key) = model::ctx::reduced_body(&self.state.ctx, patch) else {
+        let Some(key) = model::ctx::find_reduced_body(&self.state.ctx, patch) else {
             return Ok(());
         };
         let message = format!(
             "cannot apply a reducer to `ctx.{key}`: its value is over 4 KiB and stored separately"
         );
-        Err(Box::new(fatal(ErrorKind::Schema, "CTX_BODY", message)))
+        Err(Box::new(fatal_error(
+            ErrorKind::Schema,
+            "CTX_BODY",
+            message,
+        )))
     }
 
     /// Patches `ctx` if it stays within `ctx_bytes_max`.
     pub(super) fn patch_ctx(
         &mut self,
-        at: model::event::At,
+        at: model::event::EventLocation,
         patch: &Map<String, serde_json::Value>,
     ) -> Result<(), Box<TaskError>> {
-        self.must_be_at_hand(patch)?;
-        let patch_text = Raw::of(patch);
+        self.check_value_inline(patch)?;
+        let patch_text = RawJson::from_serializable(patch);
         let event_max = self.net.limits.event_bytes_max;
         let patch_bytes = patch_text.text().len();
-        if let Some(error) = too_large("a patch of `ctx`", patch_bytes, event_max) {
+        if let Some(error) = size_error("a patch of `ctx`", patch_bytes, event_max) {
             return Err(Box::new(error));
         }
         let limit = self.net.limits.ctx_bytes_max;
         if self.state.ctx_bytes_after(patch) > limit {
             let message = format!("`ctx` exceeds its limit of {limit} bytes");
-            return Err(Box::new(fatal(ErrorKind::Unknown, "LIMIT_CTX", message)));
+            return Err(Box::new(fatal_error(
+                ErrorKind::Unknown,
+                "LIMIT_CTX",
+                message,
+            )));
         }
-        self.emit(at, Body::CtxPatched(CtxPatched { patch: patch_text }));
+        self.emit(at, EventBody::CtxPatched(CtxPatched { patch: patch_text }));
         Ok(())
     }
 
-    fn record_route(&mut self, id: &StepRunId, route: Route, failure: Option<TaskError>) {
+    fn record_route(&mut self, id: &StepRunId, route: RoutingResult, failure: Option<TaskError>) {
         let playbook = &self.net.playbook;
         let step = playbook.step(id.step.as_str());
         let dead_end = failure.is_none() && route.matched.is_empty() && !route.guards.is_empty();
         let own = step.and_then(|step| step.next.no_match_is_error);
         let is_error = own.unwrap_or(playbook.executor.no_next_is_error);
         let no_next = (dead_end && is_error).then(|| {
-            fatal(
+            fatal_error(
                 ErrorKind::Unknown,
                 "NO_NEXT",
                 format!("no arc of step `{}` matched", id.step),
             )
-            .with("step", id.step.as_str())
+            .with_detail("step", id.step.as_str())
         });
         let unhandled = failure
             .filter(|_| route.matched.is_empty())
@@ -239,8 +255,8 @@ impl Turn<'_> {
             held: unhandled.is_some(),
             error: no_next.or_else(|| unhandled.filter(|_| fails_fast)),
         };
-        let seq = self.emit(at_run(id), Body::NextEvaluated(Box::new(next)));
-        self.because_of(seq);
+        let seq = self.emit(run_location(id), EventBody::NextEvaluated(Box::new(next)));
+        self.set_cause(seq);
     }
 
     fn record_failed_route(&mut self, id: &StepRunId, error: TaskError) {
@@ -252,13 +268,13 @@ impl Turn<'_> {
             held: true,
             error: Some(error),
         };
-        let seq = self.emit(at_run(id), Body::NextEvaluated(Box::new(next)));
-        self.because_of(seq);
+        let seq = self.emit(run_location(id), EventBody::NextEvaluated(Box::new(next)));
+        self.set_cause(seq);
     }
 }
 
 /// Whether the condition of an arc reads how the step ended, and not only its result.
-fn speaks_of_failure(arc: &Arc, step: &Name) -> bool {
+fn is_failure_guard(arc: &NetArc, step: &Name) -> bool {
     const ENDS: [&str; 5] = ["status", "error", "http", "pg", "py"];
     let Some(when) = &arc.when else { return false };
     when.paths().iter().any(|path| {

@@ -3,55 +3,55 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::event::{Body, Kind, Status};
+use model::event::{EventBody, EventKind, EventStatus};
 use model::id::{Name, Seq};
-use model::manifest::outcome_of;
+use model::manifest::outcome_from_event;
 use model::outcome::{ErrorKind, TaskError};
-use model::raw::Raw;
-use model::template::{Data, Envelope, EventView, Need, RenderError, RunView, Scope};
+use model::raw::RawJson;
+use model::template::{Envelope, EventView, ExecutionView, LazyValue, Need, RenderError, Scope};
 
-use crate::decide::Undecided;
-use crate::decide::turn::{Turn, fatal};
+use crate::decide::DecideError;
+use crate::decide::decision_builder::{DecisionBuilder, fatal_error};
 use crate::state::{Boundary, BoundaryKind};
 
-type Steps = Arc<BTreeMap<Name, Envelope>>;
+type StepEnvelopes = Arc<BTreeMap<Name, Envelope>>;
 
 /// Parts of the scope that many templates of one turn share.
 #[derive(Default)]
 pub(super) struct ScopeCache {
-    ctx: Option<(Seq, Data)>,
-    steps: Option<(Option<Seq>, Steps)>,
-    workload: Option<Data>,
+    ctx: Option<(Seq, LazyValue)>,
+    steps: Option<(Option<Seq>, StepEnvelopes)>,
+    workload: Option<LazyValue>,
 }
 
 /// Why a template was not rendered: it failed, or data must be loaded first.
-pub(super) enum Unrendered {
-    Undecided(Undecided),
+pub(super) enum EvalError {
+    Undecided(DecideError),
     Failed(Box<TaskError>),
     /// A body is too large for the server to load.
     TooLarge(Box<TaskError>),
 }
 
 /// Maximum size of a body that the server loads for a decision. Workers read larger ones.
-const BODY_LOADED_MAX: u64 = 1024 * 1024;
+const LOADED_BODY_BYTES_MAX: u64 = 1024 * 1024;
 
 fn is_too_large(need: &Need) -> bool {
-    matches!(need, Need::Body(reference) if reference.meta.bytes > BODY_LOADED_MAX)
+    matches!(need, Need::Body(reference) if reference.meta.bytes > LOADED_BODY_BYTES_MAX)
 }
 
-impl Turn<'_> {
+impl DecisionBuilder<'_> {
     /// The data that every template of the execution sees.
     pub(super) fn scope(&mut self) -> Scope {
         let state = &self.state;
         let workload = self
             .scopes
             .workload
-            .get_or_insert_with(|| Data::lazy(state.workload.clone()))
+            .get_or_insert_with(|| LazyValue::from_raw(state.workload.clone()))
             .clone();
         let ctx = match &self.scopes.ctx {
             Some((seq, data)) if *seq == state.ctx_seq => data.clone(),
             _ => {
-                let data = Data::shared(state.ctx.clone());
+                let data = LazyValue::from_shared_map(state.ctx.clone());
                 self.scopes.ctx = Some((state.ctx_seq, data.clone()));
                 data
             }
@@ -72,7 +72,7 @@ impl Turn<'_> {
                 steps
             }
         };
-        let run = RunView {
+        let run = ExecutionView {
             execution_id: Some(state.execution),
             path: Some(state.path.clone()),
             version: Some(state.version),
@@ -82,7 +82,7 @@ impl Turn<'_> {
             workload,
             ctx,
             steps,
-            run: Arc::new(run),
+            execution: Arc::new(run),
             loaded: self.loaded.clone(),
             ..Scope::default()
         }
@@ -94,7 +94,7 @@ impl Turn<'_> {
         scope: &mut Scope,
         step: &Name,
         render: impl Fn(&Scope) -> Result<T, RenderError>,
-    ) -> Result<T, Unrendered> {
+    ) -> Result<T, EvalError> {
         loop {
             scope.loaded = self.loaded.clone();
             match render(scope) {
@@ -104,9 +104,9 @@ impl Turn<'_> {
                         let message = "cannot read `_file` here: the server renders this template, \
                                        and the file is on a worker; use it in a task";
                         let error =
-                            fatal(ErrorKind::Transform, "TEMPLATE_ERROR", message.to_owned());
-                        return Err(Unrendered::Failed(Box::new(
-                            error.with("step", step.as_str()),
+                            fatal_error(ErrorKind::Transform, "TEMPLATE_ERROR", message.to_owned());
+                        return Err(EvalError::Failed(Box::new(
+                            error.with_detail("step", step.as_str()),
                         )));
                     }
                     if let Some(Need::Body(reference)) =
@@ -117,13 +117,14 @@ impl Turn<'_> {
                             "a condition reads `{uri}` ({bytes} bytes, limit 1 MiB); \
                              extract the fields it needs with `spec.result.select`"
                         );
-                        let error = fatal(ErrorKind::Storage, "BODY_TOO_LARGE", message);
-                        return Err(Unrendered::TooLarge(Box::new(error)));
+                        let error = fatal_error(ErrorKind::Storage, "BODY_TOO_LARGE", message);
+                        return Err(EvalError::TooLarge(Box::new(error)));
                     }
                     let needs = needs.into_iter();
-                    let missing: Vec<Need> = needs.flat_map(|need| self.missing(need)).collect();
+                    let missing: Vec<Need> =
+                        needs.flat_map(|need| self.missing_needs(need)).collect();
                     if !missing.is_empty() {
-                        return Err(Unrendered::Undecided(Undecided::Needs(missing)));
+                        return Err(EvalError::Undecided(DecideError::Needs(missing)));
                     }
                 }
                 Err(RenderError::Failed {
@@ -131,24 +132,24 @@ impl Turn<'_> {
                     message,
                     span,
                 }) => {
-                    let error = fatal(ErrorKind::Transform, code, message)
-                        .with("step", step.as_str())
-                        .with("line", span.line)
-                        .with("column", span.column);
-                    return Err(Unrendered::Failed(Box::new(error)));
+                    let error = fatal_error(ErrorKind::Transform, code, message)
+                        .with_detail("step", step.as_str())
+                        .with_detail("line", span.line)
+                        .with_detail("column", span.column);
+                    return Err(EvalError::Failed(Box::new(error)));
                 }
             }
         }
     }
 
     /// Returns what must be loaded for a need; empty if this turn's own events contain it.
-    fn missing(&mut self, need: Need) -> Vec<Need> {
+    fn missing_needs(&mut self, need: Need) -> Vec<Need> {
         if let Need::Body(reference) = &need
-            && let Some(missing) = self.gather(reference)
+            && let Some(missing) = self.needs_of_manifest(reference)
         {
             return missing;
         }
-        if self.serve(&need) {
+        if self.load_own_event(&need) {
             Vec::new()
         } else {
             vec![need]
@@ -156,7 +157,7 @@ impl Turn<'_> {
     }
 
     /// Loads a need from this turn's own events. Returns false if they do not contain it.
-    pub(super) fn serve(&mut self, need: &Need) -> bool {
+    pub(super) fn load_own_event(&mut self, need: &Need) -> bool {
         let seq = match need {
             Need::Outcome(seq) => seq,
             Need::Loop(pointer) | Need::LoopStats(pointer) => &pointer.done,
@@ -170,7 +171,7 @@ impl Turn<'_> {
         let Some(event) = index.and_then(|index| self.events.get(index)) else {
             return false;
         };
-        if let Body::LoopDone(done) = &event.body {
+        if let EventBody::LoopDone(done) = &event.body {
             if let Need::LoopStats(_) = need {
                 let stats = done.stats;
                 let loop_stats = &mut Arc::make_mut(&mut self.loaded).loop_stats;
@@ -180,12 +181,12 @@ impl Turn<'_> {
             let Some(results) = &done.results else {
                 return false;
             };
-            let value = serde_json::json!({"results": results.value(), "stats": done.stats});
+            let value = serde_json::json!({"results": results.to_value(), "stats": done.stats});
             let loops = &mut Arc::make_mut(&mut self.loaded).loops;
-            loops.insert(*seq, Data::new(value));
+            loops.insert(*seq, LazyValue::new(value));
             return true;
         }
-        let Some(outcome) = outcome_of(event) else {
+        let Some(outcome) = outcome_from_event(event) else {
             return false;
         };
         Arc::make_mut(&mut self.loaded)
@@ -198,12 +199,14 @@ impl Turn<'_> {
 /// The end of a step, as conditions and admission rules see it.
 pub(super) fn event_view(boundary: &Boundary, error: Option<&TaskError>) -> EventView {
     let (kind, status) = match boundary.end {
-        BoundaryKind::Done => (Kind::StepDone, Status::Success),
-        BoundaryKind::Failed => (Kind::StepFailed, Status::Error),
-        BoundaryKind::LoopDone => (Kind::LoopDone, Status::Success),
+        BoundaryKind::Done => (EventKind::StepDone, EventStatus::Success),
+        BoundaryKind::Failed => (EventKind::StepFailed, EventStatus::Error),
+        BoundaryKind::LoopDone => (EventKind::LoopDone, EventStatus::Success),
     };
-    let payload = error.map_or_else(Data::default, |error| {
-        Data::lazy(Raw::of(&serde_json::json!({"error": error})))
+    let payload = error.map_or_else(LazyValue::default, |error| {
+        LazyValue::from_raw(RawJson::from_serializable(
+            &serde_json::json!({"error": error}),
+        ))
     });
     EventView {
         kind,

@@ -1,30 +1,34 @@
 //! Stopping: no more commands are issued, workers are notified, and the execution ends when all of them have reported
 //! or the grace period is over.
 
-use model::event::{At, Body, Ending, StopRequested, TimerPurpose, TimerSet};
+use model::event::{EndStatus, EventBody, EventLocation, StopRequest, TimerPurpose, TimerSet};
 use model::id::{StepRunId, WorkerId};
 
-use crate::decide::Undecided;
-use crate::decide::turn::Turn;
-use crate::decision::MessageBody;
-use crate::state::{StopReason, Waiting};
+use crate::decide::DecideError;
+use crate::decide::decision_builder::DecisionBuilder;
+use crate::decision::ExecutionMessage;
+use crate::state::{PendingWait, StopReason};
 
-impl Turn<'_> {
+impl DecisionBuilder<'_> {
     /// Notifies workers and children once, and ends the execution when no command is left. Returns true if it
     /// scheduled the final step.
-    pub(super) fn go_on_stopping(&mut self) -> Result<bool, Undecided> {
+    pub(super) fn advance_stop(&mut self) -> Result<bool, DecideError> {
         if self.state.commands.is_empty() {
             self.cancel_children(None);
             let reason = self.state.stop.as_ref().map(|stop| stop.reason);
             let final_step = self.net.playbook.executor.final_step.clone();
             return match (reason, final_step.filter(|_| !self.state.final_ran)) {
-                (Some(StopReason::Cancelled), _) => self.finish(Ending::Cancelled).map(|()| false),
-                (Some(StopReason::Finalized(ending)), _) => self.finish(ending).map(|()| false),
+                (Some(StopReason::Cancelled), _) => {
+                    self.finish_execution(EndStatus::Cancelled).map(|()| false)
+                }
+                (Some(StopReason::Finalized(ending)), _) => {
+                    self.finish_execution(ending).map(|()| false)
+                }
                 (_, Some(step)) => {
                     self.schedule(&step, Vec::new(), true);
                     Ok(true)
                 }
-                (_, None) => self.finish(Ending::Error).map(|()| false),
+                (_, None) => self.finish_execution(EndStatus::Error).map(|()| false),
             };
         }
         let timed = self
@@ -39,15 +43,15 @@ impl Turn<'_> {
                 due,
                 purpose: TimerPurpose::StopGrace,
             };
-            self.emit(At::default(), Body::TimerSet(set));
-            self.tell_holders(None);
+            self.emit(EventLocation::default(), EventBody::TimerSet(set));
+            self.stop_holders(None);
         }
         Ok(false)
     }
 
     /// Adds stop notices for the workers of all live commands, or of one run. A worker that has not reported yet is
     /// unknown here; its notice has an empty worker ID.
-    pub(super) fn tell_holders(&mut self, of: Option<&StepRunId>) {
+    pub(super) fn stop_holders(&mut self, of: Option<&StepRunId>) {
         let unknown = WorkerId("".into());
         let commands = self.state.commands.iter();
         let commands = commands.filter(|(_, command)| of.is_none_or(|run| command.run == *run));
@@ -59,7 +63,7 @@ impl Turn<'_> {
             (*seq, holder)
         });
         let holders: Vec<_> = holders.collect();
-        self.stops.extend(holders);
+        self.commands_to_stop.extend(holders);
     }
 
     /// Cancels the children that the given run awaits, or all awaited children.
@@ -72,7 +76,8 @@ impl Turn<'_> {
         let runs = runs.filter(|(id, _)| of.is_none_or(|only| only == *id));
         // Children requested after the stop are never started, so they need no cancellation.
         let stopped = self.state.stop.as_ref().map(|stop| stop.since);
-        let was_started = |waiting: &Waiting| stopped.is_none_or(|stopped| waiting.since < stopped);
+        let was_started =
+            |waiting: &PendingWait| stopped.is_none_or(|stopped| waiting.since < stopped);
         let waited = runs.flat_map(|(_, run)| {
             let waiting = |iteration: &Option<u64>| run.waits.get(iteration);
             let waits = move |iteration: &Option<u64>| waiting(iteration).is_some_and(was_started);
@@ -85,9 +90,9 @@ impl Turn<'_> {
         for child in children {
             self.send(
                 child,
-                MessageBody::Cancel(StopRequested {
+                ExecutionMessage::Cancel(StopRequest {
                     reason: Some("the parent run ended".to_owned()),
-                    ..StopRequested::default()
+                    ..StopRequest::default()
                 }),
             );
         }

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use model::event::{At, Body, KeptTasks, Switched};
+use model::event::{EventBody, EventLocation, PlaybookSwitched, UnchangedTasks};
 use model::id::Name;
 use model::playbook::{Playbook, Step};
 
-use crate::decide::turn::Turn;
-use crate::input::Switch;
+use crate::decide::decision_builder::DecisionBuilder;
+use crate::input::PlaybookSwitch;
 
-impl Turn<'_> {
+impl DecisionBuilder<'_> {
     /// Returns a step that has unfinished work but does not exist in the new version.
-    pub(super) fn lost_step(&self) -> Option<Name> {
+    pub(super) fn missing_step(&self) -> Option<Name> {
         let tokens = self.state.tokens.values().map(|token| &token.step);
         let runs = self.state.runs.iter().filter(|(_, run)| !run.is_final);
         let mut places = tokens.chain(runs.map(|(id, _)| &id.step));
@@ -20,7 +20,7 @@ impl Turn<'_> {
     }
 
     /// Records the new version, and the unchanged tasks of open step runs.
-    pub(super) fn switch(&mut self, switch: &Switch) {
+    pub(super) fn record_switch(&mut self, switch: &PlaybookSwitch) {
         if switch.hash == self.state.hash {
             return;
         }
@@ -29,23 +29,26 @@ impl Turn<'_> {
         let steps: BTreeSet<Name> = open.map(|(id, _)| id.step.clone()).collect();
         let (mut kept, mut restarted) = (Vec::new(), Vec::new());
         for name in steps {
-            match agreement(&switch.was, &self.net.playbook, &name) {
-                Some(labels) => kept.push(KeptTasks { step: name, labels }),
+            match unchanged_labels(&switch.previous, &self.net.playbook, &name) {
+                Some(labels) => kept.push(UnchangedTasks { step: name, labels }),
                 None => restarted.push(name),
             }
         }
-        let switched = Switched {
+        let switched = PlaybookSwitched {
             version: switch.version,
             hash: switch.hash.clone(),
             kept,
             restarted,
         };
-        self.emit(At::default(), Body::PlaybookSwitched(switched));
+        self.emit(
+            EventLocation::default(),
+            EventBody::PlaybookSwitched(switched),
+        );
     }
 }
 
 /// The leading tasks with the same labels and kinds in both versions; `None` if only one of them is a loop.
-fn agreement(before: &Playbook, after: &Playbook, step: &Name) -> Option<Vec<Name>> {
+fn unchanged_labels(before: &Playbook, after: &Playbook, step: &Name) -> Option<Vec<Name>> {
     let (before, after) = (before.step(step.as_str())?, after.step(step.as_str())?);
     if before.loop_.is_some() != after.loop_.is_some() {
         return None;

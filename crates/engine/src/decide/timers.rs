@@ -1,34 +1,34 @@
 //! Timers: handles due timers and timeouts.
 
-use model::event::{Body, Failed, TimerFired, TimerPurpose, TimerSet};
+use model::event::{EventBody, FailurePayload, TimerFired, TimerPurpose, TimerSet};
 use model::id::{Seq, StepRunId};
 use model::outcome::{ErrorKind, TaskError};
 use model::time::Time;
 
-use crate::decide::turn::{Turn, at_run};
-use crate::decide::{Refusal, Undecided};
+use crate::decide::decision_builder::{DecisionBuilder, run_location};
+use crate::decide::{DecideError, Refusal};
 
-impl Turn<'_> {
+impl DecisionBuilder<'_> {
     /// Handles a due timer. Refuses a timer that is not active, so that it fires exactly once.
-    pub(super) fn timer_due(&mut self, timer: Seq) -> Result<(), Undecided> {
+    pub(super) fn on_timer_due(&mut self, timer: Seq) -> Result<(), DecideError> {
         let Some(live) = self.state.timers.get(&timer).cloned() else {
             return Err(Refusal::NoTimer.into());
         };
         if live.due > self.stamp.now {
             return Err(Refusal::NoTimer.into());
         }
-        self.because_of(timer);
+        self.set_cause(timer);
         let at = live
             .run
             .as_ref()
-            .map(at_run)
+            .map(run_location)
             .unwrap_or_default()
-            .iteration(live.iteration);
-        let seq = self.emit(at, Body::TimerFired(TimerFired { timer }));
-        self.because_of(seq);
+            .with_iteration(live.iteration);
+        let seq = self.emit(at, EventBody::TimerFired(TimerFired { timer }));
+        self.set_cause(seq);
         match (live.purpose, live.run) {
-            (TimerPurpose::StepTimeout, Some(run)) => self.time_out(&run),
-            (TimerPurpose::StopGrace, _) => self.withdraw_all(),
+            (TimerPurpose::StepTimeout, Some(run)) => self.time_out_step(&run),
+            (TimerPurpose::StopGrace, _) => self.withdraw_all_commands(),
             _ => {}
         }
         Ok(())
@@ -42,12 +42,12 @@ impl Turn<'_> {
         purpose: TimerPurpose,
         due: Time,
     ) {
-        let at = at_run(run).iteration(iteration);
-        self.emit(at, Body::TimerSet(TimerSet { due, purpose }));
+        let at = run_location(run).with_iteration(iteration);
+        self.emit(at, EventBody::TimerSet(TimerSet { due, purpose }));
     }
 
     /// Sets the timer of a step that has a timeout.
-    pub(super) fn time_step(&mut self, run: &StepRunId) {
+    pub(super) fn set_step_timer(&mut self, run: &StepRunId) {
         let timeout = self
             .net
             .playbook
@@ -59,7 +59,7 @@ impl Turn<'_> {
         }
     }
 
-    fn time_out(&mut self, run: &StepRunId) {
+    fn time_out_step(&mut self, run: &StepRunId) {
         let is_live = self
             .state
             .runs
@@ -74,12 +74,12 @@ impl Turn<'_> {
 
     /// Fails a step run by a decision of the server, and notifies its workers to stop.
     pub(super) fn fail_run(&mut self, run: &StepRunId, error: TaskError) {
-        self.tell_holders(Some(run));
+        self.stop_holders(Some(run));
         self.cancel_children(Some(run));
-        let error = error.with("step", run.step.as_str());
+        let error = error.with_detail("step", run.step.as_str());
         self.emit(
-            at_run(run),
-            Body::StepFailed(Box::new(Failed {
+            run_location(run),
+            EventBody::StepFailed(Box::new(FailurePayload {
                 error,
                 set_ctx: None,
             })),

@@ -3,27 +3,27 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::command::{Continuation, Cursor, Stage};
+use model::command::{Continuation, PipelineCursor, PipelineStage};
 use model::event::{
-    AdmitEvaluated, Body, Ending, Event, NextEvaluated, Requested, ResultPointer, StepScheduled,
-    StopRequested,
+    AdmitEvaluated, EndStatus, Event, EventBody, ExecutionRequested, NextEvaluated, ResultPointer,
+    StepScheduled, StopRequest,
 };
 use model::id::{StepRunId, TokenId};
 use model::playbook::LoopMode;
-use model::template::{Latest, LoopPointer};
+use model::template::{LoopPointer, StepPointer};
 use model::time::Time;
 
-use crate::state::runs::{Ended, Run};
+use crate::state::step_run::{StepRun, StepRunEnd};
 use crate::state::{
-    Boundary, BoundaryKind, LoopRun, Phase, SharedMap, State, Stop, StopReason, Token, reuse,
-    switch, work,
+    Boundary, BoundaryKind, ExecutionState, LoopRun, Phase, SharedMap, StopInProgress, StopReason,
+    Token, fold_work, reuse, switch,
 };
 
 /// Folds one event. The first event of a log creates the state. Any other event with `None` means a corrupt log.
-pub fn fold(state: Option<State>, event: &Event) -> Option<State> {
+pub fn fold(state: Option<ExecutionState>, event: &Event) -> Option<ExecutionState> {
     let Some(mut state) = state else {
         return match &event.body {
-            Body::ExecutionRequested(requested) => Some(root(requested, event)),
+            EventBody::ExecutionRequested(requested) => Some(initial_state(requested, event)),
             _ => None,
         };
     };
@@ -31,8 +31,8 @@ pub fn fold(state: Option<State>, event: &Event) -> Option<State> {
     Some(state)
 }
 
-fn root(requested: &Requested, event: &Event) -> State {
-    State {
+fn initial_state(requested: &ExecutionRequested, event: &Event) -> ExecutionState {
+    ExecutionState {
         execution: event.execution_id,
         seq: event.seq,
         generation: 1,
@@ -64,82 +64,82 @@ fn root(requested: &Requested, event: &Event) -> State {
     }
 }
 
-impl State {
+impl ExecutionState {
     /// Applies one event of the execution's own log.
     pub fn apply(&mut self, event: &Event) {
         self.seq = event.seq;
         match &event.body {
-            Body::WorkflowStarted(started) => reuse::place(self, started, event.seq),
-            Body::PlaybookFinished(finished) => {
+            EventBody::WorkflowStarted(started) => reuse::place_tokens(self, started, event.seq),
+            EventBody::PlaybookFinished(finished) => {
                 self.phase = Phase::Ended(finished.ended);
                 self.stop = None;
                 self.timers.clear();
-                work::return_all(self, |_| true);
+                fold_work::return_all(self, |_| true);
             }
-            Body::PlaybookPaused(_) => self.paused = true,
-            Body::PlaybookResumed(_) => self.paused = false,
-            Body::CancelRequested(request) => self.stop_as_asked(request, event),
-            Body::ExecutionRetried(retried) => self.revive(retried.generation),
-            Body::PlaybookSwitched(switched) => switch::fold(self, switched),
-            Body::StepReused(reused) => reuse::fold(self, reused, event),
-            Body::AdmitEvaluated(admit) => self.admit(admit, event),
-            Body::StepScheduled(scheduled) => self.schedule(scheduled, event),
-            Body::NextEvaluated(next) => self.route(next, event),
-            Body::CtxPatched(patched) => {
-                if let Ok(patch) = patched.patch.read() {
+            EventBody::PlaybookPaused(_) => self.paused = true,
+            EventBody::PlaybookResumed(_) => self.paused = false,
+            EventBody::CancelRequested(request) => self.apply_stop_request(request, event),
+            EventBody::ExecutionRetried(retried) => self.start_generation(retried.generation),
+            EventBody::PlaybookSwitched(switched) => switch::fold_switch(self, switched),
+            EventBody::StepReused(reused) => reuse::fold_reused(self, reused, event),
+            EventBody::AdmitEvaluated(admit) => self.admit(admit, event),
+            EventBody::StepScheduled(scheduled) => self.schedule(scheduled, event),
+            EventBody::NextEvaluated(next) => self.route(next, event),
+            EventBody::CtxPatched(patched) => {
+                if let Ok(patch) = patched.patch.parse_as() {
                     self.patch_ctx(&patch);
                 }
                 self.ctx_seq = event.seq;
             }
-            Body::StepStarted(_) => {
+            EventBody::StepStarted(_) => {
                 if let Some(run) = self.run_mut(event) {
                     run.started = true;
                 }
             }
-            Body::StepDone(_) => self.end_run(event, BoundaryKind::Done),
-            Body::StepFailed(_) => self.end_run(event, BoundaryKind::Failed),
-            Body::LoopDone(_) => self.end_run(event, BoundaryKind::LoopDone),
-            Body::LoopStarted(started) => {
+            EventBody::StepDone(_) => self.end_run(event, BoundaryKind::Done),
+            EventBody::StepFailed(_) => self.end_run(event, BoundaryKind::Failed),
+            EventBody::LoopDone(_) => self.end_run(event, BoundaryKind::LoopDone),
+            EventBody::LoopStarted(started) => {
                 let is_parallel = started.mode == LoopMode::Parallel;
                 let ctx = is_parallel.then(|| self.ctx.clone());
-                let reused = reuse::take(self, started, event);
+                let reused = reuse::take_reused(self, started, event);
                 if let Some(run) = self.run_mut(event) {
-                    let mut begun = LoopRun::begin(started, event.seq);
+                    let mut begun = LoopRun::from_started(started, event.seq);
                     if let Some(reused) = reused {
-                        begun.take_over(&reused);
+                        begun.apply_reuse(&reused);
                     }
                     run.loop_ = Some(LoopRun { ctx, ..begun });
-                    run.claim_anew();
+                    run.prepare_next_claim();
                 }
             }
-            Body::FrameClaimed(frame) => {
+            EventBody::FrameClaimed(frame) => {
                 if let Some(run) = self.run_mut(event) {
                     if let Some(loop_) = &mut run.loop_ {
-                        loop_.extend(frame.rows, event.seq);
+                        loop_.add_frame(frame.rows, event.seq);
                     }
-                    run.claim_anew();
+                    run.prepare_next_claim();
                 }
             }
-            Body::ResultStored(stored) if event.at.task.is_none() => {
+            EventBody::ResultStored(stored) if event.location.task.is_none() => {
                 if let Some(run) = self.run_mut(event) {
                     run.prepared = Some(stored.result_ref.clone());
                 }
-                work::close_covering(self, event);
+                fold_work::close_covering(self, event);
             }
-            _ => work::fold(self, event),
+            _ => fold_work::fold_work(self, event),
         }
     }
 
-    pub(super) fn run_mut(&mut self, event: &Event) -> Option<&mut Run> {
-        self.runs.get_mut(&event.at.step_run_id()?)
+    pub(super) fn run_mut(&mut self, event: &Event) -> Option<&mut StepRun> {
+        self.runs.get_mut(&event.location.step_run_id()?)
     }
 
-    fn stop_as_asked(&mut self, request: &StopRequested, event: &Event) {
+    fn apply_stop_request(&mut self, request: &StopRequest, event: &Event) {
         let reason = match request.ending {
-            None | Some(Ending::Cancelled) => StopReason::Cancelled,
+            None | Some(EndStatus::Cancelled) => StopReason::Cancelled,
             Some(ending) => StopReason::Finalized(ending),
         };
-        self.stop.get_or_insert(Stop {
+        self.stop.get_or_insert(StopInProgress {
             reason,
             since: event.seq,
             spares_children: !request.cascade,
@@ -147,8 +147,8 @@ impl State {
         });
     }
 
-    fn stop_for(&mut self, reason: StopReason, event: &Event) {
-        self.stop.get_or_insert(Stop {
+    fn start_stop(&mut self, reason: StopReason, event: &Event) {
+        self.stop.get_or_insert(StopInProgress {
             reason,
             since: event.seq,
             spares_children: false,
@@ -166,23 +166,23 @@ impl State {
         }
         if let Some(error) = &admit.error {
             self.error.get_or_insert_with(|| error.clone());
-            self.stop_for(StopReason::Failed, event);
+            self.start_stop(StopReason::Failed, event);
         }
     }
 
     fn schedule(&mut self, scheduled: &StepScheduled, event: &Event) {
-        let Some(id) = event.at.step_run_id() else {
+        let Some(id) = event.location.step_run_id() else {
             return;
         };
         for token in &scheduled.tokens {
             self.tokens.remove(token);
         }
         if scheduled.is_final {
-            self.hold_the_rest();
+            self.hold_unfinished();
         }
         let summary = self.steps.get_or_default(&id.step);
         summary.runs = id.run;
-        let run = Run {
+        let run = StepRun {
             scheduled: event.seq,
             tokens: scheduled.tokens.clone(),
             args: scheduled.args.clone(),
@@ -202,7 +202,7 @@ impl State {
     }
 
     /// The final step runs alone: work that a failure left unfinished is held for a retry.
-    fn hold_the_rest(&mut self) {
+    fn hold_unfinished(&mut self) {
         self.final_ran = true;
         self.stop = None;
         self.timers.clear();
@@ -213,19 +213,19 @@ impl State {
     }
 
     fn end_run(&mut self, event: &Event, end: BoundaryKind) {
-        let Some(id) = event.at.step_run_id() else {
+        let Some(id) = event.location.step_run_id() else {
             return;
         };
         // Work in progress is recorded, so that a retry can continue it.
-        work::return_all(self, |command| command.run == id);
+        fold_work::return_all(self, |command| command.run == id);
         let Some(run) = self.runs.get_mut(&id) else {
             return;
         };
         let error = match &event.body {
-            Body::StepFailed(failed) => Some(failed.error.clone()),
+            EventBody::StepFailed(failed) => Some(failed.error.clone()),
             _ => None,
         };
-        run.boundary = Some(Ended {
+        run.boundary = Some(StepRunEnd {
             seq: event.seq,
             end,
             timestamp: event.timestamp,
@@ -234,7 +234,7 @@ impl State {
         run.waits.clear();
         let started = run.loop_.as_ref().map(|loop_| loop_.started);
         let tasks = run.pipeline.outcomes.iter();
-        let latest = Latest {
+        let latest = StepPointer {
             boundary: event.seq,
             ok: end != BoundaryKind::Failed,
             last: run.pipeline.last.clone(),
@@ -264,7 +264,7 @@ impl State {
     }
 
     fn route(&mut self, next: &NextEvaluated, event: &Event) {
-        let Some(id) = event.at.step_run_id() else {
+        let Some(id) = event.location.step_run_id() else {
             return;
         };
         let Some(mut run) = self.runs.remove(&id) else {
@@ -294,7 +294,7 @@ impl State {
         }
         if let Some(error) = &next.error {
             self.error.get_or_insert_with(|| error.clone());
-            self.stop_for(StopReason::Failed, event);
+            self.start_stop(StopReason::Failed, event);
         }
         if next.held {
             let error = boundary.as_ref().and_then(|ended| ended.error.clone());
@@ -306,7 +306,7 @@ impl State {
     }
 
     /// Makes a failed or cancelled execution active again: finished work stays finished, the remaining work continues.
-    fn revive(&mut self, generation: u32) {
+    fn start_generation(&mut self, generation: u32) {
         self.generation = generation;
         self.phase = Phase::Live;
         self.stop = None;
@@ -328,13 +328,13 @@ impl State {
             run.waits.clear();
             rewind(&mut run.pipeline);
             if let Some(loop_) = &mut run.loop_ {
-                loop_.revive();
+                loop_.retry_failed_iterations();
             }
         }
     }
 
     /// The run with this ID, if it is live or held.
-    pub fn run(&self, id: &StepRunId) -> Option<&Run> {
+    pub fn run(&self, id: &StepRunId) -> Option<&StepRun> {
         self.runs.get(id)
     }
 }
@@ -345,9 +345,9 @@ impl State {
 pub(super) fn rewind(continuation: &mut Continuation) {
     let unknown = continuation.unknown.take();
     match (continuation.stage, unknown) {
-        (Stage::Failed | Stage::Retrying { .. }, Some(attempt)) => {
+        (PipelineStage::Failed | PipelineStage::Retrying { .. }, Some(attempt)) => {
             continuation.attempt = attempt;
-            continuation.stage = Stage::Retrying {
+            continuation.stage = PipelineStage::Retrying {
                 due: Time(0),
                 suspended: false,
             };
@@ -356,14 +356,17 @@ pub(super) fn rewind(continuation: &mut Continuation) {
     }
 }
 
-fn rewind_known(continuation: &mut Continuation, stage: Stage) {
+fn rewind_known(continuation: &mut Continuation, stage: PipelineStage) {
     match stage {
-        Stage::Started | Stage::Ready | Stage::Done | Stage::Answered { .. } => {}
-        Stage::Failed | Stage::Retrying { .. } | Stage::Awaiting { .. } => {
-            continuation.stage = Stage::Ready;
+        PipelineStage::Started
+        | PipelineStage::Ready
+        | PipelineStage::Done
+        | PipelineStage::Answered { .. } => {}
+        PipelineStage::Failed | PipelineStage::Retrying { .. } | PipelineStage::Awaiting { .. } => {
+            continuation.stage = PipelineStage::Ready;
             continuation.attempt = 0;
-            if let Cursor::After(label) = &continuation.cursor {
-                continuation.cursor = Cursor::At(label.clone());
+            if let PipelineCursor::After(label) = &continuation.cursor {
+                continuation.cursor = PipelineCursor::At(label.clone());
             }
         }
     }

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use model::command::Stage;
+use model::command::PipelineStage;
 use model::id::{Name, PlaybookHash, Seq, StepRunId, TokenId};
 
 use crate::state::shared_map::SharedMap;
-use crate::state::{LiveCommand, Run, State, Token};
+use crate::state::{ExecutionState, LiveCommand, StepRun, Token};
 
 type SharedSet<K> = SharedMap<K, ()>;
 
@@ -26,7 +26,7 @@ pub(crate) enum StepKind {
 
 /// The status of a step run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RunPlace {
+enum RunStage {
     /// It failed, and no arc handles the failure.
     Held,
     /// It ended, and its arcs are not evaluated yet.
@@ -46,10 +46,10 @@ enum RunPlace {
 pub(crate) struct StateIndex {
     playbook: Option<PlaybookHash>,
     seq: Option<Seq>,
-    runs: SharedMap<StepRunId, Run>,
+    runs: SharedMap<StepRunId, StepRun>,
     tokens: SharedMap<TokenId, Token>,
     commands: SharedMap<Seq, LiveCommand>,
-    places: SharedMap<StepRunId, RunPlace>,
+    stages: SharedMap<StepRunId, RunStage>,
     commands_by_run: SharedSet<(StepRunId, Seq)>,
     pub(crate) ended_runs: SharedSet<StepRunId>,
     pub(crate) loop_runs: SharedSet<StepRunId>,
@@ -69,14 +69,14 @@ pub(crate) struct StateIndex {
 
 impl StateIndex {
     /// Whether the index matches this state.
-    pub(crate) fn is_current(&self, state: &State) -> bool {
+    pub(crate) fn is_current(&self, state: &ExecutionState) -> bool {
         self.seq == Some(state.seq)
             && self.playbook.as_ref() == Some(&state.hash)
             && self.tokens.len() == state.tokens.len()
     }
 
     /// Applies the changes of the state.
-    pub(crate) fn refresh(&mut self, state: &State, kind_of: impl Fn(&Name) -> StepKind) {
+    pub(crate) fn refresh(&mut self, state: &ExecutionState, kind_of: impl Fn(&Name) -> StepKind) {
         if self.playbook.as_ref() != Some(&state.hash) {
             *self = Self {
                 playbook: Some(state.hash.clone()),
@@ -104,8 +104,8 @@ impl StateIndex {
             let place = state
                 .runs
                 .get(&id)
-                .map(|run| self.place_of(&id, run, &kind_of));
-            self.put(id, place);
+                .map(|run| self.stage_of(&id, run, &kind_of));
+            self.set_stage(id, place);
         }
         let tokens = std::mem::replace(&mut self.tokens, state.tokens.clone());
         tokens.for_each_change(&state.tokens, |change| {
@@ -134,31 +134,36 @@ impl StateIndex {
         &'a self,
         step: &'a Name,
     ) -> impl Iterator<Item = TokenId> + 'a {
-        range_of(&self.waiting_tokens, &lowest(step), move |(name, _)| {
+        range_of(&self.waiting_tokens, &lowest_key(step), move |(name, _)| {
             name == step
         })
         .map(|(_, id)| *id)
     }
 
-    fn place_of(&self, id: &StepRunId, run: &Run, kind_of: impl Fn(&Name) -> StepKind) -> RunPlace {
+    fn stage_of(
+        &self,
+        id: &StepRunId,
+        run: &StepRun,
+        kind_of: impl Fn(&Name) -> StepKind,
+    ) -> RunStage {
         if run.held {
-            return RunPlace::Held;
+            return RunStage::Held;
         }
         if run.boundary.is_some() {
-            return RunPlace::Ended;
+            return RunStage::Ended;
         }
         match kind_of(&id.step) {
-            StepKind::Loop => RunPlace::Looping,
-            StepKind::Routing => RunPlace::Routing,
-            StepKind::Plain if waits(run) || self.commands_of(id).next().is_some() => {
-                RunPlace::UnderWay
+            StepKind::Loop => RunStage::Looping,
+            StepKind::Routing => RunStage::Routing,
+            StepKind::Plain if is_waiting(run) || self.commands_of(id).next().is_some() => {
+                RunStage::UnderWay
             }
-            StepKind::Plain => RunPlace::Ready,
+            StepKind::Plain => RunStage::Ready,
         }
     }
 
-    fn put(&mut self, id: StepRunId, place: Option<RunPlace>) {
-        let before = self.places.get(&id).copied();
+    fn set_stage(&mut self, id: StepRunId, place: Option<RunStage>) {
+        let before = self.stages.get(&id).copied();
         if before == place {
             return;
         }
@@ -166,31 +171,31 @@ impl StateIndex {
             if let Some(set) = self.set_of(before) {
                 set.remove(&id);
             }
-            count(self.counts_of(before), &id.step, false);
-            self.places.remove(&id);
+            adjust_count(self.counts_of(before), &id.step, false);
+            self.stages.remove(&id);
         }
         if let Some(place) = place {
             if let Some(set) = self.set_of(place) {
                 set.insert(id.clone(), ());
             }
-            count(self.counts_of(place), &id.step, true);
-            self.places.insert(id, place);
+            adjust_count(self.counts_of(place), &id.step, true);
+            self.stages.insert(id, place);
         }
     }
 
-    fn set_of(&mut self, place: RunPlace) -> Option<&mut SharedSet<StepRunId>> {
+    fn set_of(&mut self, place: RunStage) -> Option<&mut SharedSet<StepRunId>> {
         match place {
-            RunPlace::Ended => Some(&mut self.ended_runs),
-            RunPlace::Looping => Some(&mut self.loop_runs),
-            RunPlace::Routing => Some(&mut self.routing_runs),
-            RunPlace::Ready => Some(&mut self.ready_runs),
-            RunPlace::Held | RunPlace::UnderWay => None,
+            RunStage::Ended => Some(&mut self.ended_runs),
+            RunStage::Looping => Some(&mut self.loop_runs),
+            RunStage::Routing => Some(&mut self.routing_runs),
+            RunStage::Ready => Some(&mut self.ready_runs),
+            RunStage::Held | RunStage::UnderWay => None,
         }
     }
 
-    fn counts_of(&mut self, place: RunPlace) -> &mut SharedMap<Name, u32> {
+    fn counts_of(&mut self, place: RunStage) -> &mut SharedMap<Name, u32> {
         match place {
-            RunPlace::Held => &mut self.held_steps,
+            RunStage::Held => &mut self.held_steps,
             _ => &mut self.busy_steps,
         }
     }
@@ -198,7 +203,7 @@ impl StateIndex {
     fn add_token(&mut self, id: TokenId, token: &Token) {
         if token.parked {
             self.parked_tokens.insert(id, ());
-            count(&mut self.parked_steps, &token.step, true);
+            adjust_count(&mut self.parked_steps, &token.step, true);
             return;
         }
         let oldest = self.tokens_before(&token.step).next();
@@ -214,7 +219,7 @@ impl StateIndex {
     fn remove_token(&mut self, id: TokenId, token: &Token) {
         if token.parked {
             self.parked_tokens.remove(&id);
-            count(&mut self.parked_steps, &token.step, false);
+            adjust_count(&mut self.parked_steps, &token.step, false);
             return;
         }
         self.waiting_tokens.remove(&(token.step.clone(), id));
@@ -235,22 +240,22 @@ impl PartialEq for StateIndex {
 }
 
 /// Whether the run's own pipeline waits for a time, a child or a signal.
-pub(crate) fn waits(run: &Run) -> bool {
+pub(crate) fn is_waiting(run: &StepRun) -> bool {
     match run.pipeline.stage {
-        Stage::Awaiting { .. }
-        | Stage::Retrying {
+        PipelineStage::Awaiting { .. }
+        | PipelineStage::Retrying {
             suspended: true, ..
         } => true,
-        Stage::Ready
-        | Stage::Started
-        | Stage::Retrying { .. }
-        | Stage::Answered { .. }
-        | Stage::Done
-        | Stage::Failed => false,
+        PipelineStage::Ready
+        | PipelineStage::Started
+        | PipelineStage::Retrying { .. }
+        | PipelineStage::Answered { .. }
+        | PipelineStage::Done
+        | PipelineStage::Failed => false,
     }
 }
 
-fn lowest(step: &Name) -> (Name, TokenId) {
+fn lowest_key(step: &Name) -> (Name, TokenId) {
     let first = TokenId {
         seq: Seq(0),
         arc: 0,
@@ -268,7 +273,7 @@ fn range_of<'a, K: Ord + Clone, F: Fn(&K) -> bool + 'a>(
     keys.take_while(move |key| belongs(key))
 }
 
-fn count(counts: &mut SharedMap<Name, u32>, step: &Name, is_one_more: bool) {
+fn adjust_count(counts: &mut SharedMap<Name, u32>, step: &Name, is_one_more: bool) {
     let known = counts.get(step).copied().unwrap_or(0);
     match (known, is_one_more) {
         (known, true) => {

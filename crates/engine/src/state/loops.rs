@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::command::{Continuation, Work};
-use model::ctx::Combined;
+use model::command::{CommandWork, Continuation};
+use model::ctx::CombinedPatches;
 use model::event::{LoopStarted, LoopStats};
 use model::id::Seq;
 use model::outcome::TaskError;
@@ -48,7 +48,7 @@ pub struct LoopRun {
     /// Iterations that wait without a command.
     pub suspended: BTreeSet<u64>,
     /// Ranges that were returned unfinished.
-    pub returned: Vec<Returned>,
+    pub returned: Vec<ReturnedRange>,
     /// Suspended iterations whose wait is over, and that no command covers yet.
     pub awake: BTreeSet<u64>,
     /// Positions of failed iterations, for a retry.
@@ -58,7 +58,7 @@ pub struct LoopRun {
     /// The total size of those outcomes.
     pub outcome_bytes: u64,
     /// Writes to `ctx`, which are applied together at the end.
-    pub patches: Combined,
+    pub patches: CombinedPatches,
     /// Writes to `ctx` of failed iterations; a retry produces them again.
     pub broken_patches: BTreeMap<u64, Map<String, Value>>,
     /// The `ctx` at the start of a parallel loop, which its iterations see.
@@ -74,7 +74,7 @@ pub struct LoopRun {
 
 /// A range that was returned unfinished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Returned {
+pub struct ReturnedRange {
     /// The first index.
     pub from: u64,
     /// One past the last index.
@@ -86,7 +86,7 @@ pub struct Returned {
 
 impl LoopRun {
     /// Creates the progress of a loop that has just started.
-    pub fn begin(started: &LoopStarted, seq: Seq) -> Self {
+    pub fn from_started(started: &LoopStarted, seq: Seq) -> Self {
         Self {
             started: seq,
             frames: Vec::new(),
@@ -106,7 +106,7 @@ impl LoopRun {
             broken: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             outcome_bytes: 0,
-            patches: Combined::default(),
+            patches: CombinedPatches::default(),
             broken_patches: BTreeMap::new(),
             ctx: None,
             first_error: None,
@@ -116,7 +116,7 @@ impl LoopRun {
     }
 
     /// Adds the rows of another claim. A claim without rows is the last one.
-    pub fn extend(&mut self, rows: u64, seq: Seq) {
+    pub fn add_frame(&mut self, rows: u64, seq: Seq) {
         self.more = rows > 0;
         if self.more {
             self.frames.push((self.total, seq));
@@ -125,7 +125,7 @@ impl LoopRun {
     }
 
     /// The event that contains the element at this index.
-    pub fn holder(&self, index: u64) -> Seq {
+    pub fn elements_event(&self, index: u64) -> Seq {
         let behind = self.frames.partition_point(|(from, _)| *from <= index);
         let frame = behind.checked_sub(1).map(|place| self.frames[place].1);
         frame.unwrap_or(self.started)
@@ -140,17 +140,17 @@ impl LoopRun {
     }
 
     /// The event that contains the elements of this work.
-    pub fn holder_of(&self, work: Work) -> Seq {
+    pub fn elements_event_of(&self, work: CommandWork) -> Seq {
         match work {
-            Work::Range { from, .. } => self.holder(from),
-            Work::Iteration { index } => self.holder(index),
-            Work::Pipeline | Work::Prepare => self.started,
+            CommandWork::Range { from, .. } => self.elements_event(from),
+            CommandWork::Iteration { index } => self.elements_event(index),
+            CommandWork::Pipeline | CommandWork::Prepare => self.started,
         }
     }
 
     /// Whether all claimed rows have ended and more may follow.
-    pub fn wants_more(&self) -> bool {
-        self.more && self.ended() == self.total && !self.is_stopped()
+    pub fn may_claim_more(&self) -> bool {
+        self.more && self.ended_count() == self.total && !self.is_stopped()
     }
 
     /// Whether this index has ended.
@@ -159,7 +159,7 @@ impl LoopRun {
     }
 
     /// Number of iterations that have ended.
-    pub fn ended(&self) -> u64 {
+    pub fn ended_count(&self) -> u64 {
         self.done.len() + self.failed.len()
     }
 
@@ -185,7 +185,7 @@ impl LoopRun {
     }
 
     /// Records the end of an iteration. Returns false if it had already ended.
-    pub fn end(&mut self, index: u64, ok: bool) -> bool {
+    pub fn record_end(&mut self, index: u64, ok: bool) -> bool {
         if index >= self.total || self.has_ended(index) {
             return false;
         }
@@ -194,17 +194,17 @@ impl LoopRun {
         self.awake.remove(&index);
         if ok {
             self.done.insert(index);
-            self.remember(index, &continuation);
+            self.record_outcome(index, &continuation);
         } else {
             self.failed.insert(index);
-            self.remember(index, &continuation);
+            self.record_outcome(index, &continuation);
             self.broken.insert(index, continuation);
         }
         true
     }
 
     /// Records the pointer to an iteration's last outcome, as long as all results may fit inline.
-    fn remember(&mut self, index: u64, continuation: &Continuation) {
+    fn record_outcome(&mut self, index: u64, continuation: &Continuation) {
         let last = continuation
             .last
             .as_ref()
@@ -219,7 +219,7 @@ impl LoopRun {
     }
 
     /// The indices of `from..to` that have neither ended nor are suspended or awake, as ranges of consecutive indices.
-    pub fn unfinished(&self, from: u64, to: u64) -> Vec<(u64, u64)> {
+    pub fn unfinished_ranges(&self, from: u64, to: u64) -> Vec<(u64, u64)> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for index in from..to {
             if self.has_ended(index)
@@ -237,7 +237,7 @@ impl LoopRun {
     }
 
     /// Updates the mean duration of an iteration with a duration from the log.
-    pub fn learn(&mut self, duration_ms: Option<u64>) {
+    pub fn update_mean_duration(&mut self, duration_ms: Option<u64>) {
         let sample = duration_ms.unwrap_or(0).saturating_mul(1_000);
         self.mean_us = if self.mean_us == 0 {
             sample

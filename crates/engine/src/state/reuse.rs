@@ -1,19 +1,19 @@
 //! Folds what an execution reuses from another one: step results by reference, tokens, and finished iterations.
 
 use model::event::{
-    CameFrom, Event, Kind, LoopStarted, PlacedToken, ResultPointer, Reused, ReusedIterations,
-    ReusedPart, ReusedStep, WorkflowStarted,
+    Event, EventKind, InitialToken, LoopStarted, ResultPointer, ReusedIterations, ReusedPart,
+    ReusedRecord, ReusedStep, TokenOrigin, WorkflowStarted,
 };
 use model::id::{Seq, TokenId};
-use model::template::{Latest, LoopPointer};
+use model::template::{LoopPointer, StepPointer};
 use serde_json::{Map, Value};
 
-use crate::state::{Boundary, BoundaryKind, LoopRun, Returned, State, Token};
+use crate::state::{Boundary, BoundaryKind, ExecutionState, LoopRun, ReturnedRange, Token};
 
 /// Creates the initial tokens of an execution.
-pub(super) fn place(state: &mut State, started: &WorkflowStarted, seq: Seq) {
+pub(super) fn place_tokens(state: &mut ExecutionState, started: &WorkflowStarted, seq: Seq) {
     let entry = || {
-        vec![PlacedToken {
+        vec![InitialToken {
             step: started.entry.clone(),
             args: None,
             from: None,
@@ -24,17 +24,17 @@ pub(super) fn place(state: &mut State, started: &WorkflowStarted, seq: Seq) {
         let token = Token {
             step: placed.step,
             args: placed.args,
-            boundary: placed.from.map(boundary),
+            boundary: placed.from.map(to_boundary),
             parked: false,
         };
         state.tokens.insert(TokenId { seq, arc }, token);
     }
 }
 
-fn boundary(from: CameFrom) -> Boundary {
+fn to_boundary(from: TokenOrigin) -> Boundary {
     let end = match from.event {
-        Kind::StepFailed => BoundaryKind::Failed,
-        Kind::LoopDone => BoundaryKind::LoopDone,
+        EventKind::StepFailed => BoundaryKind::Failed,
+        EventKind::LoopDone => BoundaryKind::LoopDone,
         _ => BoundaryKind::Done,
     };
     Boundary {
@@ -46,8 +46,8 @@ fn boundary(from: CameFrom) -> Boundary {
 }
 
 /// Folds a reused part. Pointers refer to events of this log, which name the original event.
-pub(super) fn fold(state: &mut State, reused: &Reused, event: &Event) {
-    let Some(step) = event.at.step.clone() else {
+pub(super) fn fold_reused(state: &mut ExecutionState, reused: &ReusedRecord, event: &Event) {
+    let Some(step) = event.location.step.clone() else {
         return;
     };
     if let ReusedPart::Iterations(iterations) = &reused.part {
@@ -56,7 +56,7 @@ pub(super) fn fold(state: &mut State, reused: &Reused, event: &Event) {
         return;
     }
     let summary = state.steps.get_or_default(&step);
-    let latest = summary.latest.get_or_insert_with(|| Latest {
+    let latest = summary.latest.get_or_insert_with(|| StepPointer {
         boundary: event.seq,
         ok: true,
         last: None,
@@ -64,12 +64,12 @@ pub(super) fn fold(state: &mut State, reused: &Reused, event: &Event) {
         loop_: None,
         error: None,
     });
-    match (&reused.part, &event.at.task) {
+    match (&reused.part, &event.location.task) {
         (ReusedPart::Task { ok }, Some(label)) => {
             latest.tasks.push((label.clone(), event.seq, *ok));
         }
         (ReusedPart::Step(ended), _) => {
-            end(latest, ended, event.seq);
+            set_step_end(latest, ended, event.seq);
             let pointer = ResultPointer {
                 step: step.clone(),
                 seq: event.seq,
@@ -83,7 +83,7 @@ pub(super) fn fold(state: &mut State, reused: &Reused, event: &Event) {
     }
 }
 
-fn end(latest: &mut Latest, ended: &ReusedStep, seq: Seq) {
+fn set_step_end(latest: &mut StepPointer, ended: &ReusedStep, seq: Seq) {
     latest.boundary = seq;
     latest.ok = ended.ok;
     latest.last.clone_from(&ended.last);
@@ -95,24 +95,24 @@ fn end(latest: &mut Latest, ended: &ReusedStep, seq: Seq) {
 }
 
 /// Returns the iterations that a starting loop reuses, if `loop.started` names them.
-pub(super) fn take(
-    state: &mut State,
+pub(super) fn take_reused(
+    state: &mut ExecutionState,
     started: &LoopStarted,
     event: &Event,
 ) -> Option<ReusedIterations> {
     started.reused?;
-    let (_, reused) = state.reusing.remove(event.at.step.as_ref()?)?;
+    let (_, reused) = state.reusing.remove(event.location.step.as_ref()?)?;
     Some(reused)
 }
 
 impl LoopRun {
     /// Marks the reused iterations as done; the gaps between them remain to be run.
-    pub(super) fn take_over(&mut self, reused: &ReusedIterations) {
+    pub(super) fn apply_reuse(&mut self, reused: &ReusedIterations) {
         self.is_partly_reused = true;
         for (from, to) in reused.ranges() {
             let to = to.min(self.total);
             if self.next < from {
-                self.returned.push(Returned {
+                self.returned.push(ReturnedRange {
                     from: self.next,
                     to: from,
                     strikes: 0,
@@ -122,7 +122,7 @@ impl LoopRun {
             self.next = self.next.max(to);
         }
         for (index, patch) in &reused.set_ctx {
-            if let Ok(patch) = patch.read::<Map<String, Value>>() {
+            if let Ok(patch) = patch.parse_as::<Map<String, Value>>() {
                 self.patches.add(*index, &patch);
             }
         }

@@ -25,7 +25,7 @@ pub struct SharedMap<K, V> {
 }
 
 /// One difference between two versions of a map.
-pub(crate) struct Change<'a, K, V> {
+pub(crate) struct MapChange<'a, K, V> {
     pub(crate) key: &'a K,
     pub(crate) before: Option<&'a V>,
     pub(crate) after: Option<&'a V>,
@@ -122,10 +122,10 @@ impl<K: Ord, V> SharedMap<K, V> {
     pub(crate) fn for_each_change<'a>(
         &'a self,
         newer: &'a Self,
-        mut visit: impl FnMut(Change<'a, K, V>),
+        mut visit: impl FnMut(MapChange<'a, K, V>),
     ) {
-        let mut old = Cursor::new(self);
-        let mut new = Cursor::new(newer);
+        let mut old = MapCursor::new(self);
+        let mut new = MapCursor::new(newer);
         loop {
             if old.skip_shared(&mut new) {
                 continue;
@@ -147,7 +147,7 @@ impl<K: Ord, V> SharedMap<K, V> {
             let is_same =
                 matches!((before, after), (Some((_, a)), Some((_, b))) if Arc::ptr_eq(a, b));
             if let (false, Some((key, _))) = (is_same, before.or(after)) {
-                visit(Change {
+                visit(MapChange {
                     key,
                     before: before.map(|(_, value)| &**value),
                     after: after.map(|(_, value)| &**value),
@@ -272,12 +272,12 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
 }
 
 /// A position in the chunks of a map.
-struct Cursor<'a, K, V> {
+struct MapCursor<'a, K, V> {
     chunks: &'a [Arc<Chunk<K, V>>],
     entry: usize,
 }
 
-impl<'a, K, V> Cursor<'a, K, V> {
+impl<'a, K, V> MapCursor<'a, K, V> {
     fn new(map: &'a SharedMap<K, V>) -> Self {
         Self {
             chunks: &map.chunks,

@@ -1,13 +1,13 @@
 //! Folds a switch to another version of the playbook: unchanged tasks continue, changed ones start again.
 
-use model::command::{Continuation, Cursor};
-use model::event::Switched;
+use model::command::{Continuation, PipelineCursor};
+use model::event::PlaybookSwitched;
 use model::id::Name;
 
-use crate::state::State;
+use crate::state::ExecutionState;
 
 /// Switches the state to the new version.
-pub(super) fn fold(state: &mut State, switched: &Switched) {
+pub(super) fn fold_switch(state: &mut ExecutionState, switched: &PlaybookSwitched) {
     state.version = switched.version;
     state.hash = switched.hash.clone();
     let open = state.runs.iter_mut();
@@ -15,32 +15,32 @@ pub(super) fn fold(state: &mut State, switched: &Switched) {
         if switched.restarted.contains(&id.step) {
             run.loop_ = None;
             run.prepared = None;
-            restart(&mut run.pipeline);
+            restart_pipeline(&mut run.pipeline);
             continue;
         }
         let kept = switched.kept.iter().find(|kept| kept.step == id.step);
         let kept = kept.map_or(&[][..], |kept| kept.labels.as_slice());
-        restart_beyond(&mut run.pipeline, kept);
+        restart_if_changed(&mut run.pipeline, kept);
         let live = run
             .loop_
             .iter_mut()
             .flat_map(|loop_| loop_.live.values_mut());
-        live.for_each(|continuation| restart_beyond(continuation, kept));
+        live.for_each(|continuation| restart_if_changed(continuation, kept));
     }
 }
 
-fn restart_beyond(continuation: &mut Continuation, kept: &[Name]) {
+fn restart_if_changed(continuation: &mut Continuation, kept: &[Name]) {
     let is_kept = match &continuation.cursor {
-        Cursor::Start => true,
-        Cursor::At(label) | Cursor::After(label) => kept.contains(label),
+        PipelineCursor::Start => true,
+        PipelineCursor::At(label) | PipelineCursor::After(label) => kept.contains(label),
     };
     if !is_kept {
-        restart(continuation);
+        restart_pipeline(continuation);
     }
 }
 
 /// Resets to the first task. Visits keep counting: a repeated task is a new task run with a new idempotency key.
-fn restart(continuation: &mut Continuation) {
+fn restart_pipeline(continuation: &mut Continuation) {
     let visits = std::mem::take(&mut continuation.visits);
     *continuation = Continuation {
         visits,

@@ -2,7 +2,7 @@
 
 /// One code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Code {
+pub struct DiagnosticCode {
     /// `E0107`: E for the document's shape, N for notes, T for templates, W for warnings.
     pub code: &'static str,
     /// What it means, in one line.
@@ -12,14 +12,14 @@ pub struct Code {
 }
 
 /// The entry of a code.
-pub fn explain(code: &str) -> Option<&'static Code> {
+pub fn find_code(code: &str) -> Option<&'static DiagnosticCode> {
     CODES.iter().find(|entry| entry.code == code)
 }
 
 macro_rules! codes {
     ($($code:literal $meaning:literal => $remedy:literal)*) => {
         /// Every code, in order.
-        pub const CODES: &[Code] = &[$(Code { code: $code, meaning: $meaning, remedy: $remedy }),*];
+        pub const CODES: &[DiagnosticCode] = &[$(DiagnosticCode { code: $code, meaning: $meaning, remedy: $remedy }),*];
     };
 }
 

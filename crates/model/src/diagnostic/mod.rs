@@ -6,6 +6,6 @@ mod codes;
 mod render;
 mod report;
 
-pub use codes::{CODES, Code, explain};
-pub use render::Style;
+pub use codes::{CODES, DiagnosticCode, find_code};
+pub use render::DiagnosticStyle;
 pub use report::{Diagnostic, Severity};

@@ -6,7 +6,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 
 /// The capabilities of the terminal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Style {
+pub struct DiagnosticStyle {
     /// Whether to use colors.
     pub color: bool,
     /// Whether the terminal shows Unicode characters.
@@ -18,8 +18,8 @@ const LINE_CHARS_MAX: usize = 160;
 
 impl Diagnostic {
     /// Returns the rendered text, ending in a newline.
-    pub fn render(&self, style: Style) -> String {
-        let paint = Paint::of(self.severity, style);
+    pub fn render(&self, style: DiagnosticStyle) -> String {
+        let paint = Paint::new(self.severity, style);
         let (corner, bar) = if style.unicode {
             ("┌─", "│")
         } else {
@@ -113,7 +113,7 @@ struct Paint {
 }
 
 impl Paint {
-    fn of(severity: Severity, style: Style) -> Self {
+    fn new(severity: Severity, style: DiagnosticStyle) -> Self {
         match (style.color, severity) {
             (false, _) => Self {
                 strong: "",
@@ -150,10 +150,10 @@ impl Paint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::{Source, Span};
+    use crate::source::{SourceText, Span};
 
     fn unknown_field() -> Diagnostic {
-        let source = Source {
+        let source = SourceText {
             name: "playbooks/load.yaml".into(),
             text: "a: 1\n    tol:\n".into(),
         };
@@ -165,13 +165,13 @@ mod tests {
         };
         let message = "unknown field `tol` in step `fetch_page`";
         Diagnostic::new("E0107", message, span, &source)
-            .label("did you mean `tool`?     (step takes: step tool)")
-            .help("see the reference")
+            .with_label("did you mean `tool`?     (step takes: step tool)")
+            .with_help("see the reference")
     }
 
     #[test]
     fn the_line_is_shown_with_its_underline_and_help() {
-        let style = Style {
+        let style = DiagnosticStyle {
             color: false,
             unicode: true,
         };
@@ -189,12 +189,16 @@ mod tests {
 
     #[test]
     fn plain_terminals_get_ascii_only() {
-        assert!(unknown_field().render(Style::default()).is_ascii());
+        assert!(
+            unknown_field()
+                .render(DiagnosticStyle::default())
+                .is_ascii()
+        );
     }
 
     #[test]
     fn colours_change_nothing_else() {
-        let colored = unknown_field().render(Style {
+        let colored = unknown_field().render(DiagnosticStyle {
             color: true,
             unicode: true,
         });
@@ -202,7 +206,7 @@ mod tests {
         for code in ["\u{1b}[1;31m", "\u{1b}[34m", "\u{1b}[0m"] {
             plain = plain.replace(code, "");
         }
-        let style = Style {
+        let style = DiagnosticStyle {
             color: false,
             unicode: true,
         };

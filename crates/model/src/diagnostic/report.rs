@@ -2,8 +2,8 @@
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-use crate::diagnostic::codes::explain;
-use crate::source::{Source, Span};
+use crate::diagnostic::codes::find_code;
+use crate::source::{SourceText, Span};
 
 /// An error, warning or note about a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Diagnostic {
     /// The position in the document.
     pub span: Span,
     /// The document.
-    pub source: Source,
+    pub source: SourceText,
     /// Text beside the underline; if empty, the line is not shown.
     pub label: String,
     /// What to do, one entry per line.
@@ -42,10 +42,10 @@ impl Diagnostic {
         code: &'static str,
         message: impl Into<String>,
         span: Span,
-        source: &Source,
+        source: &SourceText,
     ) -> Self {
         debug_assert!(
-            explain(code).is_some(),
+            find_code(code).is_some(),
             "{code} must be in the table of codes"
         );
         let severity = match code.as_bytes().first() {
@@ -66,14 +66,14 @@ impl Diagnostic {
 
     /// Adds a text beside the underline.
     #[must_use]
-    pub fn label(mut self, label: impl Into<String>) -> Self {
+    pub fn with_label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
     }
 
     /// Adds a line of help.
     #[must_use]
-    pub fn help(mut self, help: impl Into<String>) -> Self {
+    pub fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help.push(help.into());
         self
     }

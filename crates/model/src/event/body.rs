@@ -4,13 +4,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::Work;
-use crate::event::reuse::{PlacedToken, Rerun};
+use crate::command::CommandWork;
+use crate::event::reuse::{InitialToken, RerunOrigin};
 use crate::id::{ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, TokenId, WorkerId};
 use crate::number_range::NumberRange;
 use crate::outcome::TaskError;
 use crate::playbook::{Backoff, Directive, FailureMode, LoopMode, RouteMode};
-use crate::raw::Raw;
+use crate::raw::RawJson;
 use crate::result_ref::ResultRef;
 use crate::time::Time;
 
@@ -24,11 +24,11 @@ macro_rules! payload {
 
 /// An empty payload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Nothing {}
+pub struct EmptyPayload {}
 
 payload!(
     /// A run was requested.
-    Requested {
+    ExecutionRequested {
         /// The catalog path, or the file's path for local runs.
         path: Name,
         /// The catalog version, or 0 for a local run.
@@ -36,10 +36,10 @@ payload!(
         /// The hash of the playbook's text.
         hash: PlaybookHash,
         /// The playbook's workload with the request's payload merged over it.
-        workload: Raw,
+        workload: RawJson,
         /// The execution and task that started this one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        parent: Option<Parent>,
+        parent: Option<ParentTask>,
         /// The depth in the tree of sub-playbooks.
         #[serde(default)]
         depth: u32,
@@ -48,12 +48,12 @@ payload!(
         trace_id: Option<Name>,
         /// The run that this one reruns, and its first step that runs again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        rerun: Option<Box<Rerun>>,
+        rerun: Option<Box<RerunOrigin>>,
     }
 );
 payload!(
     /// The task that started a child execution.
-    Parent {
+    ParentTask {
         /// The parent.
         execution_id: ExecutionId,
         /// Its `task.started` event.
@@ -65,7 +65,7 @@ payload!(
         return_step: Option<Name>,
         /// The parent's loop iteration, read-only, as `iter.parent`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        iter: Option<Raw>,
+        iter: Option<RawJson>,
     }
 );
 payload!(
@@ -82,12 +82,12 @@ payload!(
         entry: Name,
         /// The tokens of a rerun that starts from a step; `None` means one token at `entry`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        tokens: Option<Vec<PlacedToken>>,
+        tokens: Option<Vec<InitialToken>>,
     }
 );
 payload!(
     /// A workflow or playbook ended.
-    Finished {
+    ExecutionFinished {
         /// The generation that ended; 1 unless the run was retried.
         generation: u32,
         /// The step whose result is the run's result, and its boundary event.
@@ -97,13 +97,13 @@ payload!(
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<TaskError>,
         /// How it ended.
-        ended: Ending,
+        ended: EndStatus,
     }
 );
 /// How an execution ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Ending {
+pub enum EndStatus {
     /// It succeeded.
     Success,
     /// It failed with an error that no arc handled.
@@ -122,7 +122,7 @@ payload!(
 );
 payload!(
     /// A control request by a user or a parent run.
-    Note {
+    ControlNote {
         /// The reason given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
@@ -130,19 +130,19 @@ payload!(
 );
 payload!(
     /// A failed or cancelled run was retried.
-    Retried {
+    ExecutionRetried {
         /// The generation that starts.
         generation: u32,
     }
 );
 payload!(
     /// A signal or the end of a child run arrived.
-    Signal {
+    SignalReceived {
         /// Its name; `$child` for the end of a child run.
         name: Name,
         /// Its data; for a child run, the outcome.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        payload: Option<Raw>,
+        payload: Option<RawJson>,
         /// For a child run: the child and the task that waits for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         child: Option<ChildEnd>,
@@ -211,10 +211,10 @@ payload!(
         tokens: Vec<TokenId>,
         /// Their arguments, merged in order of arrival.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        args: Option<Raw>,
+        args: Option<RawJson>,
         /// The arguments of each token, if there are several.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        args_from: Option<Raw>,
+        args_from: Option<RawJson>,
         /// Whether this is the run of `final_step`.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_final: bool,
@@ -256,21 +256,21 @@ payload!(
         step: Name,
         /// The token's arguments.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        args: Option<Raw>,
+        args: Option<RawJson>,
     }
 );
 payload!(
     /// `ctx` changed.
     CtxPatched {
         /// The written keys, with values or reducers.
-        patch: Raw,
+        patch: RawJson,
     }
 );
 payload!(
     /// Work was offered to workers.
     CommandIssued {
         /// The work to do.
-        work: Work,
+        work: CommandWork,
         /// Counts the offers of the same work from 1.
         dispatch: u32,
         /// The pool whose workers may claim it.
@@ -320,12 +320,12 @@ pub struct StepDone {
 }
 payload!(
     /// A step or iteration failed.
-    Failed {
+    FailurePayload {
         /// The error.
         error: TaskError,
         /// Writes to `ctx` made before an iteration failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        set_ctx: Option<Raw>,
+        set_ctx: Option<RawJson>,
     }
 );
 payload!(
@@ -333,30 +333,30 @@ payload!(
     TaskStarted {
         /// The rendered input, shortened, with secrets masked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        inputs: Option<Raw>,
+        inputs: Option<RawJson>,
         /// The request the task makes (URL, parameters, command, statement), shortened, with secrets masked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        request: Option<Raw>,
+        request: Option<RawJson>,
         /// What a suspended task waits for; its slot is free meanwhile.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        awaits: Option<Box<Awaits>>,
+        awaits: Option<Box<AwaitTarget>>,
     }
 );
 /// The writes of a task event, by target.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Written<'e> {
+pub struct EventWrites<'e> {
     /// Writes to the iteration.
-    pub iter: Option<&'e Raw>,
+    pub iter: Option<&'e RawJson>,
     /// Writes to the execution.
-    pub ctx: Option<&'e Raw>,
+    pub ctx: Option<&'e RawJson>,
     /// Writes to the pipeline.
-    pub local: Option<&'e Raw>,
+    pub local: Option<&'e RawJson>,
 }
 
 /// What a suspended task waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Awaits {
+pub enum AwaitTarget {
     /// The end of a child run.
     Child(ChildStart),
     /// A time, a signal, or the earlier of both.
@@ -371,7 +371,7 @@ payload!(
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<u32>,
         /// The child's payload.
-        input: Raw,
+        input: RawJson,
         /// The step whose result the parent uses.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         return_step: Option<Name>,
@@ -379,7 +379,7 @@ payload!(
         wait: bool,
         /// The iteration that starts it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        iter: Option<Raw>,
+        iter: Option<RawJson>,
     }
 );
 payload!(
@@ -400,7 +400,7 @@ payload!(
     /// An attempt of a task ended.
     AttemptEnded {
         /// The outcome.
-        outcome: Raw,
+        outcome: RawJson,
         /// Location of its body, if stored outside the log.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         result_ref: Option<Box<ResultRef>>,
@@ -410,7 +410,7 @@ payload!(
     /// A task ended: its outcome and the action of its policy.
     TaskEnded {
         /// The outcome.
-        outcome: Raw,
+        outcome: RawJson,
         /// Location of its body, if stored outside the log.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         result_ref: Option<Box<ResultRef>>,
@@ -424,13 +424,13 @@ payload!(
         to: Option<Name>,
         /// Writes to the iteration.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        set_iter: Option<Raw>,
+        set_iter: Option<RawJson>,
         /// Writes to the execution.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        set_ctx: Option<Raw>,
+        set_ctx: Option<RawJson>,
         /// Writes to the pipeline.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        set: Option<Raw>,
+        set: Option<RawJson>,
     }
 );
 payload!(
@@ -439,21 +439,21 @@ payload!(
         /// The rule that matched, if any.
         matched_rule_index: Option<u32>,
         /// The action of the rule.
-        action: Action,
+        action: PolicyAction,
         /// Writes to the iteration, by a rule that retries.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        set_iter: Option<Raw>,
+        set_iter: Option<RawJson>,
         /// Writes to the execution, by a rule that retries.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        set_ctx: Option<Raw>,
+        set_ctx: Option<RawJson>,
         /// Writes to the pipeline, by a rule that retries.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        set: Option<Raw>,
+        set: Option<RawJson>,
     }
 );
 payload!(
     /// A policy's action with its values.
-    Action {
+    PolicyAction {
         /// The directive.
         #[serde(rename = "do")]
         directive: Directive,
@@ -490,7 +490,7 @@ payload!(
         local: bool,
         /// The items.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        collection: Option<Raw>,
+        collection: Option<RawJson>,
         /// Location of the items, if they are too large for the log.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         collection_ref: Option<Box<ResultRef>>,
@@ -534,7 +534,7 @@ payload!(
     IterationDone {
         /// Writes to `ctx`; they are applied together when the loop is done.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        set_ctx: Option<Raw>,
+        set_ctx: Option<RawJson>,
     }
 );
 payload!(
@@ -544,7 +544,7 @@ payload!(
         stats: LoopStats,
         /// The results in index order, if they fit into the event.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        results: Option<Raw>,
+        results: Option<RawJson>,
         /// The address of the manifest that lists the results; `step.done` has those of the step's tasks.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         manifests: Vec<String>,
@@ -569,7 +569,7 @@ payload!(
 );
 payload!(
     /// An asynchronous batch of events changed its state.
-    Batch {
+    BatchProgress {
         /// The request id of the batch.
         request_id: Name,
         /// The number of events in it.

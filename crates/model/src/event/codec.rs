@@ -17,4 +17,4 @@ mod tests;
 mod write;
 
 pub use read::{CodecError, EventHead, Unpacked, unpack, unpack_wanted};
-pub use write::{Packed, pack};
+pub use write::{PackedAppend, pack};

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::Ending;
+use crate::event::EndStatus;
 use crate::id::{Name, PlaybookHash};
 
 /// A user or a parent run requested the end of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct StopRequested {
+pub struct StopRequest {
     /// The reason given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -16,14 +16,14 @@ pub struct StopRequested {
     pub cascade: bool,
     /// The status to end with; `None` means cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ending: Option<Ending>,
+    pub ending: Option<EndStatus>,
 }
 
 fn yes() -> bool {
     true
 }
 
-impl Default for StopRequested {
+impl Default for StopRequest {
     fn default() -> Self {
         Self {
             reason: None,
@@ -35,14 +35,14 @@ impl Default for StopRequested {
 
 /// The run continues with another version of its playbook.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Switched {
+pub struct PlaybookSwitched {
     /// The catalog version.
     pub version: u32,
     /// The hash of the new text.
     pub hash: PlaybookHash,
     /// The unchanged tasks of each active step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub kept: Vec<KeptTasks>,
+    pub kept: Vec<UnchangedTasks>,
     /// Active steps that restart, because they have a loop in only one of the two versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restarted: Vec<Name>,
@@ -50,7 +50,7 @@ pub struct Switched {
 
 /// The first tasks of a step, as far as both versions have the same labels and kinds. A pipeline past them restarts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct KeptTasks {
+pub struct UnchangedTasks {
     /// The step.
     pub step: Name,
     /// Their labels, in order.

@@ -3,17 +3,18 @@
 use serde::{Deserialize, Serialize};
 
 use crate::event::body::{
-    Action, AdmitEvaluated, AttemptEnded, Batch, CommandClaimed, CommandExpired, CommandFailed,
-    CommandIssued, CtxPatched, Ending, Failed, Finished, FrameClaimed, IterationDone,
-    IterationScheduled, LoopDone, LoopStarted, NextEvaluated, Note, Nothing, PolicyEvaluated,
-    RequestEvaluated, Requested, ResultStored, Retried, Signal, StepDone, StepScheduled, TaskEnded,
-    TaskStarted, TimerFired, TimerSet, WorkflowStarted, Written,
+    AdmitEvaluated, AttemptEnded, BatchProgress, CommandClaimed, CommandExpired, CommandFailed,
+    CommandIssued, ControlNote, CtxPatched, EmptyPayload, EndStatus, EventWrites,
+    ExecutionFinished, ExecutionRequested, ExecutionRetried, FailurePayload, FrameClaimed,
+    IterationDone, IterationScheduled, LoopDone, LoopStarted, NextEvaluated, PolicyAction,
+    PolicyEvaluated, RequestEvaluated, ResultStored, SignalReceived, StepDone, StepScheduled,
+    TaskEnded, TaskStarted, TimerFired, TimerSet, WorkflowStarted,
 };
-use crate::event::control::{StopRequested, Switched};
-use crate::event::kind::{Kind, Source};
-use crate::event::reuse::Reused;
+use crate::event::control::{PlaybookSwitched, StopRequest};
+use crate::event::kind::{EventKind, EventSource};
+use crate::event::reuse::ReusedRecord;
 use crate::id::{EventId, ExecutionId, Name, Seq, StepRunId, WorkerId};
-use crate::raw::Raw;
+use crate::raw::RawJson;
 use crate::time::Time;
 
 /// One event of an execution.
@@ -32,9 +33,9 @@ pub struct Event {
     /// The time on the store's clock.
     pub recorded_at: Time,
     /// The emitter.
-    pub source: Source,
+    pub source: EventSource,
     /// The location in the execution.
-    pub at: At,
+    pub location: EventLocation,
     /// The duration of the entity that this event ends.
     pub duration_ms: Option<u64>,
     /// The worker that emitted it.
@@ -42,14 +43,14 @@ pub struct Event {
     /// The trace id from the request; `None` means the execution's own.
     pub trace_id: Option<Name>,
     /// Free-form data, stored unchanged.
-    pub meta: Option<Raw>,
+    pub meta: Option<RawJson>,
     /// The payload.
-    pub body: Body,
+    pub body: EventBody,
 }
 
 /// The location of an event in an execution.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct At {
+pub struct EventLocation {
     /// The step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Name>,
@@ -81,9 +82,9 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-impl At {
+impl EventLocation {
     /// The location of a step run.
-    pub fn step_run(run: &StepRunId) -> Self {
+    pub fn of_step_run(run: &StepRunId) -> Self {
         Self {
             step: Some(run.step.clone()),
             run: run.run,
@@ -93,7 +94,7 @@ impl At {
 
     /// Adds the index of an iteration.
     #[must_use]
-    pub fn iteration(mut self, index: Option<u64>) -> Self {
+    pub fn with_iteration(mut self, index: Option<u64>) -> Self {
         self.iteration = index;
         self
     }
@@ -132,7 +133,7 @@ impl At {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the variants are self-explanatory")]
-pub enum Status {
+pub enum EventStatus {
     InProgress,
     Success,
     Error,
@@ -145,48 +146,48 @@ macro_rules! bodies {
     ($($kind:ident($payload:ty)),* $(,)?) => {
         /// The payload of an event, by kind.
         #[derive(Debug, Clone, PartialEq)]
-        #[expect(missing_docs, reason = "each variant has the name of its `Kind`")]
-        pub enum Body { $($kind($payload)),* }
+        #[expect(missing_docs, reason = "each variant has the name of its `EventKind`")]
+        pub enum EventBody { $($kind($payload)),* }
 
-        impl Body {
+        impl EventBody {
             /// The kind.
-            pub fn kind(&self) -> Kind {
-                match self { $(Body::$kind(_) => Kind::$kind),* }
+            pub fn kind(&self) -> EventKind {
+                match self { $(EventBody::$kind(_) => EventKind::$kind),* }
             }
 
             /// The payload as JSON text.
-            pub fn payload(&self) -> Raw {
-                match self { $(Body::$kind(payload) => Raw::of(payload)),* }
+            pub fn payload(&self) -> RawJson {
+                match self { $(EventBody::$kind(payload) => RawJson::from_serializable(payload)),* }
             }
 
             /// Writes the payload as JSON.
             pub fn write<W: std::io::Write>(&self, writer: W) -> serde_json::Result<()> {
-                match self { $(Body::$kind(payload) => serde_json::to_writer(writer, payload)),* }
+                match self { $(EventBody::$kind(payload) => serde_json::to_writer(writer, payload)),* }
             }
 
             /// Parses a payload of the given kind.
-            pub fn read(kind: Kind, payload: &str) -> serde_json::Result<Self> {
-                match kind { $(Kind::$kind => serde_json::from_str(payload).map(Body::$kind)),* }
+            pub fn read(kind: EventKind, payload: &str) -> serde_json::Result<Self> {
+                match kind { $(EventKind::$kind => serde_json::from_str(payload).map(EventBody::$kind)),* }
             }
         }
     };
 }
 
 bodies! {
-    ExecutionRequested(Box<Requested>),
+    ExecutionRequested(Box<ExecutionRequested>),
     RequestEvaluated(RequestEvaluated),
-    PlaybookStarted(Nothing),
-    PlaybookPaused(Note),
-    PlaybookResumed(Note),
-    PlaybookSwitched(Switched),
-    PlaybookFinished(Box<Finished>),
-    PlaybookProcessed(Nothing),
+    PlaybookStarted(EmptyPayload),
+    PlaybookPaused(ControlNote),
+    PlaybookResumed(ControlNote),
+    PlaybookSwitched(PlaybookSwitched),
+    PlaybookFinished(Box<ExecutionFinished>),
+    PlaybookProcessed(EmptyPayload),
     WorkflowStarted(WorkflowStarted),
-    WorkflowFinished(Box<Finished>),
-    CancelRequested(StopRequested),
-    ExecutionRetried(Retried),
-    StepReused(Box<Reused>),
-    SignalReceived(Signal),
+    WorkflowFinished(Box<ExecutionFinished>),
+    CancelRequested(StopRequest),
+    ExecutionRetried(ExecutionRetried),
+    StepReused(Box<ReusedRecord>),
+    SignalReceived(SignalReceived),
     TimerSet(TimerSet),
     TimerFired(TimerFired),
     AdmitEvaluated(Box<AdmitEvaluated>),
@@ -197,11 +198,11 @@ bodies! {
     CommandClaimed(CommandClaimed),
     CommandExpired(CommandExpired),
     CommandFailed(Box<CommandFailed>),
-    StepStarted(Nothing),
+    StepStarted(EmptyPayload),
     StepDone(StepDone),
-    StepFailed(Box<Failed>),
+    StepFailed(Box<FailurePayload>),
     TaskStarted(TaskStarted),
-    AttemptStarted(Nothing),
+    AttemptStarted(EmptyPayload),
     AttemptDone(AttemptEnded),
     AttemptFailed(AttemptEnded),
     TaskDone(Box<TaskEnded>),
@@ -210,103 +211,103 @@ bodies! {
     LoopStarted(Box<LoopStarted>),
     FrameClaimed(FrameClaimed),
     IterationScheduled(IterationScheduled),
-    IterationStarted(Nothing),
+    IterationStarted(EmptyPayload),
     IterationDone(IterationDone),
-    IterationFailed(Box<Failed>),
+    IterationFailed(Box<FailurePayload>),
     LoopDone(LoopDone),
     ResultStored(ResultStored),
     ManifestUpdated(ResultStored),
-    BatchAccepted(Batch),
-    BatchProcessing(Batch),
-    BatchCompleted(Batch),
-    BatchFailed(Batch),
+    BatchAccepted(BatchProgress),
+    BatchProcessing(BatchProgress),
+    BatchCompleted(BatchProgress),
+    BatchFailed(BatchProgress),
 }
 
-impl Body {
+impl EventBody {
     /// The writes of the event: those of an outcome, or of a rule that retries.
-    pub fn written(&self) -> Written<'_> {
+    pub fn writes(&self) -> EventWrites<'_> {
         match self {
-            Self::TaskDone(ended) | Self::TaskFailed(ended) => Written {
+            Self::TaskDone(ended) | Self::TaskFailed(ended) => EventWrites {
                 iter: ended.set_iter.as_ref(),
                 ctx: ended.set_ctx.as_ref(),
                 local: ended.set.as_ref(),
             },
-            Self::PolicyEvaluated(policy) => Written {
+            Self::PolicyEvaluated(policy) => EventWrites {
                 iter: policy.set_iter.as_ref(),
                 ctx: policy.set_ctx.as_ref(),
                 local: policy.set.as_ref(),
             },
-            _ => Written::default(),
+            _ => EventWrites::default(),
         }
     }
 }
 
 impl Event {
     /// The kind.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> EventKind {
         self.body.kind()
     }
 
     /// The progress of the entity that the event is about.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> EventStatus {
         match &self.body {
-            Body::PlaybookFinished(finished) | Body::WorkflowFinished(finished) => {
+            EventBody::PlaybookFinished(finished) | EventBody::WorkflowFinished(finished) => {
                 match finished.ended {
-                    Ending::Success => Status::Success,
-                    Ending::Error => Status::Error,
-                    Ending::Cancelled => Status::Cancelled,
+                    EndStatus::Success => EventStatus::Success,
+                    EndStatus::Error => EventStatus::Error,
+                    EndStatus::Cancelled => EventStatus::Cancelled,
                 }
             }
-            Body::AdmitEvaluated(admit) if admit.discarded => Status::Skipped,
-            Body::AdmitEvaluated(admit) if admit.error.is_some() => Status::Error,
-            Body::NextEvaluated(next) if next.error.is_some() => Status::Error,
-            Body::PlaybookPaused(_) => Status::Paused,
-            Body::StepFailed(_)
-            | Body::TaskFailed(_)
-            | Body::AttemptFailed(_)
-            | Body::IterationFailed(_)
-            | Body::CommandFailed(_)
-            | Body::CommandExpired(_)
-            | Body::BatchFailed(_) => Status::Error,
-            Body::ExecutionRequested(_)
-            | Body::PlaybookStarted(_)
-            | Body::WorkflowStarted(_)
-            | Body::StepScheduled(_)
-            | Body::StepStarted(_)
-            | Body::TaskStarted(_)
-            | Body::AttemptStarted(_)
-            | Body::LoopStarted(_)
-            | Body::FrameClaimed(_)
-            | Body::IterationScheduled(_)
-            | Body::IterationStarted(_)
-            | Body::CommandIssued(_)
-            | Body::CommandClaimed(_)
-            | Body::TimerSet(_)
-            | Body::CancelRequested(_)
-            | Body::PlaybookResumed(_)
-            | Body::ExecutionRetried(_)
-            | Body::BatchAccepted(_)
-            | Body::BatchProcessing(_) => Status::InProgress,
-            _ => Status::Success,
+            EventBody::AdmitEvaluated(admit) if admit.discarded => EventStatus::Skipped,
+            EventBody::AdmitEvaluated(admit) if admit.error.is_some() => EventStatus::Error,
+            EventBody::NextEvaluated(next) if next.error.is_some() => EventStatus::Error,
+            EventBody::PlaybookPaused(_) => EventStatus::Paused,
+            EventBody::StepFailed(_)
+            | EventBody::TaskFailed(_)
+            | EventBody::AttemptFailed(_)
+            | EventBody::IterationFailed(_)
+            | EventBody::CommandFailed(_)
+            | EventBody::CommandExpired(_)
+            | EventBody::BatchFailed(_) => EventStatus::Error,
+            EventBody::ExecutionRequested(_)
+            | EventBody::PlaybookStarted(_)
+            | EventBody::WorkflowStarted(_)
+            | EventBody::StepScheduled(_)
+            | EventBody::StepStarted(_)
+            | EventBody::TaskStarted(_)
+            | EventBody::AttemptStarted(_)
+            | EventBody::LoopStarted(_)
+            | EventBody::FrameClaimed(_)
+            | EventBody::IterationScheduled(_)
+            | EventBody::IterationStarted(_)
+            | EventBody::CommandIssued(_)
+            | EventBody::CommandClaimed(_)
+            | EventBody::TimerSet(_)
+            | EventBody::CancelRequested(_)
+            | EventBody::PlaybookResumed(_)
+            | EventBody::ExecutionRetried(_)
+            | EventBody::BatchAccepted(_)
+            | EventBody::BatchProcessing(_) => EventStatus::InProgress,
+            _ => EventStatus::Success,
         }
     }
 
     /// The id of the entity that the event is about.
     pub fn entity_id(&self) -> String {
-        let step = self.at.step.as_ref().map_or("", Name::as_str);
-        let task = self.at.task.as_ref().map_or("", Name::as_str);
+        let step = self.location.step.as_ref().map_or("", Name::as_str);
+        let task = self.location.task.as_ref().map_or("", Name::as_str);
         match &self.body {
-            Body::NextEvaluated(_) | Body::AdmitEvaluated(_) => format!("step:{step}"),
-            Body::PolicyEvaluated(_) => format!("task:{task}"),
-            Body::ResultStored(_) | Body::ManifestUpdated(_) => {
-                format!("task:{task}:attempt:{}", self.at.attempt)
+            EventBody::NextEvaluated(_) | EventBody::AdmitEvaluated(_) => format!("step:{step}"),
+            EventBody::PolicyEvaluated(_) => format!("task:{task}"),
+            EventBody::ResultStored(_) | EventBody::ManifestUpdated(_) => {
+                format!("task:{task}:attempt:{}", self.location.attempt)
             }
-            Body::SignalReceived(signal) => signal.name.to_string(),
-            Body::TimerFired(fired) => fired.timer.to_string(),
-            Body::CommandClaimed(claimed) => claimed.command.to_string(),
-            Body::CommandExpired(expired) => expired.command.to_string(),
-            Body::CommandFailed(failed) => failed.command.to_string(),
-            Body::TimerSet(_) | Body::CommandIssued(_) => self.seq.to_string(),
+            EventBody::SignalReceived(signal) => signal.name.to_string(),
+            EventBody::TimerFired(fired) => fired.timer.to_string(),
+            EventBody::CommandClaimed(claimed) => claimed.command.to_string(),
+            EventBody::CommandExpired(expired) => expired.command.to_string(),
+            EventBody::CommandFailed(failed) => failed.command.to_string(),
+            EventBody::TimerSet(_) | EventBody::CommandIssued(_) => self.seq.to_string(),
             _ if !task.is_empty() => task.to_owned(),
             _ if !step.is_empty() => step.to_owned(),
             _ => self.execution_id.to_string(),
@@ -316,16 +317,16 @@ impl Event {
     /// The id of the entity that contains this one: workflow, then step run, then task run.
     pub fn parent_id(&self) -> Option<String> {
         match &self.body {
-            Body::PolicyEvaluated(_) | Body::ResultStored(_) | Body::ManifestUpdated(_) => {
-                self.at.task_run_id()
-            }
-            Body::StepScheduled(_)
-            | Body::StepStarted(_)
-            | Body::StepDone(_)
-            | Body::StepFailed(_) => Some(self.workflow_run_id()),
-            _ => match self.at.step_run_id() {
+            EventBody::PolicyEvaluated(_)
+            | EventBody::ResultStored(_)
+            | EventBody::ManifestUpdated(_) => self.location.task_run_id(),
+            EventBody::StepScheduled(_)
+            | EventBody::StepStarted(_)
+            | EventBody::StepDone(_)
+            | EventBody::StepFailed(_) => Some(self.workflow_run_id()),
+            _ => match self.location.step_run_id() {
                 Some(run) => Some(run.to_string()),
-                None if self.at.step.is_some() => Some(self.workflow_run_id()),
+                None if self.location.step.is_some() => Some(self.workflow_run_id()),
                 None => None,
             },
         }
@@ -334,7 +335,7 @@ impl Event {
     /// The trace id from the request, or the execution's own.
     pub fn trace_id(&self) -> Name {
         let given = self.trace_id.clone();
-        given.unwrap_or_else(|| own_trace(self.execution_id))
+        given.unwrap_or_else(|| default_trace_id(self.execution_id))
     }
 
     /// The id of the workflow run; each execution has one.
@@ -344,13 +345,13 @@ impl Event {
 }
 
 /// The trace id of an execution whose request has none: its id in the form of a W3C trace id.
-pub fn own_trace(execution: ExecutionId) -> Name {
+pub fn default_trace_id(execution: ExecutionId) -> Name {
     Name::from(format!("{:032x}", execution.0))
 }
 
-impl Action {
+impl PolicyAction {
     /// Creates an action without further values.
-    pub fn plain(directive: crate::playbook::Directive) -> Self {
+    pub fn from_directive(directive: crate::playbook::Directive) -> Self {
         Self {
             directive,
             attempts: None,

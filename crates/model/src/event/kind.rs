@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// The emitter of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub enum EventSource {
     /// The control plane.
     Server,
     /// The data plane.
@@ -41,7 +41,7 @@ pub enum EntityType {
 
 /// The allowed emitters of a kind of event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Emitter {
+pub enum AllowedSource {
     /// Only the control plane.
     Server,
     /// The data plane.
@@ -55,35 +55,35 @@ macro_rules! kinds {
         /// The kind of an event.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[expect(missing_docs, reason = "the table lists the name of each kind")]
-        pub enum Kind { $($kind),* }
+        pub enum EventKind { $($kind),* }
 
-        impl Kind {
+        impl EventKind {
             /// Every kind, in the order of the table.
-            pub const ALL: &[Kind] = &[$(Kind::$kind),*];
+            pub const ALL: &[EventKind] = &[$(EventKind::$kind),*];
 
             /// The stored name.
             pub fn name(self) -> &'static str {
-                match self { $(Kind::$kind => $name),* }
+                match self { $(EventKind::$kind => $name),* }
             }
 
             /// Other accepted names.
             pub fn aliases(self) -> &'static [&'static str] {
-                match self { $(Kind::$kind => &[$($alias),*]),* }
+                match self { $(EventKind::$kind => &[$($alias),*]),* }
             }
 
             /// The type of entity that it is about.
             pub fn entity(self) -> EntityType {
-                match self { $(Kind::$kind => EntityType::$entity),* }
+                match self { $(EventKind::$kind => EntityType::$entity),* }
             }
 
             /// The allowed emitters.
-            pub fn emitter(self) -> Emitter {
-                match self { $(Kind::$kind => Emitter::$emitter),* }
+            pub fn allowed_source(self) -> AllowedSource {
+                match self { $(EventKind::$kind => AllowedSource::$emitter),* }
             }
 
             /// Finds the kind with exactly this stored name.
-            pub fn stored(name: &str) -> Option<Kind> {
-                match name { $($name => Some(Kind::$kind),)* _ => None }
+            pub fn from_stored_name(name: &str) -> Option<EventKind> {
+                match name { $($name => Some(EventKind::$kind),)* _ => None }
             }
         }
     };
@@ -139,10 +139,10 @@ kinds! {
     BatchFailed "batch.failed" Batch Server [];
 }
 
-impl Kind {
+impl EventKind {
     /// Finds a kind by stored name or alias. A stored name always has precedence.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::stored(name).or_else(|| {
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::from_stored_name(name).or_else(|| {
             Self::ALL
                 .iter()
                 .copied()
@@ -151,12 +151,12 @@ impl Kind {
     }
 
     /// Whether `event.name` of this kind equals `name` in a condition.
-    pub fn answers_to(self, name: &str) -> bool {
+    pub fn has_name(self, name: &str) -> bool {
         self.name() == name || self.aliases().contains(&name)
     }
 
     /// Finds the kind for an older name: `sink.*` is a task that stores, `case.*` an evaluation of arcs.
-    pub fn of_family(name: &str) -> Option<Self> {
+    pub fn from_legacy_name(name: &str) -> Option<Self> {
         let (family, verb) = name.split_once('.')?;
         let is_word = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase());
         if !verb.split('.').all(is_word) {
@@ -175,7 +175,7 @@ impl Kind {
 
     /// Returns the failure kind that corresponds to this end.
     #[must_use]
-    pub fn failed(self) -> Self {
+    pub fn to_failed(self) -> Self {
         match self {
             Self::StepDone => Self::StepFailed,
             Self::TaskDone => Self::TaskFailed,
@@ -202,7 +202,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for EventKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -211,22 +211,22 @@ impl fmt::Display for Kind {
 /// The name of an event that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown event type `{0}`")]
-pub struct UnknownKind(pub String);
+pub struct UnknownKindError(pub String);
 
-impl FromStr for Kind {
-    type Err = UnknownKind;
-    fn from_str(name: &str) -> Result<Self, UnknownKind> {
-        Self::named(name).ok_or_else(|| UnknownKind(name.to_owned()))
+impl FromStr for EventKind {
+    type Err = UnknownKindError;
+    fn from_str(name: &str) -> Result<Self, UnknownKindError> {
+        Self::from_name(name).ok_or_else(|| UnknownKindError(name.to_owned()))
     }
 }
 
-impl Serialize for Kind {
+impl Serialize for EventKind {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
     }
 }
 
-impl<'de> Deserialize<'de> for Kind {
+impl<'de> Deserialize<'de> for EventKind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
         name.parse().map_err(de::Error::custom)
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn stored_names_are_two_or_three_lower_case_words() {
-        for kind in Kind::ALL {
+        for kind in EventKind::ALL {
             let words: Vec<_> = kind.name().split('.').collect();
             assert!((2..=3).contains(&words.len()), "{kind}");
             assert!(
@@ -253,37 +253,49 @@ mod tests {
 
     #[test]
     fn a_name_means_one_kind() {
-        for kind in Kind::ALL {
-            assert_eq!(Kind::named(kind.name()), Some(*kind));
+        for kind in EventKind::ALL {
+            assert_eq!(EventKind::from_name(kind.name()), Some(*kind));
         }
-        assert_eq!(Kind::named("call.done"), Some(Kind::StepDone));
-        assert_eq!(Kind::named("step.done"), Some(Kind::StepDone));
-        assert_eq!(Kind::named("step.nonsense"), None);
+        assert_eq!(EventKind::from_name("call.done"), Some(EventKind::StepDone));
+        assert_eq!(EventKind::from_name("step.done"), Some(EventKind::StepDone));
+        assert_eq!(EventKind::from_name("step.nonsense"), None);
     }
 
     #[test]
     fn every_name_of_an_older_family_has_a_kind() {
-        assert_eq!(Kind::of_family("sink.finished"), Some(Kind::TaskDone));
-        assert_eq!(Kind::of_family("sink.scheduled"), Some(Kind::TaskStarted));
-        assert_eq!(Kind::of_family("sink.error"), Some(Kind::TaskFailed));
-        assert_eq!(Kind::of_family("case.matched"), Some(Kind::NextEvaluated));
-        assert_eq!(Kind::of_family("sink."), None);
-        assert_eq!(Kind::of_family("tool.dances"), None);
         assert_eq!(
-            Kind::named("retry.processed").map(Kind::failed),
-            Some(Kind::AttemptFailed)
+            EventKind::from_legacy_name("sink.finished"),
+            Some(EventKind::TaskDone)
+        );
+        assert_eq!(
+            EventKind::from_legacy_name("sink.scheduled"),
+            Some(EventKind::TaskStarted)
+        );
+        assert_eq!(
+            EventKind::from_legacy_name("sink.error"),
+            Some(EventKind::TaskFailed)
+        );
+        assert_eq!(
+            EventKind::from_legacy_name("case.matched"),
+            Some(EventKind::NextEvaluated)
+        );
+        assert_eq!(EventKind::from_legacy_name("sink."), None);
+        assert_eq!(EventKind::from_legacy_name("tool.dances"), None);
+        assert_eq!(
+            EventKind::from_name("retry.processed").map(EventKind::to_failed),
+            Some(EventKind::AttemptFailed)
         );
     }
 
     #[test]
     fn a_loops_end_answers_to_both_names() {
-        assert!(Kind::LoopDone.answers_to("loop.done"));
-        assert!(Kind::LoopDone.answers_to("step.done"));
-        assert!(!Kind::StepFailed.answers_to("step.done"));
+        assert!(EventKind::LoopDone.has_name("loop.done"));
+        assert!(EventKind::LoopDone.has_name("step.done"));
+        assert!(!EventKind::StepFailed.has_name("step.done"));
     }
 
     #[test]
     fn display_aliases_follow_the_name() {
-        assert_eq!(Kind::AttemptFailed.alias(), "TaskAttemptFailed");
+        assert_eq!(EventKind::AttemptFailed.alias(), "TaskAttemptFailed");
     }
 }

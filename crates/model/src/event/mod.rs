@@ -4,16 +4,17 @@ mod body;
 mod codec;
 mod control;
 mod envelope;
+mod event_json;
 mod kind;
 mod reuse;
-mod shown;
 
 pub use body::*;
-pub use codec::{CodecError, EventHead, Packed, Unpacked, pack, unpack, unpack_wanted};
-pub use control::{KeptTasks, StopRequested, Switched};
-pub use envelope::{At, Body, Event, Status, own_trace};
-pub use kind::{Emitter, EntityType, Kind, Source, UnknownKind};
+pub use codec::{CodecError, EventHead, PackedAppend, Unpacked, pack, unpack, unpack_wanted};
+pub use control::{PlaybookSwitched, StopRequest, UnchangedTasks};
+pub use envelope::{Event, EventBody, EventLocation, EventStatus, default_trace_id};
+pub use event_json::failed_result;
+pub use kind::{AllowedSource, EntityType, EventKind, EventSource, UnknownKindError};
 pub use reuse::{
-    CameFrom, PlacedToken, Rerun, Reused, ReusedItems, ReusedIterations, ReusedPart, ReusedStep,
+    InitialToken, RerunOrigin, ReusedIterationSet, ReusedIterations, ReusedPart, ReusedRecord,
+    ReusedStep, TokenOrigin,
 };
-pub use shown::failed_result;

@@ -2,18 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::Kind;
+use crate::event::EventKind;
 use crate::id::{ExecutionId, Name, Seq};
 use crate::number_range::NumberRange;
 use crate::outcome::TaskError;
-use crate::raw::Raw;
+use crate::raw::RawJson;
 use crate::result_ref::ResultRef;
 use crate::template::LoopPointer;
 use crate::time::Time;
 
 /// The origin of a rerun.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Rerun {
+pub struct RerunOrigin {
     /// The run that is rerun.
     pub execution_id: ExecutionId,
     /// The first step that runs again; `None` means all steps.
@@ -29,7 +29,7 @@ pub struct Rerun {
 
 /// A reused record. It always names the run that did the work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Reused {
+pub struct ReusedRecord {
     /// The run that recorded it.
     pub execution_id: ExecutionId,
     /// The event in that run's log.
@@ -76,7 +76,7 @@ pub struct ReusedIterations {
     pub total: u64,
     /// The items.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub collection: Option<Raw>,
+    pub collection: Option<RawJson>,
     /// Location of the items, if they are too large for the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collection_ref: Option<Box<ResultRef>>,
@@ -86,15 +86,15 @@ pub struct ReusedIterations {
     /// The sha256 of the items' JSON text; for a range, of the JSON text of the range.
     pub sha256: String,
     /// The reused iterations, by the run that recorded them.
-    pub items: Vec<ReusedItems>,
+    pub items: Vec<ReusedIterationSet>,
     /// The writes to `ctx` that are applied when the loop is done, by index.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub set_ctx: Vec<(u64, Raw)>,
+    pub set_ctx: Vec<(u64, RawJson)>,
 }
 
 /// Iterations that one run recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ReusedItems {
+pub struct ReusedIterationSet {
     /// The run.
     pub execution_id: ExecutionId,
     /// Its `loop.started` event.
@@ -107,26 +107,26 @@ pub struct ReusedItems {
 
 /// A token that a rerun starts with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PlacedToken {
+pub struct InitialToken {
     /// The step it is at.
     pub step: Name,
     /// Its arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub args: Option<Raw>,
+    pub args: Option<RawJson>,
     /// The end of the step it came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<CameFrom>,
+    pub from: Option<TokenOrigin>,
 }
 
 /// The end of a step that created a token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CameFrom {
+pub struct TokenOrigin {
     /// The step.
     pub step: Name,
     /// The event that ended the step, in the other run's log.
     pub seq: Seq,
     /// The kind of that event.
-    pub event: Kind,
+    pub event: EventKind,
     /// The time of that event.
     pub timestamp: Time,
 }

@@ -12,7 +12,7 @@ use crate::playbook::{Playbook, Step, Task};
 use crate::template::{Template, Tree};
 
 /// Keys of a task under which `auth` is allowed.
-const HOMES: &[&[&str]] = &[
+const AUTH_PARENTS: &[&[&str]] = &[
     &[],
     &["source"],
     &["target"],
@@ -21,16 +21,16 @@ const HOMES: &[&[&str]] = &[
 ];
 
 /// Keys that refer to a credential.
-const KEYS: &[&str] = &["auth", "credential"];
+const CREDENTIAL_KEYS: &[&str] = &["auth", "credential"];
 
 /// Kinds whose `auth` maps aliases to credentials.
-const ALIASING: &[&str] = &["duckdb", "ducklake"];
+const ALIASING_KINDS: &[&str] = &["duckdb", "ducklake"];
 
 /// Maximum length of a credential's name.
 pub const NAME_BYTES_MAX: usize = 200;
 
 /// Fields of a credential that are not secret: they identify a host, a database or a user.
-const OPEN_FIELDS: &[&str] = &[
+const PUBLIC_FIELDS: &[&str] = &[
     "type",
     "kind",
     "host",
@@ -82,105 +82,105 @@ const OPEN_FIELDS: &[&str] = &[
 ];
 
 /// Whether a field of a credential, such as `host`, is not secret. Its value is too common to be masked in output.
-pub fn is_open_field(key: &str) -> bool {
-    OPEN_FIELDS.contains(&key.to_ascii_lowercase().as_str())
+pub fn is_public_field(key: &str) -> bool {
+    PUBLIC_FIELDS.contains(&key.to_ascii_lowercase().as_str())
 }
 
 /// Whether a text is a valid credential name: names appear in URLs and in playbooks.
-pub fn is_name(text: &str) -> bool {
+pub fn is_credential_name(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.:@".contains(c);
     (1..=NAME_BYTES_MAX).contains(&text.len()) && text.chars().all(is_plain)
 }
 
 /// The credentials that a task or a step uses.
 #[derive(Debug, Clone, Default)]
-pub struct Opens {
+pub struct CredentialUses {
     /// Names as written: credentials and keychain entries.
     pub names: BTreeSet<String>,
     /// The subset of names that templates read as `keychain.<name>`.
     pub keychain: BTreeSet<String>,
     /// Names that are templates.
-    pub rendered: Vec<Tree>,
+    pub name_templates: Vec<Tree>,
     /// Whether a template reads a keychain entry whose name is only known after rendering.
-    pub any_entry: bool,
+    pub reads_any_entry: bool,
 }
 
-impl Opens {
+impl CredentialUses {
     /// Returns the credentials that one task of a step uses.
-    pub fn of_task(step: &Step, task: &Task) -> Self {
+    pub fn from_task(step: &Step, task: &Task) -> Self {
         let mut opens = Self::default();
-        for home in HOMES {
-            for key in KEYS {
-                if let Some(tree) = at(task, home, key) {
-                    opens.mention(&tree, ALIASING.contains(&task.kind.as_str()));
+        for home in AUTH_PARENTS {
+            for key in CREDENTIAL_KEYS {
+                if let Some(tree) = find_auth(task, home, key) {
+                    opens.add_auth(&tree, ALIASING_KINDS.contains(&task.kind.as_str()));
                 }
             }
         }
         let trees = task.fields.values().chain(task.knobs.values());
         let inputs = [&step.input, &task.input, &task.timeout];
         for tree in trees.chain(inputs.into_iter().flatten()) {
-            tree.walk(&mut |template| opens.read(template));
+            tree.walk(&mut |template| opens.add_keychain_reads(template));
         }
         opens
     }
 
     /// Returns the credentials that all tasks of a step use.
-    pub fn of_step(step: &Step) -> Self {
+    pub fn from_step(step: &Step) -> Self {
         let mut all = Self::default();
         for task in step.all_tasks() {
-            let opens = Self::of_task(step, task);
+            let opens = Self::from_task(step, task);
             all.names.extend(opens.names);
             all.keychain.extend(opens.keychain);
-            all.rendered.extend(opens.rendered);
-            all.any_entry |= opens.any_entry;
+            all.name_templates.extend(opens.name_templates);
+            all.reads_any_entry |= opens.reads_any_entry;
         }
         all
     }
 
     /// Returns all names that the steps of a playbook write literally.
-    pub fn of_playbook(playbook: &Playbook) -> BTreeSet<String> {
+    pub fn names_in_playbook(playbook: &Playbook) -> BTreeSet<String> {
         let steps = playbook.steps.iter();
-        steps.flat_map(|step| Self::of_step(step).names).collect()
+        steps.flat_map(|step| Self::from_step(step).names).collect()
     }
 
     /// Whether no credential is used.
     pub fn is_empty(&self) -> bool {
-        self.names.is_empty() && self.rendered.is_empty() && !self.any_entry
+        self.names.is_empty() && self.name_templates.is_empty() && !self.reads_any_entry
     }
 
-    fn mention(&mut self, tree: &Tree, aliases: bool) {
+    fn add_auth(&mut self, tree: &Tree, aliases: bool) {
         match tree {
             Tree::Literal(value) => {
                 let mut value = value.clone();
-                each_name(&mut value, aliases, &mut |name| {
+                visit_auth_names(&mut value, aliases, &mut |name| {
                     self.names.insert(name.to_owned());
                     None
                 });
             }
-            Tree::Template(_) => self.rendered.push(tree.clone()),
+            Tree::Template(_) => self.name_templates.push(tree.clone()),
             Tree::List(_) => {}
             Tree::Map(pairs) => {
                 let get = |key: &str| pairs.iter().find(|(name, _)| name == key);
                 if let Some((_, named)) = get("credential") {
-                    return self.mention(named, false);
+                    return self.add_auth(named, false);
                 }
                 if get("type").is_none() && aliases {
                     for (_, tree) in pairs {
-                        self.mention(tree, false);
+                        self.add_auth(tree, false);
                     }
                 }
             }
         }
     }
 
-    fn read(&mut self, template: &Template) {
-        for entry in entries_read(template) {
+    fn add_keychain_reads(&mut self, template: &Template) {
+        for entry in keychain_reads(template) {
             match entry {
-                EntryRead::Named(name) => {
+                KeychainRead::Named(name) => {
                     self.names.insert(name.clone());
                     self.keychain.insert(name);
                 }
-                EntryRead::Any => self.any_entry = true,
+                KeychainRead::Any => self.reads_any_entry = true,
             }
         }
     }
@@ -188,7 +188,7 @@ impl Opens {
 
 /// A keychain entry that a template reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EntryRead {
+pub enum KeychainRead {
     /// The entry with this name.
     Named(String),
     /// An entry whose name is only known after rendering.
@@ -196,33 +196,33 @@ pub enum EntryRead {
 }
 
 /// Returns the keychain entries that a template reads.
-pub fn entries_read(template: &Template) -> Vec<EntryRead> {
+pub fn keychain_reads(template: &Template) -> Vec<KeychainRead> {
     let uses = template.path_uses();
     let places = uses
         .iter()
         .filter_map(|found| template.source().get(found.range.clone()));
-    places.filter_map(entry_read).collect()
+    places.filter_map(parse_keychain_read).collect()
 }
 
 /// Returns the keychain entry of which a template reads a field, if there is one.
-pub(crate) fn field_read(template: &Template) -> Option<String> {
+pub(crate) fn keychain_field_read(template: &Template) -> Option<String> {
     let uses = template.path_uses();
     let mut places = uses
         .iter()
         .filter_map(|found| template.source().get(found.range.clone()));
-    places.find_map(|text| match entry_read(text)? {
-        EntryRead::Named(name) => {
+    places.find_map(|text| match parse_keychain_read(text)? {
+        KeychainRead::Named(name) => {
             let rest = text.trim_start().strip_prefix("keychain")?;
             let after = rest.split_once(name.as_str())?.1;
             let after = after.trim_start_matches(['"', '\'', ' ', ']']);
             after.starts_with(['.', '[']).then_some(name)
         }
-        EntryRead::Any => None,
+        KeychainRead::Any => None,
     })
 }
 
 /// Parses the text of an expression for the keychain entry it reads.
-fn entry_read(text: &str) -> Option<EntryRead> {
+fn parse_keychain_read(text: &str) -> Option<KeychainRead> {
     let rest = text.trim_start().strip_prefix("keychain")?;
     if rest.starts_with(|c: char| c.is_alphanumeric() || c == '_') {
         return None;
@@ -235,9 +235,9 @@ fn entry_read(text: &str) -> Option<EntryRead> {
         let (name, after) = name.split_at(end);
         let is_call = after.trim_start().starts_with('(');
         return Some(if is_call {
-            EntryRead::Any
+            KeychainRead::Any
         } else {
-            EntryRead::Named(name.to_owned())
+            KeychainRead::Named(name.to_owned())
         });
     }
     let quoted = rest.strip_prefix('[').map(str::trim_start);
@@ -245,14 +245,14 @@ fn entry_read(text: &str) -> Option<EntryRead> {
     Some(match (quoted, quote) {
         (Some(text), Some(quote @ ('"' | '\''))) => {
             let name = text[1..].split(quote).next().unwrap_or_default();
-            EntryRead::Named(name.to_owned())
+            KeychainRead::Named(name.to_owned())
         }
-        _ => EntryRead::Any,
+        _ => KeychainRead::Any,
     })
 }
 
 /// Returns the value at a nested key of a task.
-fn at(task: &Task, home: &[&str], key: &str) -> Option<Tree> {
+fn find_auth(task: &Task, home: &[&str], key: &str) -> Option<Tree> {
     let mut path = home.iter().copied().chain([key]);
     let mut tree = task.fields.get(path.next()?)?.clone();
     for part in path {
@@ -266,10 +266,10 @@ fn at(task: &Task, home: &[&str], key: &str) -> Option<Tree> {
 }
 
 /// Returns the names of credentials in a task's rendered keys.
-pub fn named(kind: &str, fields: &Map<String, Value>) -> BTreeSet<String> {
+pub fn credential_names(kind: &str, fields: &Map<String, Value>) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    let mut fields = auths_of(fields);
-    visit(kind, &mut fields, &mut |name| {
+    let mut fields = auth_fields(fields);
+    visit_names(kind, &mut fields, &mut |name| {
         names.insert(name.to_owned());
         None
     });
@@ -277,24 +277,24 @@ pub fn named(kind: &str, fields: &Map<String, Value>) -> BTreeSet<String> {
 }
 
 /// Returns the names of credentials in one rendered value of `auth`.
-pub fn named_in(kind: &str, value: &Value) -> BTreeSet<String> {
-    named(kind, &Map::from_iter([("auth".to_owned(), value.clone())]))
+pub fn credential_names_in(kind: &str, value: &Value) -> BTreeSet<String> {
+    credential_names(kind, &Map::from_iter([("auth".to_owned(), value.clone())]))
 }
 
 /// Replaces names by the values of their credentials.
-pub fn open(
+pub fn substitute(
     kind: &str,
     fields: &mut Map<String, Value>,
     find: &mut dyn FnMut(&str) -> Option<Value>,
 ) {
-    visit(kind, fields, find);
+    visit_names(kind, fields, find);
 }
 
 /// Returns only the keys that may contain names.
-fn auths_of(fields: &Map<String, Value>) -> Map<String, Value> {
-    let homes = HOMES.iter().filter_map(|home| home.first().copied());
+fn auth_fields(fields: &Map<String, Value>) -> Map<String, Value> {
+    let homes = AUTH_PARENTS.iter().filter_map(|home| home.first().copied());
     let mut kept = Map::new();
-    for key in KEYS.iter().copied().chain(homes) {
+    for key in CREDENTIAL_KEYS.iter().copied().chain(homes) {
         if let Some(value) = fields.get(key) {
             kept.insert(key.to_owned(), value.clone());
         }
@@ -302,17 +302,21 @@ fn auths_of(fields: &Map<String, Value>) -> Map<String, Value> {
     kept
 }
 
-fn visit(kind: &str, fields: &mut Map<String, Value>, find: &mut dyn FnMut(&str) -> Option<Value>) {
-    let aliases = ALIASING.contains(&kind);
-    for home in HOMES {
+fn visit_names(
+    kind: &str,
+    fields: &mut Map<String, Value>,
+    find: &mut dyn FnMut(&str) -> Option<Value>,
+) {
+    let aliases = ALIASING_KINDS.contains(&kind);
+    for home in AUTH_PARENTS {
         let Some(map) = home.iter().try_fold(&mut *fields, |map, part| {
             map.get_mut(*part)?.as_object_mut()
         }) else {
             continue;
         };
-        for key in KEYS {
+        for key in CREDENTIAL_KEYS {
             if let Some(value) = map.get_mut(*key) {
-                each_name(value, aliases, find);
+                visit_auth_names(value, aliases, find);
             }
         }
         // Tools accept only the key `auth`.
@@ -327,7 +331,7 @@ fn visit(kind: &str, fields: &mut Map<String, Value>, find: &mut dyn FnMut(&str)
 }
 
 /// Calls `find` for each name in a value of `auth`, and replaces the name by the result.
-fn each_name(value: &mut Value, aliases: bool, find: &mut dyn FnMut(&str) -> Option<Value>) {
+fn visit_auth_names(value: &mut Value, aliases: bool, find: &mut dyn FnMut(&str) -> Option<Value>) {
     match value {
         Value::String(name) if !name.is_empty() => {
             if let Some(opened) = find(name) {
@@ -347,7 +351,7 @@ fn each_name(value: &mut Value, aliases: bool, find: &mut dyn FnMut(&str) -> Opt
                 }
             } else if aliases && !map.contains_key("type") {
                 for value in map.values_mut() {
-                    each_name(value, false, find);
+                    visit_auth_names(value, false, find);
                 }
             }
         }
@@ -371,36 +375,42 @@ mod tests {
         parsed.playbook.expect("the text is a playbook")
     }
 
-    fn opens(tool: &str) -> Opens {
-        Opens::of_step(&playbook(tool).steps[0])
+    fn credential_uses(tool: &str) -> CredentialUses {
+        CredentialUses::from_step(&playbook(tool).steps[0])
     }
 
-    fn names(opens: &Opens) -> Vec<&str> {
+    fn names(opens: &CredentialUses) -> Vec<&str> {
         opens.names.iter().map(String::as_str).collect()
     }
 
     #[test]
     fn a_step_opens_what_it_names() {
-        let plain = opens("{kind: http, url: 'http://x', auth: api}");
+        let plain = credential_uses("{kind: http, url: 'http://x', auth: api}");
         assert_eq!(names(&plain), ["api"]);
-        let mixed = opens("{kind: http, url: 'http://x', auth: {type: bearer, credential: api}}");
+        let mixed =
+            credential_uses("{kind: http, url: 'http://x', auth: {type: bearer, credential: api}}");
         assert_eq!(names(&mixed), ["api"]);
-        let inline = opens("{kind: http, url: 'http://x', auth: {type: bearer, token: t}}");
+        let inline =
+            credential_uses("{kind: http, url: 'http://x', auth: {type: bearer, token: t}}");
         assert!(inline.is_empty());
-        let body = opens("{kind: http, url: 'http://x', json: {auth: word}}");
+        let body = credential_uses("{kind: http, url: 'http://x', json: {auth: word}}");
         assert!(body.is_empty(), "{body:?}");
-        let rendered = opens("{kind: http, url: 'http://x', auth: '{{ workload.api }}'}");
-        assert_eq!((rendered.names.len(), rendered.rendered.len()), (0, 1));
+        let rendered = credential_uses("{kind: http, url: 'http://x', auth: '{{ workload.api }}'}");
+        assert_eq!(
+            (rendered.names.len(), rendered.name_templates.len()),
+            (0, 1)
+        );
     }
 
     #[test]
     fn templates_open_the_entries_they_read() {
-        let read =
-            opens("{kind: noop, input: {x: '{{ keychain.db.password ~ keychain[\"k\"].a }}'}}");
+        let read = credential_uses(
+            "{kind: noop, input: {x: '{{ keychain.db.password ~ keychain[\"k\"].a }}'}}",
+        );
         assert_eq!(names(&read), ["db", "k"]);
-        assert!(!read.any_entry);
-        let any = opens("{kind: noop, input: {x: '{{ keychain[workload.which].a }}'}}");
-        assert!(any.any_entry);
+        assert!(!read.reads_any_entry);
+        let any = credential_uses("{kind: noop, input: {x: '{{ keychain[workload.which].a }}'}}");
+        assert!(any.reads_any_entry);
     }
 
     #[test]
@@ -415,7 +425,7 @@ mod tests {
         ] {
             let template = Template::parse(text, crate::source::Span::default());
             let template = template.expect("the text is a template");
-            assert_eq!(field_read(&template).as_deref(), entry, "{text}");
+            assert_eq!(keychain_field_read(&template).as_deref(), entry, "{text}");
         }
     }
 
@@ -426,19 +436,22 @@ mod tests {
         let mut fields =
             json!({"auth": "pg", "source": {"credential": "pg"}, "json": {"auth": "pg"}});
         let map = fields.as_object_mut().expect("a map");
-        assert_eq!(named("transfer", map), BTreeSet::from(["pg".to_owned()]));
-        open("transfer", map, &mut find);
+        assert_eq!(
+            credential_names("transfer", map),
+            BTreeSet::from(["pg".to_owned()])
+        );
+        substitute("transfer", map, &mut find);
         let expected = json!({"auth": data(), "source": {"auth": data()}, "json": {"auth": "pg"}});
         assert_eq!(fields, expected);
         let mut fields = json!({"auth": {"credential": "pg", "schema": "b"}});
-        open(
+        substitute(
             "postgres",
             fields.as_object_mut().expect("a map"),
             &mut find,
         );
         assert_eq!(fields["auth"]["schema"], "b");
         let mut fields = json!({"auth": {"one": "pg", "two": {"type": "s3", "key": "pg"}}});
-        open("duckdb", fields.as_object_mut().expect("a map"), &mut find);
+        substitute("duckdb", fields.as_object_mut().expect("a map"), &mut find);
         assert_eq!(fields["auth"]["one"], data());
         assert_eq!(fields["auth"]["two"]["key"], "pg");
     }

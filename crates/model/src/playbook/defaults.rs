@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::merge::merge_into;
 use crate::playbook::Playbook;
 use crate::source::Span;
-use crate::template::{Data, RenderError, Scope, Template};
+use crate::template::{LazyValue, RenderError, Scope, Template};
 
 /// A template among the defaults.
 #[derive(Debug, Clone)]
@@ -94,16 +94,16 @@ impl Playbook {
         };
         for level in self.default_templates.chunk_by(|a, b| a.level == b.level) {
             let scope = Scope {
-                workload: Data::new(Value::Object(values.workload.clone())),
-                ctx: Data::new(Value::Object(values.ctx.clone())),
+                workload: LazyValue::new(Value::Object(values.workload.clone())),
+                ctx: LazyValue::new(Value::Object(values.ctx.clone())),
                 ..scope.clone()
             };
             for default in level {
-                if default.section == Section::Workload && is_given(payload, &default.path) {
+                if default.section == Section::Workload && is_overridden(payload, &default.path) {
                     continue;
                 }
                 let rendered = default.template.render(&scope);
-                let rendered = rendered.map_err(|error| failure(default, error))?;
+                let rendered = rendered.map_err(|error| default_error(default, error))?;
                 values.put(default, rendered.value);
             }
         }
@@ -135,7 +135,7 @@ impl FirstValues {
 }
 
 /// Whether the payload replaces the default at this path.
-fn is_given(payload: Option<&Map<String, Value>>, path: &[String]) -> bool {
+fn is_overridden(payload: Option<&Map<String, Value>>, path: &[String]) -> bool {
     let Some(mut map) = payload else {
         return false;
     };
@@ -149,7 +149,7 @@ fn is_given(payload: Option<&Map<String, Value>>, path: &[String]) -> bool {
     true
 }
 
-fn failure(default: &DefaultTemplate, error: RenderError) -> DefaultError {
+fn default_error(default: &DefaultTemplate, error: RenderError) -> DefaultError {
     let (message, span) = match error {
         RenderError::Failed { message, span, .. } => (message, span),
         RenderError::Needs(_) => (
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::id::ExecutionId;
     use crate::playbook::parse;
-    use crate::template::RunView;
+    use crate::template::ExecutionView;
 
     fn first_values(defaults: &str, payload: &Value) -> Result<Value, String> {
         let text = format!(
@@ -182,12 +182,12 @@ mod tests {
         );
         let parsed = parse("p", text.as_bytes());
         let playbook = parsed.playbook.expect("the text is a playbook");
-        let run = RunView {
+        let run = ExecutionView {
             execution_id: Some(ExecutionId(7)),
-            ..RunView::default()
+            ..ExecutionView::default()
         };
         let scope = Scope {
-            run: Arc::new(run),
+            execution: Arc::new(run),
             ..Scope::default()
         };
         let values = playbook.first_values(payload.as_object(), &scope);

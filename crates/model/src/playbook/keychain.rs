@@ -52,7 +52,7 @@ pub enum KeychainScope {
 
 impl KeychainKind {
     /// Determines the kind from its name and the entry's keys. Any other name is the type of a credential.
-    pub(crate) fn of(word: &str, fields: &BTreeMap<String, Tree>) -> Self {
+    pub(crate) fn from_word(word: &str, fields: &BTreeMap<String, Tree>) -> Self {
         let has = |names: &[&str]| names.iter().any(|name| fields.contains_key(*name));
         match word {
             "static" | "map" | "inline" => Self::Static,
@@ -68,7 +68,7 @@ impl KeychainKind {
 
 impl KeychainScope {
     /// Parses a scope; `None` for any other word.
-    pub(crate) fn of(word: &str) -> Option<Self> {
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
         match word {
             "local" => Some(Self::Local),
             "shared" => Some(Self::Shared),

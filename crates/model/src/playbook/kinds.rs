@@ -41,7 +41,7 @@ pub enum FieldMode {
     /// language.
     Code(CodeLanguage),
     /// To a map whose `query` and `command` are pieces and whose other keys are values.
-    End,
+    Endpoint,
     /// To a reference, without loading the body, if the value is a stored body; otherwise to a value.
     Reference,
 }
@@ -84,7 +84,7 @@ impl KindSpec {
     }
 
     /// Finds a key by name or alias.
-    pub fn key_spelled(&self, name: &str) -> Option<&'static KeySpec> {
+    pub fn find_key(&self, name: &str) -> Option<&'static KeySpec> {
         let mut keys = self.keys.iter();
         keys.find(|key| key.name == name || key.aliases.contains(&name))
     }
@@ -94,7 +94,7 @@ impl KindSpec {
 const ALIASES: &[(&str, &str)] = &[("result", "artifact"), ("resolve", "artifact")];
 
 /// Finds a kind by name or alias.
-pub fn kind(name: &str) -> Option<&'static KindSpec> {
+pub fn find_kind(name: &str) -> Option<&'static KindSpec> {
     let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
     let name = alias.map_or(name, |(_, name)| name);
     KINDS.iter().find(|kind| kind.name == name)
@@ -116,7 +116,7 @@ pub(crate) const EXTERNAL: KindSpec = spec("external", &[]);
 
 /// Returns how a field of a kind is rendered.
 pub fn field_mode(kind_name: &str, field: &str) -> FieldMode {
-    kind(kind_name)
+    find_kind(kind_name)
         .and_then(|kind| kind.key(field))
         .map_or(FieldMode::Value, |key| key.mode)
 }
@@ -125,10 +125,10 @@ pub fn field_mode(kind_name: &str, field: &str) -> FieldMode {
 pub const NOT_BUILT_IN: &[&str] = &["snowflake", "ducklake"];
 
 const fn key(name: &'static str) -> KeySpec {
-    also(name, &[])
+    key_with_aliases(name, &[])
 }
 
-const fn also(name: &'static str, aliases: &'static [&'static str]) -> KeySpec {
+const fn key_with_aliases(name: &'static str, aliases: &'static [&'static str]) -> KeySpec {
     KeySpec {
         name,
         aliases,
@@ -165,9 +165,9 @@ const fn reference(key: KeySpec) -> KeySpec {
     }
 }
 
-const fn end(key: KeySpec) -> KeySpec {
+const fn endpoint(key: KeySpec) -> KeySpec {
     KeySpec {
-        mode: FieldMode::End,
+        mode: FieldMode::Endpoint,
         ..key
     }
 }
@@ -221,7 +221,7 @@ pub const KINDS: &[KindSpec] = &[
         ..spec(
             "shell",
             &[
-                pieces(also("command", &["cmds"])),
+                pieces(key_with_aliases("command", &["cmds"])),
                 key("script"),
                 key("env"),
                 key("cwd"),
@@ -235,7 +235,7 @@ pub const KINDS: &[KindSpec] = &[
         ..spec(
             "http",
             &[
-                required(also("url", &["endpoint"])),
+                required(key_with_aliases("url", &["endpoint"])),
                 key("method"),
                 key("headers"),
                 key("params"),
@@ -297,7 +297,7 @@ pub const KINDS: &[KindSpec] = &[
             "artifact",
             &[
                 key("action"),
-                reference(also("ref", &["result_ref"])),
+                reference(key_with_aliases("ref", &["result_ref"])),
                 key("uri"),
                 key("data"),
                 key("slice"),
@@ -310,7 +310,7 @@ pub const KINDS: &[KindSpec] = &[
         ..spec(
             "postgres",
             &[
-                pieces(also("command", &["query", "commands"])),
+                pieces(key_with_aliases("command", &["query", "commands"])),
                 key("script"),
                 key("params"),
                 key("schema"),
@@ -322,7 +322,7 @@ pub const KINDS: &[KindSpec] = &[
         ..spec(
             "sqlite",
             &[
-                pieces(also("command", &["query", "commands"])),
+                pieces(key_with_aliases("command", &["query", "commands"])),
                 key("script"),
                 key("params"),
                 key("database"),
@@ -335,7 +335,7 @@ pub const KINDS: &[KindSpec] = &[
         ..spec(
             "duckdb",
             &[
-                pieces(also("command", &["query", "commands"])),
+                pieces(key_with_aliases("command", &["query", "commands"])),
                 key("script"),
                 key("params"),
                 key("database"),
@@ -347,8 +347,8 @@ pub const KINDS: &[KindSpec] = &[
     spec(
         "transfer",
         &[
-            required(end(key("source"))),
-            required(end(key("target"))),
+            required(endpoint(key("source"))),
+            required(endpoint(key("target"))),
             key("mode"),
             key("key"),
             key("chunk_size"),
@@ -365,28 +365,28 @@ pub const KINDS: &[KindSpec] = &[
     spec(
         "nats",
         &[
-            required(also("operation", &["action"])),
-            also("url", &["nats_url"]),
+            required(key_with_aliases("operation", &["action"])),
+            key_with_aliases("url", &["nats_url"]),
             key("bucket"),
             key("key"),
-            also("value", &["data", "payload", "message"]),
-            also("object", &["object_name"]),
+            key_with_aliases("value", &["data", "payload", "message"]),
+            key_with_aliases("object", &["object_name"]),
             key("file"),
             key("description"),
             key("subject"),
             key("stream"),
-            also("consumer", &["durable"]),
-            also("batch", &["max_messages", "limit"]),
+            key_with_aliases("consumer", &["durable"]),
+            key_with_aliases("batch", &["max_messages", "limit"]),
             key("wait"),
             key("ack"),
-            also("sequence", &["seq"]),
+            key_with_aliases("sequence", &["seq"]),
             key("revision"),
             key("expected_last_revision"),
             key("expected_last_sequence"),
             key("msg_id"),
             key("headers"),
             key("encoding"),
-            also("filter", &["pattern"]),
+            key_with_aliases("filter", &["pattern"]),
             key("create"),
         ],
     ),
@@ -396,7 +396,7 @@ pub const KINDS: &[KindSpec] = &[
         ..spec(
             "mcp",
             &[
-                also("server", &["endpoint", "url"]),
+                key_with_aliases("server", &["endpoint", "url"]),
                 key("command"),
                 key("env"),
                 key("cwd"),

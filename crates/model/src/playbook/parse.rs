@@ -2,21 +2,21 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::playbook::check;
-use crate::playbook::read::read;
-use crate::playbook::shape::Playbook;
-use crate::source::{Source, Span};
-use crate::yaml::{Documents, Node, documents};
+use crate::playbook::definition::Playbook;
+use crate::playbook::read::read_playbook;
+use crate::source::{SourceText, Span};
+use crate::yaml::{Node, YamlDocuments, parse_documents};
 
 /// The result of parsing a document.
 #[derive(Debug, Clone)]
-pub struct Parsed {
+pub struct ParseResult {
     /// The playbook, if there are no errors.
     pub playbook: Option<Playbook>,
     /// Errors and warnings, in document order.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-impl Parsed {
+impl ParseResult {
     /// Whether the document cannot be used.
     pub fn has_errors(&self) -> bool {
         self.playbook.is_none()
@@ -24,31 +24,31 @@ impl Parsed {
 }
 
 /// Parses and checks the playbook in `bytes`; `name` is the file name for messages.
-pub fn parse(name: &str, bytes: &[u8]) -> Parsed {
-    let Documents {
+pub fn parse(name: &str, bytes: &[u8]) -> ParseResult {
+    let YamlDocuments {
         source,
         roots,
         mut diagnostics,
-    } = documents(name, bytes);
+    } = parse_documents(name, bytes);
     let mut playbook = None;
-    if let Some(root) = choose(&roots, &source, &mut diagnostics) {
-        let mut draft = read(root, &source);
+    if let Some(root) = choose_document(&roots, &source, &mut diagnostics) {
+        let mut draft = read_playbook(root, &source);
         check::check(&mut draft, root);
         diagnostics.append(&mut draft.reader.diagnostics);
         playbook = Some(draft.playbook);
     }
     diagnostics.sort_by_key(|diagnostic| diagnostic.span.start);
     let has_errors = diagnostics.iter().any(Diagnostic::is_error);
-    Parsed {
+    ParseResult {
         playbook: playbook.filter(|_| !has_errors),
         diagnostics,
     }
 }
 
 /// Returns the first document of kind Playbook. Further playbooks are errors; documents of other kinds are allowed.
-fn choose<'n>(
+fn choose_document<'n>(
     roots: &'n [Node],
-    source: &Source,
+    source: &SourceText,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Option<&'n Node> {
     let is_playbook = |root: &&Node| root.get("kind").and_then(Node::as_str) == Some("Playbook");
@@ -61,16 +61,16 @@ fn choose<'n>(
             other.span,
             source,
         )
-        .label("put it into a file of its own");
+        .with_label("put it into a file of its own");
         diagnostics.push(error);
     }
     if first.is_none() && diagnostics.is_empty() {
-        diagnostics.push(no_playbook(roots, source));
+        diagnostics.push(no_playbook_error(roots, source));
     }
     first
 }
 
-fn no_playbook(roots: &[Node], source: &Source) -> Diagnostic {
+fn no_playbook_error(roots: &[Node], source: &SourceText) -> Diagnostic {
     let kind = roots.iter().find_map(|root| root.get("kind"));
     let message = match kind.and_then(Node::as_str) {
         Some(kind) => format!("the document is of kind `{kind}`, not `Playbook`"),
@@ -83,5 +83,5 @@ fn no_playbook(roots: &[Node], source: &Source) -> Diagnostic {
     };
     let span = kind.or(roots.first()).map_or(start, |node| node.span);
     Diagnostic::new("E0011", message, span, source)
-        .label("begin with `apiVersion: noetl.io/v2` and `kind: Playbook`")
+        .with_label("begin with `apiVersion: noetl.io/v2` and `kind: Playbook`")
 }

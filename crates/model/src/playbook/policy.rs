@@ -10,14 +10,14 @@ use crate::template::{Template, Tree};
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
     /// Evaluated in order; the first match decides. May be empty.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<PolicyRule>,
     /// What happens when there are rules and none matches.
-    pub unmatched: Unmatched,
+    pub unmatched: UnmatchedAction,
 }
 
 /// What happens when no rule matches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Unmatched {
+pub enum UnmatchedAction {
     /// Continue, even after an error.
     #[default]
     Continue,
@@ -27,31 +27,31 @@ pub enum Unmatched {
 
 /// One rule of a policy.
 #[derive(Debug, Clone)]
-pub struct Rule {
+pub struct PolicyRule {
     /// The condition; `None` for `else`.
     pub when: Option<Template>,
     /// The action.
-    pub then: Then,
+    pub action: RuleAction,
     /// Its position in the playbook.
     pub span: Span,
 }
 
 /// The action of a rule.
 #[derive(Debug, Clone)]
-pub struct Then {
+pub struct RuleAction {
     /// The kind of action (`do`).
     pub directive: Directive,
     /// Settings for `do: retry`.
-    pub retry: Retry,
+    pub retry: RetryRule,
     /// The target of `do: jump`.
-    pub to: Option<Jump>,
+    pub to: Option<JumpTarget>,
     /// Values to write.
-    pub writes: Vec<Write>,
+    pub writes: Vec<SetEntry>,
 }
 
 /// The target of `do: jump`.
 #[derive(Debug, Clone)]
-pub enum Jump {
+pub enum JumpTarget {
     /// A label of the same pipeline.
     Label(Name),
     /// The task before this one.
@@ -62,7 +62,7 @@ pub enum Jump {
 
 /// Retry settings. Each value may be a template.
 #[derive(Debug, Clone, Default)]
-pub struct Retry {
+pub struct RetryRule {
     /// The total number of attempts. Default: 3.
     pub attempts: Option<Tree>,
     /// How the delay grows.
@@ -102,7 +102,7 @@ pub enum Backoff {
 
 /// One write: `set_iter`, `set_ctx` or an entry of `set`.
 #[derive(Debug, Clone)]
-pub struct Write {
+pub struct SetEntry {
     /// The scope that is written.
     pub target: WriteTarget,
     /// The key.

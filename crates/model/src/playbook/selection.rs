@@ -27,7 +27,7 @@ pub struct Selection {
 /// A path that is not a `JSONPath`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{path}` is not a JSONPath: {problem}")]
-pub struct InvalidPath {
+pub struct InvalidPathError {
     /// The path.
     pub path: String,
     /// What is wrong with it.
@@ -36,10 +36,10 @@ pub struct InvalidPath {
 
 impl ResultControl {
     /// Selects the task's fields from a loaded result.
-    pub fn select_from(&self, result: &Value) -> Result<Selection, InvalidPath> {
+    pub fn select_from(&self, result: &Value) -> Result<Selection, InvalidPathError> {
         let mut selection = Selection::default();
         for wanted in &self.select {
-            let value = self.find(wanted, result)?;
+            let value = self.find_selected(wanted, result)?;
             if value.is_none() {
                 selection.missing.push(wanted.path.clone());
             }
@@ -51,16 +51,20 @@ impl ResultControl {
 
     /// Returns the page number of an inline result: the field selected as `page` or, without a selection, its own
     /// `page`. The same value is extracted from a stored body.
-    pub fn page_in(&self, result: &Value) -> Option<i64> {
+    pub fn page_of(&self, result: &Value) -> Option<i64> {
         if self.select.is_empty() {
             return result.get("page")?.as_i64();
         }
         let select = self.select.iter().find(|select| select.name == "page")?;
-        self.find(select, result).ok()??.as_i64()
+        self.find_selected(select, result).ok()??.as_i64()
     }
 
-    fn find(&self, wanted: &Select, result: &Value) -> Result<Option<Value>, InvalidPath> {
-        let path = JsonPath::parse(&wanted.path).map_err(|error| InvalidPath {
+    fn find_selected(
+        &self,
+        wanted: &Select,
+        result: &Value,
+    ) -> Result<Option<Value>, InvalidPathError> {
+        let path = JsonPath::parse(&wanted.path).map_err(|error| InvalidPathError {
             path: wanted.path.clone(),
             problem: error.to_string(),
         })?;
@@ -110,12 +114,12 @@ mod tests {
         let result = json!({"status_code": 200, "data": {"status_code": 7, "page": 3}});
         let paths = [("$.page", "page"), ("$.status_code", "code")];
         let elsewhere = control(&paths);
-        assert_eq!(elsewhere.page_in(&result), None);
+        assert_eq!(elsewhere.page_of(&result), None);
         let response = ResultControl {
             selects_in_data: true,
             ..elsewhere
         };
-        assert_eq!(response.page_in(&result), Some(3));
+        assert_eq!(response.page_of(&result), Some(3));
         let fields = response.select_from(&result).unwrap().fields;
         assert_eq!(Value::Object(fields), json!({"page": 3, "code": 200}));
     }

@@ -6,38 +6,40 @@ use minijinja::value::{Value as Native, ValueKind};
 use minijinja::{Environment, Error};
 
 use crate::template::budget::{self, DEPTH_MAX, ITEM_WORK};
-use crate::template::envelope::{self, Word};
-use crate::template::operators::{is_list, unfit};
+use crate::template::envelope::{self, AliasedWord};
+use crate::template::operators::{is_list, operand_error};
 use crate::template::session;
 use crate::template::weigh;
 
 /// Registers the operators and the tests of the same meaning.
 pub(crate) fn register(env: &mut Environment<'static>) {
-    env.add_filter("%eq", |a: &Native, b: &Native| equal(a, b));
+    env.add_filter("%eq", |a: &Native, b: &Native| is_equal(a, b));
     env.add_filter("%ne", |a: &Native, b: &Native| {
-        equal(a, b).map(|same| !same)
+        is_equal(a, b).map(|same| !same)
     });
     env.add_filter("%in", contains);
     env.add_filter("%notin", |item: &Native, list: &Native| {
         contains(item, list).map(|found| !found)
     });
     env.add_filter("%lt", |a: &Native, b: &Native| {
-        ordered(a, b, Ordering::is_lt)
+        compare_order(a, b, Ordering::is_lt)
     });
     env.add_filter("%le", |a: &Native, b: &Native| {
-        ordered(a, b, Ordering::is_le)
+        compare_order(a, b, Ordering::is_le)
     });
     env.add_filter("%gt", |a: &Native, b: &Native| {
-        ordered(a, b, Ordering::is_gt)
+        compare_order(a, b, Ordering::is_gt)
     });
     env.add_filter("%ge", |a: &Native, b: &Native| {
-        ordered(a, b, Ordering::is_ge)
+        compare_order(a, b, Ordering::is_ge)
     });
     for name in ["eq", "equalto", "=="] {
-        env.add_test(name, |a: &Native, b: &Native| equal(a, b));
+        env.add_test(name, |a: &Native, b: &Native| is_equal(a, b));
     }
     for name in ["ne", "!="] {
-        env.add_test(name, |a: &Native, b: &Native| equal(a, b).map(|same| !same));
+        env.add_test(name, |a: &Native, b: &Native| {
+            is_equal(a, b).map(|same| !same)
+        });
     }
     env.add_test("in", contains);
     for (names, holds) in [
@@ -50,26 +52,28 @@ pub(crate) fn register(env: &mut Environment<'static>) {
         (["ge", ">=", ">="], Ordering::is_ge),
     ] {
         for name in names {
-            env.add_test(name, move |a: &Native, b: &Native| ordered(a, b, holds));
+            env.add_test(name, move |a: &Native, b: &Native| {
+                compare_order(a, b, holds)
+            });
         }
     }
 }
 
 /// Whether two values are equal: a word equals each of its spellings, a missing value only another one.
-fn equal(a: &Native, b: &Native) -> Result<bool, Error> {
-    if let (Some(word), Some(text)) = (a.downcast_object_ref::<Word>(), b.as_str()) {
-        return Ok(word.answers_to(text));
+fn is_equal(a: &Native, b: &Native) -> Result<bool, Error> {
+    if let (Some(word), Some(text)) = (a.downcast_object_ref::<AliasedWord>(), b.as_str()) {
+        return Ok(word.is_spelling(text));
     }
-    if let (Some(text), Some(word)) = (a.as_str(), b.downcast_object_ref::<Word>()) {
-        return Ok(word.answers_to(text));
+    if let (Some(text), Some(word)) = (a.as_str(), b.downcast_object_ref::<AliasedWord>()) {
+        return Ok(word.is_spelling(text));
     }
-    same(&envelope::whole(a), &envelope::whole(b), 0)
+    is_equal_at_depth(&envelope::unwrap_view(a), &envelope::unwrap_view(b), 0)
 }
 
 /// Equality, item by item, accounted for.
-fn same(a: &Native, b: &Native, depth: usize) -> Result<bool, Error> {
+fn is_equal_at_depth(a: &Native, b: &Native, depth: usize) -> Result<bool, Error> {
     if let (Some(left), Some(right)) = (a.as_str(), b.as_str()) {
-        session::work(left.len().min(right.len()))?;
+        session::charge_work(left.len().min(right.len()))?;
         return Ok(left == right);
     }
     let (Some(left), Some(right)) = (a.as_object(), b.as_object()) else {
@@ -84,11 +88,15 @@ fn same(a: &Native, b: &Native, depth: usize) -> Result<bool, Error> {
         }
         let (mut left, mut right) = (a.try_iter()?.checked(), b.try_iter()?.checked());
         loop {
-            session::work(ITEM_WORK)?;
+            session::charge_work(ITEM_WORK)?;
             match (left.next(), right.next()) {
                 (None, None) => return Ok(true),
                 (Some(a), Some(b)) => {
-                    if !same(&envelope::whole(&a?), &envelope::whole(&b?), depth + 1)? {
+                    if !is_equal_at_depth(
+                        &envelope::unwrap_view(&a?),
+                        &envelope::unwrap_view(&b?),
+                        depth + 1,
+                    )? {
                         return Ok(false);
                     }
                 }
@@ -104,11 +112,15 @@ fn same(a: &Native, b: &Native, depth: usize) -> Result<bool, Error> {
     }
     for key in a.try_iter()?.checked() {
         let key = key?;
-        session::work(ITEM_WORK)?;
+        session::charge_work(ITEM_WORK)?;
         let (Some(a), Some(b)) = (left.get_value(&key), right.get_value(&key)) else {
             return Ok(false);
         };
-        if !same(&envelope::whole(&a), &envelope::whole(&b), depth + 1)? {
+        if !is_equal_at_depth(
+            &envelope::unwrap_view(&a),
+            &envelope::unwrap_view(&b),
+            depth + 1,
+        )? {
             return Ok(false);
         }
     }
@@ -116,24 +128,24 @@ fn same(a: &Native, b: &Native, depth: usize) -> Result<bool, Error> {
 }
 
 fn contains(item: &Native, list: &Native) -> Result<bool, Error> {
-    let list = envelope::whole(list);
+    let list = envelope::unwrap_view(list);
     match list.kind() {
         ValueKind::Undefined => Ok(false),
         ValueKind::String => {
             let text = list.as_str().unwrap_or_default();
-            session::work(text.len())?;
-            if let Some(word) = item.downcast_object_ref::<Word>() {
+            session::charge_work(text.len())?;
+            if let Some(word) = item.downcast_object_ref::<AliasedWord>() {
                 return Ok(text.contains(word.name)
                     || word.aliases.iter().any(|alias| text.contains(alias)));
             }
-            let item = envelope::whole(item);
+            let item = envelope::unwrap_view(item);
             match item.as_str() {
                 Some(part) => Ok(text.contains(part)),
-                None => Err(unfit("in", &item, &list)),
+                None => Err(operand_error("in", &item, &list)),
             }
         }
         ValueKind::Map => {
-            let item = envelope::whole(item);
+            let item = envelope::unwrap_view(item);
             weigh::scan(&item)?;
             Ok(list
                 .as_object()
@@ -141,20 +153,20 @@ fn contains(item: &Native, list: &Native) -> Result<bool, Error> {
         }
         ValueKind::Seq | ValueKind::Iterable => {
             for candidate in list.try_iter()?.checked() {
-                session::work(ITEM_WORK)?;
-                if equal(item, &candidate?)? {
+                session::charge_work(ITEM_WORK)?;
+                if is_equal(item, &candidate?)? {
                     return Ok(true);
                 }
             }
             Ok(false)
         }
-        _ => Err(unfit("in", item, &list)),
+        _ => Err(operand_error("in", item, &list)),
     }
 }
 
 /// Compares in order. A missing value is neither before nor after anything.
-fn ordered(a: &Native, b: &Native, holds: fn(Ordering) -> bool) -> Result<bool, Error> {
-    let (a, b) = (envelope::whole(a), envelope::whole(b));
+fn compare_order(a: &Native, b: &Native, holds: fn(Ordering) -> bool) -> Result<bool, Error> {
+    let (a, b) = (envelope::unwrap_view(a), envelope::unwrap_view(b));
     if a.is_undefined() || b.is_undefined() {
         return Ok(false);
     }
@@ -164,9 +176,9 @@ fn ordered(a: &Native, b: &Native, holds: fn(Ordering) -> bool) -> Result<bool, 
         || (is_list(&a) && is_list(&b))
         || (left == ValueKind::String && right == ValueKind::String);
     if !fits {
-        return Err(unfit("<", &a, &b));
+        return Err(operand_error("<", &a, &b));
     }
-    weigh::deep(&a, 0)?;
-    weigh::deep(&b, 0)?;
+    weigh::charge_deep(&a, 0)?;
+    weigh::charge_deep(&b, 0)?;
     Ok(a.partial_cmp(&b).is_some_and(holds))
 }

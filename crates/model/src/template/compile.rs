@@ -9,12 +9,12 @@ use minijinja::machinery::{CodeGenerator, Instructions, Token, Tokenizer, parse,
 use minijinja::syntax::SyntaxConfig;
 
 use crate::template::budget::{ELIF_MAX, SOURCE_BYTES_MAX, TAG_TOKENS_MAX};
-use crate::template::rewrite::{PathUse, Rewriter, Taken, range, range_call};
+use crate::template::rewrite::{PathUse, Rewriter, ValueUse, byte_range, range_call};
 use crate::template::tree::SyntaxError;
 
 /// The type of a program's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum OutputForm {
     /// Plain text without a template; nothing runs.
     Plain,
     /// The value of one expression, with its type.
@@ -24,7 +24,7 @@ pub(crate) enum Form {
 }
 
 /// The instructions of one program, borrowed from its source.
-pub(crate) struct Code<'s> {
+pub(crate) struct CompiledCode<'s> {
     pub(crate) instructions: Instructions<'s>,
     pub(crate) blocks: BTreeMap<&'s str, Instructions<'s>>,
 }
@@ -33,7 +33,7 @@ self_cell::self_cell!(
     struct Cell {
         owner: Arc<str>,
         #[not_covariant]
-        dependent: Code,
+        dependent: CompiledCode,
     }
 );
 
@@ -41,13 +41,13 @@ self_cell::self_cell!(
 /// never run.
 pub(crate) struct Program {
     source: Arc<str>,
-    kind: Kind,
+    kind: SourceKind,
     code: OnceLock<Cell>,
-    pub(crate) form: Form,
+    pub(crate) form: OutputForm,
     pub(crate) roots: Vec<Arc<str>>,
     pub(crate) paths: Vec<String>,
     pub(crate) uses: Vec<PathUse>,
-    pub(crate) captures: bool,
+    pub(crate) has_captures: bool,
     /// Whether it contains more than text and printed values.
     pub(crate) has_statements: bool,
     /// For exactly `range(…)`: the program that returns its arguments as a list.
@@ -65,7 +65,7 @@ impl fmt::Debug for Program {
 
 /// How a source is parsed.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum SourceKind {
     Scalar,
     Condition,
     /// A scalar that is exactly `range(…)`; only its arguments run.
@@ -73,11 +73,11 @@ enum Kind {
 }
 
 /// What the rewriter found, without the code.
-struct Findings {
-    form: Form,
+struct ProgramFindings {
+    form: OutputForm,
     roots: Vec<Arc<str>>,
     uses: Vec<PathUse>,
-    captures: bool,
+    has_captures: bool,
     has_statements: bool,
     is_range: bool,
 }
@@ -87,20 +87,20 @@ impl Program {
     pub(crate) fn scalar(source: &Arc<str>) -> Result<Self, SyntaxError> {
         check_size(source)?;
         if !["{{", "{%", "{#"].iter().any(|mark| source.contains(mark)) {
-            return Ok(Self::new(source, Kind::Scalar, None));
+            return Ok(Self::new(source, SourceKind::Scalar, None));
         }
-        Self::check(source, Kind::Scalar)
+        Self::check(source, SourceKind::Scalar)
     }
 
     /// Checks a condition.
     pub(crate) fn condition(source: &Arc<str>) -> Result<Self, SyntaxError> {
         check_size(source)?;
-        Self::check(source, Kind::Condition)
+        Self::check(source, SourceKind::Condition)
     }
 
     /// Calls `f` with the code.
-    pub(crate) fn with_code<T>(&self, f: impl for<'s> FnOnce(&Code<'s>) -> T) -> Option<T> {
-        if self.form == Form::Plain {
+    pub(crate) fn with_code<T>(&self, f: impl for<'s> FnOnce(&CompiledCode<'s>) -> T) -> Option<T> {
+        if self.form == OutputForm::Plain {
             return None;
         }
         let cell = self.code.get_or_init(|| {
@@ -113,23 +113,23 @@ impl Program {
         Some(cell.with_dependent(|_, code| f(code)))
     }
 
-    fn check(source: &Arc<str>, kind: Kind) -> Result<Self, SyntaxError> {
+    fn check(source: &Arc<str>, kind: SourceKind) -> Result<Self, SyntaxError> {
         let (_, findings) = kind.compile(source)?;
         let is_range = findings.is_range;
         let mut program = Self::new(source, kind, Some(findings));
         if is_range {
-            let arguments = Self::check(source, Kind::RangeArguments)?;
+            let arguments = Self::check(source, SourceKind::RangeArguments)?;
             program.range_arguments = Some(Box::new(arguments));
         }
         Ok(program)
     }
 
-    fn new(source: &Arc<str>, kind: Kind, findings: Option<Findings>) -> Self {
-        let findings = findings.unwrap_or_else(|| Findings {
-            form: Form::Plain,
+    fn new(source: &Arc<str>, kind: SourceKind, findings: Option<ProgramFindings>) -> Self {
+        let findings = findings.unwrap_or_else(|| ProgramFindings {
+            form: OutputForm::Plain,
             roots: Vec::new(),
             uses: Vec::new(),
-            captures: false,
+            has_captures: false,
             has_statements: false,
             is_range: false,
         });
@@ -145,24 +145,24 @@ impl Program {
             roots: findings.roots,
             paths,
             uses: findings.uses,
-            captures: findings.captures,
+            has_captures: findings.has_captures,
             has_statements: findings.has_statements,
             range_arguments: None,
         }
     }
 }
 
-impl Kind {
-    fn compile(self, source: &str) -> Result<(Code<'_>, Findings), SyntaxError> {
+impl SourceKind {
+    fn compile(self, source: &str) -> Result<(CompiledCode<'_>, ProgramFindings), SyntaxError> {
         match self {
-            Self::Scalar => compile_scalar(source, Taken::Used),
+            Self::Scalar => compile_scalar(source, ValueUse::Required),
             Self::Condition if source.contains("{{") || source.contains("{%") => {
-                compile_scalar(source, Taken::Maybe)
+                compile_scalar(source, ValueUse::Optional)
             }
             Self::Condition => {
                 check_tags(source, true)?;
-                let expr = parse_expr(source).map_err(|error| syntax(&error))?;
-                compile_expr(source, &expr, Taken::Maybe)
+                let expr = parse_expr(source).map_err(|error| to_syntax_error(&error))?;
+                compile_expr(source, &expr, ValueUse::Optional)
             }
             Self::RangeArguments => compile_range_arguments(source),
         }
@@ -207,7 +207,7 @@ fn check_tags(source: &str, in_expression: bool) -> Result<(), SyntaxError> {
         if nesting > TAG_TOKENS_MAX || branches > ELIF_MAX {
             return Err(SyntaxError {
                 message: "the expression is too long; split it with `{% set %}`".to_owned(),
-                range: Some(range(span)),
+                range: Some(byte_range(span)),
             });
         }
     }
@@ -219,22 +219,25 @@ fn parse_scalar(source: &str) -> Result<Stmt<'_>, SyntaxError> {
     let syntax_config = SyntaxConfig::builder()
         .keep_trailing_newline(true)
         .build()
-        .map_err(|error| syntax(&error))?;
+        .map_err(|error| to_syntax_error(&error))?;
     check_tags(source, false)?;
-    parse(source, "<template>", syntax_config).map_err(|error| syntax(&error))
+    parse(source, "<template>", syntax_config).map_err(|error| to_syntax_error(&error))
 }
 
-fn compile_scalar(source: &str, taken: Taken) -> Result<(Code<'_>, Findings), SyntaxError> {
+fn compile_scalar(
+    source: &str,
+    taken: ValueUse,
+) -> Result<(CompiledCode<'_>, ProgramFindings), SyntaxError> {
     let tree = parse_scalar(source)?;
     let Stmt::Template(template) = &tree else {
-        return Err(not_a_template());
+        return Err(not_a_template_error());
     };
     if let Some(expr) = only_expression(&template.children) {
         let (code, mut findings) = compile_expr(source, expr, taken)?;
         findings.is_range = range_call(expr).is_some();
         return Ok((code, findings));
     }
-    if taken == Taken::Maybe && mixes_text(&template.children) {
+    if taken == ValueUse::Optional && mixes_text(&template.children) {
         return Err(SyntaxError {
             message:
                 "a condition must be one expression: put all of it inside the braces, or omit the braces"
@@ -243,48 +246,56 @@ fn compile_scalar(source: &str, taken: Taken) -> Result<(Code<'_>, Findings), Sy
         });
     }
     let mut rewriter = Rewriter::new(source);
-    let body = rewriter.body(&template.children)?;
+    let body = rewriter.rewrite_body(&template.children)?;
     let mut generator = CodeGenerator::new("<template>", source);
     for statement in &body {
         generator.compile_stmt(statement);
     }
-    let mut findings = found(rewriter, Form::Text);
+    let mut findings = to_findings(rewriter, OutputForm::Text);
     let is_printed = |child: &Stmt<'_>| matches!(child, Stmt::EmitRaw(_) | Stmt::EmitExpr(_));
     findings.has_statements = !template.children.iter().all(is_printed);
-    Ok((finish(generator), findings))
+    Ok((finish_code(generator), findings))
 }
 
 fn compile_expr<'s>(
     source: &'s str,
     expr: &Expr<'s>,
-    taken: Taken,
-) -> Result<(Code<'s>, Findings), SyntaxError> {
+    taken: ValueUse,
+) -> Result<(CompiledCode<'s>, ProgramFindings), SyntaxError> {
     let mut rewriter = Rewriter::new(source);
     let expr = match taken {
-        Taken::Used => rewriter.printed(expr)?,
-        _ => rewriter.expression(expr, taken)?,
+        ValueUse::Required => rewriter.rewrite_printed(expr)?,
+        _ => rewriter.rewrite_expression(expr, taken)?,
     };
     let mut generator = CodeGenerator::new("<template>", source);
     generator.compile_expr(&expr);
-    Ok((finish(generator), found(rewriter, Form::Value)))
+    Ok((
+        finish_code(generator),
+        to_findings(rewriter, OutputForm::Value),
+    ))
 }
 
 /// Compiles the arguments of a scalar that is exactly `range(…)`, as a list.
-fn compile_range_arguments(source: &str) -> Result<(Code<'_>, Findings), SyntaxError> {
+fn compile_range_arguments(
+    source: &str,
+) -> Result<(CompiledCode<'_>, ProgramFindings), SyntaxError> {
     let tree = parse_scalar(source)?;
     let Stmt::Template(template) = &tree else {
-        return Err(not_a_template());
+        return Err(not_a_template_error());
     };
     let call = only_expression(&template.children).and_then(range_call);
-    let call = call.ok_or_else(not_a_template)?;
+    let call = call.ok_or_else(not_a_template_error)?;
     let mut rewriter = Rewriter::new(source);
-    let arguments = rewriter.range_arguments(call)?;
+    let arguments = rewriter.rewrite_range_arguments(call)?;
     let mut generator = CodeGenerator::new("<template>", source);
     generator.compile_expr(&arguments);
-    Ok((finish(generator), found(rewriter, Form::Value)))
+    Ok((
+        finish_code(generator),
+        to_findings(rewriter, OutputForm::Value),
+    ))
 }
 
-fn not_a_template() -> SyntaxError {
+fn not_a_template_error() -> SyntaxError {
     SyntaxError {
         message: "this is not a template".to_owned(),
         range: None,
@@ -316,26 +327,26 @@ fn mixes_text(children: &[Stmt<'_>]) -> bool {
     has_value && children.iter().any(has_text)
 }
 
-fn found(rewriter: Rewriter<'_>, form: Form) -> Findings {
-    Findings {
+fn to_findings(rewriter: Rewriter<'_>, form: OutputForm) -> ProgramFindings {
+    ProgramFindings {
         form,
         roots: rewriter.roots.iter().map(|root| Arc::from(*root)).collect(),
         uses: rewriter.uses,
-        captures: rewriter.captures,
+        has_captures: rewriter.has_captures,
         has_statements: false,
         is_range: false,
     }
 }
 
-fn finish(generator: CodeGenerator<'_>) -> Code<'_> {
+fn finish_code(generator: CodeGenerator<'_>) -> CompiledCode<'_> {
     let (instructions, blocks) = generator.finish();
-    Code {
+    CompiledCode {
         instructions,
         blocks,
     }
 }
 
-fn syntax(error: &minijinja::Error) -> SyntaxError {
+fn to_syntax_error(error: &minijinja::Error) -> SyntaxError {
     SyntaxError {
         message: error
             .detail()

@@ -11,22 +11,22 @@ use crate::playbook::credentials;
 use crate::result_ref::ResultRef;
 use crate::template::budget::{self, DEPTH_MAX, ITEM_BYTES, MAP_BYTES};
 use crate::template::envelope;
-use crate::template::reference::Reference;
+use crate::template::reference::BodyValue;
 use crate::template::session;
-use crate::template::taint::{MASK, Origin, Taint};
+use crate::template::taint::{MASK, SecretOrigin, Taint};
 
 /// A scalar that was taken from the keychain, or came of one that was.
 #[derive(Clone)]
-pub(crate) struct Secret {
+pub(crate) struct KeychainValue {
     value: Native,
-    origin: Origin,
+    origin: SecretOrigin,
 }
 
-impl Secret {
+impl KeychainValue {
     /// The value as this rendering may show it; the rendering is tainted from here on.
-    pub(crate) fn take(&self) -> Native {
-        session::with(|session| {
-            session.touch(self.origin);
+    pub(crate) fn reveal(&self) -> Native {
+        session::with_session(|session| {
+            session.record_secret(self.origin);
             if session.reveals_secrets {
                 self.value.clone()
             } else {
@@ -36,19 +36,19 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for KeychainValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(MASK)
     }
 }
 
-impl Object for Secret {
+impl Object for KeychainValue {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Plain
     }
 
     fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.take(), f)
+        fmt::Display::fmt(&self.reveal(), f)
     }
 }
 
@@ -57,8 +57,8 @@ pub(crate) fn to_native(value: &Value) -> Native {
     match value {
         Value::Array(items) => items.iter().map(to_native).collect::<Vec<_>>().into(),
         Value::Object(map) => {
-            if let Some(reference) = ResultRef::of(map) {
-                return Native::from_object(Reference::new(reference));
+            if let Some(reference) = ResultRef::from_map(map) {
+                return Native::from_object(BodyValue::new(reference));
             }
             Native::from_pairs(
                 map.iter()
@@ -74,26 +74,26 @@ pub(crate) fn to_keychain(entries: &Value) -> Native {
     match entries {
         Value::Object(map) => Native::from_pairs(
             map.iter()
-                .map(|(name, entry)| (name.as_str(), to_secret(entry, Origin::Secret))),
+                .map(|(name, entry)| (name.as_str(), to_secret(entry, SecretOrigin::Secret))),
         ),
-        other => to_secret(other, Origin::Secret),
+        other => to_secret(other, SecretOrigin::Secret),
     }
 }
 
 /// JSON of which every scalar is a secret.
-fn to_secret(value: &Value, origin: Origin) -> Native {
+fn to_secret(value: &Value, origin: SecretOrigin) -> Native {
     match value {
         Value::Array(items) => {
             let items = items.iter().map(|item| to_secret(item, origin));
             items.collect::<Vec<_>>().into()
         }
         Value::Object(map) => Native::from_pairs(map.iter().map(|(key, value)| {
-            let is_open = credentials::is_open_field(key) && !value.is_object();
-            let origin = if is_open { Origin::Field } else { origin };
+            let is_open = credentials::is_public_field(key) && !value.is_object();
+            let origin = if is_open { SecretOrigin::Field } else { origin };
             (key.as_str(), to_secret(value, origin))
         })),
         Value::Null => Native::from(()),
-        scalar => Native::from_object(Secret {
+        scalar => Native::from_object(KeychainValue {
             value: scalar_to_native(scalar),
             origin,
         }),
@@ -121,7 +121,7 @@ pub(crate) fn to_tainted(value: &Value, taint: &Taint) -> Native {
 }
 
 /// JSON of which every scalar has one origin, whatever its key.
-fn to_wholly_tainted(value: &Value, origin: Origin) -> Native {
+fn to_wholly_tainted(value: &Value, origin: SecretOrigin) -> Native {
     match value {
         Value::Array(items) => {
             let items = items.iter().map(|item| to_wholly_tainted(item, origin));
@@ -132,7 +132,7 @@ fn to_wholly_tainted(value: &Value, origin: Origin) -> Native {
                 .map(|(key, value)| (key.as_str(), to_wholly_tainted(value, origin))),
         ),
         Value::Null => Native::from(()),
-        scalar => Native::from_object(Secret {
+        scalar => Native::from_object(KeychainValue {
             value: scalar_to_native(scalar),
             origin,
         }),
@@ -155,23 +155,23 @@ fn scalar_to_native(value: &Value) -> Native {
 
 /// A template's value as JSON.
 pub(crate) fn to_json(value: &Native) -> Result<Value, Error> {
-    json_within(value, 0)
+    to_json_at_depth(value, 0)
 }
 
-fn json_within(value: &Native, depth: usize) -> Result<Value, Error> {
+fn to_json_at_depth(value: &Native, depth: usize) -> Result<Value, Error> {
     if depth > DEPTH_MAX {
         return Err(budget::exceeded("a value is nested too deeply"));
     }
     session::charge_result(ITEM_BYTES)?;
-    let value = &envelope::whole(value);
+    let value = &envelope::unwrap_view(value);
     Ok(match value.kind() {
         ValueKind::Undefined | ValueKind::None => Value::Null,
         ValueKind::Bool => Value::Bool(value.is_true()),
-        ValueKind::Number => Value::Number(number(value)?),
+        ValueKind::Number => Value::Number(to_number(value)?),
         ValueKind::Seq | ValueKind::Iterable => {
             let mut items = Vec::with_capacity(reserved(value)?);
             for item in value.try_iter()?.checked() {
-                items.push(json_within(&item?, depth + 1)?);
+                items.push(to_json_at_depth(&item?, depth + 1)?);
             }
             Value::Array(items)
         }
@@ -182,7 +182,7 @@ fn json_within(value: &Native, depth: usize) -> Result<Value, Error> {
                 let key = key?;
                 let name = key.to_string();
                 session::charge_result(name.len())?;
-                map.insert(name, json_within(&value.get_item(&key)?, depth + 1)?);
+                map.insert(name, to_json_at_depth(&value.get_item(&key)?, depth + 1)?);
             }
             Value::Object(map)
         }
@@ -203,7 +203,7 @@ fn reserved(value: &Native) -> Result<usize, Error> {
     Ok(items)
 }
 
-fn number(value: &Native) -> Result<Number, Error> {
+fn to_number(value: &Native) -> Result<Number, Error> {
     if value.is_integer() {
         if let Some(number) = value.as_i64() {
             return Ok(number.into());

@@ -8,30 +8,31 @@ use serde_json::{Value, json};
 use crate::id::Seq;
 use crate::outcome::{Facets, Outcome};
 use crate::result_ref::ResultRef;
-use crate::template::convert::{self, Secret};
-use crate::template::gathered::Part;
+use crate::template::accumulated::AccumulatedPart;
+use crate::template::convert::{self, KeychainValue};
 use crate::template::reference;
 use crate::template::reference::{
-    Bound, Reference, attribute, body, body_file, data_or_whole, either, file, item, known, pending,
+    BodyPath, BodyValue, attribute_or_data, body_file, body_value, data_or_whole,
+    defined_attribute, defined_item, file_value, pending_value, reference_field,
 };
-use crate::template::scope::{Content, Envelope, FileNeed, FileOf, LoopPointer, Need};
+use crate::template::scope::{Envelope, EnvelopeContent, FileContent, FileNeed, LoopPointer, Need};
 use crate::template::session;
 
 /// A word with aliases, such as an event name or a status. It equals each alias and prints the first.
 #[derive(Debug)]
-pub(crate) struct Word {
+pub(crate) struct AliasedWord {
     pub(crate) name: &'static str,
     pub(crate) aliases: &'static [&'static str],
 }
 
-impl Word {
+impl AliasedWord {
     /// Whether `text` is one of its aliases.
-    pub(crate) fn answers_to(&self, text: &str) -> bool {
+    pub(crate) fn is_spelling(&self, text: &str) -> bool {
         self.name == text || self.aliases.contains(&text)
     }
 
     /// The status of an outcome.
-    pub(crate) fn status(is_ok: bool) -> Native {
+    pub(crate) fn status_value(is_ok: bool) -> Native {
         Native::from_object(if is_ok {
             Self {
                 name: "ok",
@@ -46,7 +47,7 @@ impl Word {
     }
 }
 
-impl Object for Word {
+impl Object for AliasedWord {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Plain
     }
@@ -67,42 +68,42 @@ enum Precedence {
 
 /// An outcome as a template object.
 #[derive(Debug)]
-pub(crate) struct View {
+pub(crate) struct EnvelopeView {
     envelope: Envelope,
     precedence: Precedence,
 }
 
 /// A step or a task by name: the result's own keys override the envelope's fields.
-pub(crate) fn view(envelope: &Envelope) -> Native {
-    Native::from_object(View::of(envelope.clone(), Precedence::Result))
+pub(crate) fn envelope_view(envelope: &Envelope) -> Native {
+    Native::from_object(EnvelopeView::new(envelope.clone(), Precedence::Result))
 }
 
 /// The current outcome: the envelope's fields override the result's own keys.
 pub(crate) fn outcome_view(envelope: &Envelope) -> Native {
-    Native::from_object(View::of(envelope.clone(), Precedence::Envelope))
+    Native::from_object(EnvelopeView::new(envelope.clone(), Precedence::Envelope))
 }
 
 /// Returns the value to use for `value` as a whole: for an envelope, its result.
-pub(crate) fn whole(value: &Native) -> Native {
+pub(crate) fn unwrap_view(value: &Native) -> Native {
     let Some(object) = value.as_object() else {
         return value.clone();
     };
-    if let Some(view) = object.downcast_ref::<View>() {
-        view.whole()
-    } else if let Some(reference) = object.downcast_ref::<Reference>() {
-        reference.body()
+    if let Some(view) = object.downcast_ref::<EnvelopeView>() {
+        view.whole_value()
+    } else if let Some(reference) = object.downcast_ref::<BodyValue>() {
+        reference.load()
     } else if let Some(data) = object.downcast_ref::<DataView>() {
-        data.whole()
-    } else if let Some(word) = object.downcast_ref::<Word>() {
+        data.whole_value()
+    } else if let Some(word) = object.downcast_ref::<AliasedWord>() {
         Native::from(word.name)
-    } else if let Some(secret) = object.downcast_ref::<Secret>() {
-        secret.take()
+    } else if let Some(secret) = object.downcast_ref::<KeychainValue>() {
+        secret.reveal()
     } else {
         value.clone()
     }
 }
 
-impl Object for View {
+impl Object for EnvelopeView {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Plain
     }
@@ -110,7 +111,7 @@ impl Object for View {
     fn get_value(self: &Arc<Self>, key: &Native) -> Option<Native> {
         match key.as_str() {
             Some(name) => self.get_value_by_str(name),
-            None => item(&self.data_source(), key),
+            None => defined_item(&self.data_source(), key),
         }
     }
 
@@ -119,19 +120,19 @@ impl Object for View {
     }
 
     fn render(self: &Arc<Self>, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(&self.whole(), f)
+        std::fmt::Display::fmt(&self.whole_value(), f)
     }
 }
 
 /// Outcome of a lookup: loaded, absent or not loaded yet.
-enum Found {
+enum OutcomeLookup {
     Outcome(Arc<Outcome>),
-    Nothing,
+    Missing,
     Pending(Native),
 }
 
-impl View {
-    fn of(envelope: Envelope, precedence: Precedence) -> Self {
+impl EnvelopeView {
+    fn new(envelope: Envelope, precedence: Precedence) -> Self {
         Self {
             envelope,
             precedence,
@@ -145,40 +146,41 @@ impl View {
         }
         let found = match self.precedence {
             Precedence::Envelope => self
-                .word(name)
-                .or_else(|| self.label(name))
+                .envelope_word(name)
+                .or_else(|| self.task_view(name))
                 .or_else(|| self.extracted(name)),
             Precedence::Result => {
-                let own = self.extracted(name).or_else(|| self.own(name));
+                let own = self.extracted(name).or_else(|| self.own_key(name));
                 if name == "error" && self.envelope.is_ok {
                     return own;
                 }
-                own.or_else(|| self.word(name)).or_else(|| self.label(name))
+                own.or_else(|| self.envelope_word(name))
+                    .or_else(|| self.task_view(name))
             }
         };
-        let found = found.or_else(|| either(&self.data_source(), name));
+        let found = found.or_else(|| attribute_or_data(&self.data_source(), name));
         match (found, name) {
-            (None, "context") => attribute(&self.field("meta"), name),
+            (None, "context") => defined_attribute(&self.outcome_field("meta"), name),
             (found, _) => found,
         }
     }
 
     /// Returns the result's own key. A stored body is loaded only if it may have the key.
-    fn own(&self, name: &str) -> Option<Native> {
+    fn own_key(&self, name: &str) -> Option<Native> {
         if !self.envelope.is_ok {
             return None;
         }
         match &self.envelope.content {
-            Content::Loop(_) => self.loop_word(name),
-            Content::Parts(gathered) if gathered.is_list() => None,
-            Content::Error(_) | Content::Empty => None,
-            Content::Outcome(_) | Content::Event(_) | Content::Parts(_) => {
+            EnvelopeContent::Loop(_) => self.loop_word(name),
+            EnvelopeContent::Parts(gathered) if gathered.is_list() => None,
+            EnvelopeContent::Error(_) | EnvelopeContent::Empty => None,
+            EnvelopeContent::Outcome(_) | EnvelopeContent::Event(_) | EnvelopeContent::Parts(_) => {
                 let reference = self.reference();
                 let has_key = reference.and_then(|reference| reference.has_key(name));
                 if has_key == Some(false) {
                     return None;
                 }
-                attribute(&self.result(), name)
+                defined_attribute(&self.result(), name)
             }
         }
     }
@@ -186,87 +188,90 @@ impl View {
     /// Returns `results` or `stats` of a loop. The counts are read without loading the results.
     fn loop_word(&self, name: &str) -> Option<Native> {
         match (&self.envelope.content, name) {
-            (Content::Loop(pointer), "stats") => loop_stats(pointer),
-            (Content::Loop(_), "results") => attribute(&self.result(), name),
+            (EnvelopeContent::Loop(pointer), "stats") => loop_stats(pointer),
+            (EnvelopeContent::Loop(_), "results") => defined_attribute(&self.result(), name),
             _ => None,
         }
     }
 
     /// Returns a field of the envelope itself.
-    fn word(&self, name: &str) -> Option<Native> {
+    fn envelope_word(&self, name: &str) -> Option<Native> {
         match name {
-            "status" => Some(Word::status(self.envelope.is_ok)),
+            "status" => Some(AliasedWord::status_value(self.envelope.is_ok)),
             "result" => Some(self.result()),
             "response" if self.precedence == Precedence::Envelope => Some(self.result()),
             "error" => Some(self.error()),
-            "body" if self.is_http_response() => attribute(&self.result(), "data"),
-            "meta" | "http" | "pg" | "py" => Some(self.field(name)),
+            "body" if self.is_http_response() => defined_attribute(&self.result(), "data"),
+            "meta" | "http" | "pg" | "py" => Some(self.outcome_field(name)),
             "ref" | "reference" | "_ref" | "_uri" | "_store" | "_preview" => self
                 .reference()
-                .and_then(|reference| known(&reference, name)),
+                .and_then(|reference| reference_field(&reference, name)),
             "_file" => match self.reference() {
-                Some(reference) => known(&reference, name),
+                Some(reference) => reference_field(&reference, name),
                 None => value_file(&self.result()),
             },
-            "results" | "stats" if matches!(self.envelope.content, Content::Loop(_)) => {
+            "results" | "stats" if matches!(self.envelope.content, EnvelopeContent::Loop(_)) => {
                 self.loop_word(name)
             }
             "results" if !self.envelope.labels.is_empty() => {
                 let labels = self.envelope.labels.iter();
-                Some(Native::from_pairs(
-                    labels.map(|(label, envelope)| (label.as_str(), view(envelope))),
-                ))
+                Some(Native::from_pairs(labels.map(|(label, envelope)| {
+                    (label.as_str(), envelope_view(envelope))
+                })))
             }
             _ => None,
         }
     }
 
     /// Returns a task of a step: `x.<label>`.
-    fn label(&self, name: &str) -> Option<Native> {
+    fn task_view(&self, name: &str) -> Option<Native> {
         let mut labels = self.envelope.labels.iter();
         let found = labels.find(|(label, _)| label.as_str() == name);
-        found.map(|(_, envelope)| view(envelope))
+        found.map(|(_, envelope)| envelope_view(envelope))
     }
 
     fn is_http_response(&self) -> bool {
-        let (Content::Outcome(_) | Content::Event(_)) = &self.envelope.content else {
+        let (EnvelopeContent::Outcome(_) | EnvelopeContent::Event(_)) = &self.envelope.content
+        else {
             return false;
         };
         match self.outcome() {
-            Found::Outcome(outcome) => outcome.is_ok() && outcome.facets().http.is_some(),
-            Found::Nothing | Found::Pending(_) => false,
+            OutcomeLookup::Outcome(outcome) => outcome.is_ok() && outcome.facets().http.is_some(),
+            OutcomeLookup::Missing | OutcomeLookup::Pending(_) => false,
         }
     }
 
-    fn outcome(&self) -> Found {
+    fn outcome(&self) -> OutcomeLookup {
         match &self.envelope.content {
-            Content::Outcome(outcome) => Found::Outcome(outcome.clone()),
-            Content::Event(seq) => recorded(*seq),
-            Content::Parts(gathered) => match gathered.latest() {
-                Some(Part::Outcome(outcome)) => Found::Outcome(outcome.clone()),
-                Some(Part::Event(seq)) => recorded(*seq),
-                None => Found::Nothing,
+            EnvelopeContent::Outcome(outcome) => OutcomeLookup::Outcome(outcome.clone()),
+            EnvelopeContent::Event(seq) => recorded_outcome(*seq),
+            EnvelopeContent::Parts(gathered) => match gathered.latest() {
+                Some(AccumulatedPart::Outcome(outcome)) => OutcomeLookup::Outcome(outcome.clone()),
+                Some(AccumulatedPart::Event(seq)) => recorded_outcome(*seq),
+                None => OutcomeLookup::Missing,
             },
-            Content::Error(_) | Content::Loop(_) | Content::Empty => Found::Nothing,
+            EnvelopeContent::Error(_) | EnvelopeContent::Loop(_) | EnvelopeContent::Empty => {
+                OutcomeLookup::Missing
+            }
         }
     }
 
     fn reference(&self) -> Option<ResultRef> {
-        if let Content::Parts(_) = &self.envelope.content {
+        if let EnvelopeContent::Parts(_) = &self.envelope.content {
             return None;
         }
         match self.outcome() {
-            Found::Outcome(outcome) => match outcome.as_ref() {
+            OutcomeLookup::Outcome(outcome) => match outcome.as_ref() {
                 Outcome::Ok(success) => success.reference.as_deref().cloned(),
                 Outcome::Error(_) => None,
             },
-            Found::Nothing | Found::Pending(_) => None,
+            OutcomeLookup::Missing | OutcomeLookup::Pending(_) => None,
         }
     }
 
     /// Returns the value as a whole: the result, with its status if `shows_status` is set.
-    fn whole(&self) -> Native {
-        if let (true, Content::Outcome(outcome)) =
+    fn whole_value(&self) -> Native {
+        if let (true, EnvelopeContent::Outcome(outcome)) =
             (self.envelope.shows_status, &self.envelope.content)
         {
             return match outcome.as_ref() {
@@ -278,7 +283,7 @@ impl View {
                 }
             };
         }
-        if session::with(|session| session.names_http_body) && self.is_http_response() {
+        if session::with_session(|session| session.names_http_body) && self.is_http_response() {
             return with_body(self.result());
         }
         self.result()
@@ -287,27 +292,27 @@ impl View {
     /// Returns the raw result; for a loop, `{results, stats}`.
     fn result(&self) -> Native {
         match &self.envelope.content {
-            Content::Loop(pointer) => {
-                let loaded = session::with(|session| session.loaded.clone());
+            EnvelopeContent::Loop(pointer) => {
+                let loaded = session::with_session(|session| session.loaded.clone());
                 return match loaded.loops.get(&pointer.done) {
                     Some(results) => results.native().clone(),
-                    None => pending(Need::Loop(pointer.clone())),
+                    None => pending_value(Need::Loop(pointer.clone())),
                 };
             }
-            Content::Parts(gathered) => return gathered.native(),
-            Content::Error(_) | Content::Empty => return Native::from(()),
-            Content::Outcome(_) | Content::Event(_) => {}
+            EnvelopeContent::Parts(gathered) => return gathered.native(),
+            EnvelopeContent::Error(_) | EnvelopeContent::Empty => return Native::from(()),
+            EnvelopeContent::Outcome(_) | EnvelopeContent::Event(_) => {}
         }
         match self.outcome() {
-            Found::Outcome(outcome) => match outcome.as_ref() {
+            OutcomeLookup::Outcome(outcome) => match outcome.as_ref() {
                 Outcome::Ok(success) => match &success.reference {
-                    Some(reference) => body(reference),
-                    None => session::converted(&outcome, &success.result),
+                    Some(reference) => body_value(reference),
+                    None => session::converted_result(&outcome, &success.result),
                 },
                 Outcome::Error(_) => Native::from(()),
             },
-            Found::Nothing => Native::from(()),
-            Found::Pending(value) => value,
+            OutcomeLookup::Missing => Native::from(()),
+            OutcomeLookup::Pending(value) => value,
         }
     }
 
@@ -315,7 +320,7 @@ impl View {
     fn data_source(&self) -> Native {
         let result = self.result();
         match &self.envelope.content {
-            Content::Loop(_) => attribute(&result, "results").unwrap_or_default(),
+            EnvelopeContent::Loop(_) => defined_attribute(&result, "results").unwrap_or_default(),
             _ => result,
         }
     }
@@ -329,21 +334,21 @@ impl View {
         if self.envelope.is_ok {
             return Native::from(());
         }
-        if let Content::Error(error) = &self.envelope.content {
+        if let EnvelopeContent::Error(error) = &self.envelope.content {
             return convert::to_native(error);
         }
         match self.outcome() {
-            Found::Outcome(outcome) => Native::from(Serde(outcome.failure())),
-            Found::Nothing => Native::from(()),
-            Found::Pending(value) => value,
+            OutcomeLookup::Outcome(outcome) => Native::from(Serde(outcome.failure())),
+            OutcomeLookup::Missing => Native::from(()),
+            OutcomeLookup::Pending(value) => value,
         }
     }
 
-    fn field(&self, name: &str) -> Native {
+    fn outcome_field(&self, name: &str) -> Native {
         let outcome = match self.outcome() {
-            Found::Outcome(outcome) => outcome,
-            Found::Nothing => return Native::from(()),
-            Found::Pending(value) => return value,
+            OutcomeLookup::Outcome(outcome) => outcome,
+            OutcomeLookup::Missing => return Native::from(()),
+            OutcomeLookup::Pending(value) => return value,
         };
         let Facets { http, pg, py } = outcome.facets();
         let value =
@@ -359,45 +364,45 @@ impl View {
     /// Returns a selected field, or a field in the reference to a stored body.
     fn extracted(&self, name: &str) -> Option<Native> {
         // A failure has no fields, so its outcome is not loaded.
-        if !self.envelope.is_ok || matches!(self.envelope.content, Content::Parts(_)) {
+        if !self.envelope.is_ok || matches!(self.envelope.content, EnvelopeContent::Parts(_)) {
             return None;
         }
         match self.outcome() {
-            Found::Outcome(outcome) => match outcome.as_ref() {
+            OutcomeLookup::Outcome(outcome) => match outcome.as_ref() {
                 Outcome::Ok(success) => success.extracted().get(name).map(convert::to_native),
                 Outcome::Error(_) => None,
             },
-            Found::Nothing => None,
-            Found::Pending(value) => Some(value),
+            OutcomeLookup::Missing => None,
+            OutcomeLookup::Pending(value) => Some(value),
         }
     }
 }
 
 /// Returns the counts of a loop's iterations from its final event, without the results.
 fn loop_stats(pointer: &LoopPointer) -> Option<Native> {
-    let loaded = session::with(|session| session.loaded.clone());
+    let loaded = session::with_session(|session| session.loaded.clone());
     if let Some(stats) = loaded.loop_stats.get(&pointer.done) {
         return Some(Native::from(Serde(stats)));
     }
     match loaded.loops.get(&pointer.done) {
-        Some(results) => attribute(results.native(), "stats"),
-        None => Some(pending(Need::LoopStats(pointer.clone()))),
+        Some(results) => defined_attribute(results.native(), "stats"),
+        None => Some(pending_value(Need::LoopStats(pointer.clone()))),
     }
 }
 
 /// Adds `body` to an HTTP response as a second name of `data`, without copying the value.
 fn with_body(response: Native) -> Native {
     if reference::is_pending(&response) {
-        session::with(|session| session.has_http_response = true);
+        session::with_session(|session| session.has_http_response = true);
         return response;
     }
-    let data = || attribute(&response, "data");
+    let data = || defined_attribute(&response, "data");
     with_key(response.clone(), "body", data)
 }
 
 /// Adds a key to a map that does not have it; returns other values unchanged. Copies nothing inside.
 fn with_key(map: Native, key: &str, value: impl FnOnce() -> Option<Native>) -> Native {
-    if map.kind() != ValueKind::Map || attribute(&map, key).is_some() {
+    if map.kind() != ValueKind::Map || defined_attribute(&map, key).is_some() {
         return map;
     }
     let (Some(value), Ok(keys)) = (value(), map.try_iter()) else {
@@ -409,11 +414,11 @@ fn with_key(map: Native, key: &str, value: impl FnOnce() -> Option<Native>) -> N
 }
 
 /// Returns the outcome that an event records, if it is loaded.
-fn recorded(seq: Seq) -> Found {
-    let loaded = session::with(|session| session.loaded.clone());
+fn recorded_outcome(seq: Seq) -> OutcomeLookup {
+    let loaded = session::with_session(|session| session.loaded.clone());
     match loaded.outcomes.get(&seq) {
-        Some(outcome) => Found::Outcome(outcome.clone()),
-        None => Found::Pending(pending(Need::Outcome(seq))),
+        Some(outcome) => OutcomeLookup::Outcome(outcome.clone()),
+        None => OutcomeLookup::Pending(pending_value(Need::Outcome(seq))),
     }
 }
 
@@ -427,9 +432,9 @@ fn value_file(value: &Native) -> Option<Native> {
     }
     let value = convert::to_json(value).ok()?;
     let key = format!("value {value}");
-    Some(file(FileNeed {
+    Some(file_value(FileNeed {
         key,
-        of: FileOf::Value(value),
+        content: FileContent::Value(value),
     }))
 }
 
@@ -450,12 +455,12 @@ pub(crate) struct DataView(Envelope);
 
 impl DataView {
     /// Returns the value as a whole.
-    pub(crate) fn whole(&self) -> Native {
+    pub(crate) fn whole_value(&self) -> Native {
         data_or_whole(&self.source())
     }
 
-    fn view(&self) -> View {
-        View::of(self.0.clone(), Precedence::Result)
+    fn view(&self) -> EnvelopeView {
+        EnvelopeView::new(self.0.clone(), Precedence::Result)
     }
 
     /// Loaded only when needed; a file does not need it.
@@ -472,21 +477,21 @@ impl Object for DataView {
     fn get_value(self: &Arc<Self>, key: &Native) -> Option<Native> {
         match key.as_str() {
             Some(name) => self.get_value_by_str(name),
-            None => item(&self.whole(), key),
+            None => defined_item(&self.whole_value(), key),
         }
     }
 
     fn get_value_by_str(self: &Arc<Self>, name: &str) -> Option<Native> {
         if name == "_file" {
             return match self.view().reference() {
-                Some(reference) => Some(body_file(Bound::data(reference))),
-                None => value_file(&self.whole()),
+                Some(reference) => Some(body_file(BodyPath::data_of(reference))),
+                None => value_file(&self.whole_value()),
             };
         }
-        either(&self.source(), name)
+        attribute_or_data(&self.source(), name)
     }
 
     fn render(self: &Arc<Self>, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(&self.whole(), f)
+        std::fmt::Display::fmt(&self.whole_value(), f)
     }
 }

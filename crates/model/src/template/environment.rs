@@ -11,13 +11,13 @@ use crate::template::tree::SyntaxError;
 use crate::template::{compare, filters, operators, weigh};
 
 /// The environment.
-pub(crate) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(build);
+pub(crate) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(build_environment);
 
 /// The functions a template can call.
 const FUNCTIONS: &[&str] = &["range", "dict", "namespace", "now"];
 
 /// Functions of older runtimes, each with its replacement.
-const GONE_FUNCTIONS: &[(&str, &str)] = &[
+const REMOVED_FUNCTIONS: &[(&str, &str)] = &[
     (
         "token",
         "`keychain.<name>.access_token`, with an entry `<name>` under `keychain`",
@@ -145,7 +145,7 @@ static FILTERS: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| {
         .collect()
 });
 
-fn build() -> Environment<'static> {
+fn build_environment() -> Environment<'static> {
     let mut env = Environment::new();
     env.set_undefined_behavior(UndefinedBehavior::Chainable);
     env.set_fuel(Some(FUEL_MAX));
@@ -153,7 +153,7 @@ fn build() -> Environment<'static> {
     env.set_debug(false);
     env.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     env.remove_global("debug");
-    env.set_unknown_method_callback(filters::method);
+    env.set_unknown_method_callback(filters::call_method);
     minijinja_contrib::add_to_environment(&mut env);
     env.remove_global("cycler");
     env.remove_global("joiner");
@@ -175,31 +175,46 @@ pub(crate) fn check_filter(name: &str, range: Range<usize>) -> Result<(), Syntax
             range: Some(range),
         });
     }
-    Err(unknown("filter", name, FILTERS.iter().copied(), range))
+    Err(unknown_name_error(
+        "filter",
+        name,
+        FILTERS.iter().copied(),
+        range,
+    ))
 }
 
 pub(crate) fn check_test(name: &str, range: Range<usize>) -> Result<(), SyntaxError> {
     if TESTS.contains(&name) {
         return Ok(());
     }
-    Err(unknown("test", name, TESTS.iter().copied(), range))
+    Err(unknown_name_error(
+        "test",
+        name,
+        TESTS.iter().copied(),
+        range,
+    ))
 }
 
 pub(crate) fn check_function(name: &str, range: Range<usize>) -> Result<(), SyntaxError> {
     if FUNCTIONS.contains(&name) {
         return Ok(());
     }
-    let gone = GONE_FUNCTIONS.iter().find(|(gone, _)| *gone == name);
+    let gone = REMOVED_FUNCTIONS.iter().find(|(gone, _)| *gone == name);
     if let Some((_, instead)) = gone {
         return Err(SyntaxError {
             message: format!("the function `{name}` is not supported; write {instead}"),
             range: Some(range),
         });
     }
-    Err(unknown("function", name, FUNCTIONS.iter().copied(), range))
+    Err(unknown_name_error(
+        "function",
+        name,
+        FUNCTIONS.iter().copied(),
+        range,
+    ))
 }
 
-fn unknown(
+fn unknown_name_error(
     what: &str,
     name: &str,
     known: impl Iterator<Item = &'static str>,

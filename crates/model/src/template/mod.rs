@@ -4,16 +4,15 @@
 //! and the values between. `compile` turns text into a program with our own operators; `names` and `envelope` provide
 //! the values; `session` has the state and the budget of one rendering.
 
+mod accumulated;
 mod budget;
 mod compare;
 mod compile;
 mod convert;
-mod data;
 mod envelope;
 mod environment;
 mod filters;
-mod gathered;
-mod latest;
+mod lazy_value;
 mod names;
 mod operators;
 mod origin;
@@ -22,25 +21,26 @@ mod render;
 mod rewrite;
 mod scope;
 mod session;
+mod step_pointer;
 mod taint;
 mod tree;
 mod weigh;
 
+pub use accumulated::{AccumulatedPart, AccumulatedParts};
 pub use budget::{
     ALLOCATION_BYTES_MAX, FUEL_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, SOURCE_BYTES_MAX,
 };
 pub(crate) use compile::is_syntax;
-pub use data::Data;
-pub use gathered::{Gathered, Part};
-pub use latest::Latest;
+pub use lazy_value::LazyValue;
 pub use origin::{LineStart, PieceOrigin};
-pub use reference::{Bound, Segment, find};
+pub use reference::{BodyPath, PathSegment, find_path};
 pub use rewrite::PathUse;
 pub use scope::{
-    Content, Envelope, EventView, FileNeed, FileOf, Iter, Loaded, LoopPointer, Need, RunView,
-    Scope, Unavailable,
+    Envelope, EnvelopeContent, EventView, ExecutionView, FileContent, FileNeed, IterationView,
+    LoadedValues, LoopPointer, Need, Scope, UnavailableBody,
 };
-pub use taint::{MASK, Origin, Taint};
+pub use step_pointer::StepPointer;
+pub use taint::{MASK, SecretOrigin, Taint};
 pub use tree::{
     CodePiece, Piece, RenderError, Rendered, RenderedPieces, SyntaxError, Template, Tree,
 };

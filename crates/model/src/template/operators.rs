@@ -17,22 +17,22 @@ use crate::template::tree::Piece;
 
 /// The author's own text, and where in the template it begins.
 #[derive(Debug)]
-pub(crate) struct Text {
+pub(crate) struct AuthorText {
     pub(crate) text: Arc<str>,
     pub(crate) start: usize,
 }
 
 /// Stands before an expression that is printed, and says where in the template it is. It prints nothing itself.
 #[derive(Debug)]
-pub(crate) struct ExpressionPlace(pub(crate) Range<usize>);
+pub(crate) struct ExpressionMarker(pub(crate) Range<usize>);
 
-impl Object for ExpressionPlace {
+impl Object for ExpressionMarker {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Plain
     }
 }
 
-impl Object for Text {
+impl Object for AuthorText {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Plain
     }
@@ -40,12 +40,12 @@ impl Object for Text {
 
 /// A value the author marked for the language it goes into.
 #[derive(Debug)]
-pub(crate) enum Marked {
+pub(crate) enum MarkedValue {
     Ident(Native),
     Raw(Native),
 }
 
-impl Object for Marked {
+impl Object for MarkedValue {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Plain
     }
@@ -59,36 +59,36 @@ impl Object for Marked {
 
 /// Registers the operators. Their names cannot be written in a template.
 pub(crate) fn register(env: &mut Environment<'static>) {
-    env.add_filter("%used", used);
-    env.add_filter("%maybe", |value: &Native| envelope::whole(value));
-    env.add_filter("%built", built);
+    env.add_filter("%used", require_defined);
+    env.add_filter("%maybe", |value: &Native| envelope::unwrap_view(value));
+    env.add_filter("%built", charge_built);
     env.add_filter("%concat", concat);
     env.add_filter("%slice", slice);
-    env.add_test("divisibleby", divisible);
+    env.add_test("divisibleby", is_divisible);
     env.add_filter("%add", add);
     env.add_filter("%mul", multiply);
-    env.set_formatter(write);
+    env.set_formatter(write_value);
 }
 
 /// A value that must be there.
-fn used(value: &Native, path: &str) -> Result<Native, Error> {
+fn require_defined(value: &Native, path: &str) -> Result<Native, Error> {
     if value.is_undefined() {
         return Err(Error::new(
             ErrorKind::UndefinedError,
             format!("`{path}` is undefined"),
         ));
     }
-    Ok(envelope::whole(value))
+    Ok(envelope::unwrap_view(value))
 }
 
 /// Accounts for what a filter built.
-fn built(value: Native) -> Result<Native, Error> {
-    session::charge(size(&value))?;
+fn charge_built(value: Native) -> Result<Native, Error> {
+    session::charge_allocation(value_cost(&value))?;
     Ok(value)
 }
 
 /// What a value costs: its text, or a share for each item.
-pub(crate) fn size(value: &Native) -> usize {
+pub(crate) fn value_cost(value: &Native) -> usize {
     match value.kind() {
         ValueKind::String => value.as_str().map_or(0, str::len),
         ValueKind::Seq | ValueKind::Iterable | ValueKind::Map => {
@@ -99,14 +99,14 @@ pub(crate) fn size(value: &Native) -> usize {
 }
 
 fn concat(a: &Native, b: &Native) -> Result<Native, Error> {
-    let (left, right) = (print(a)?, print(b)?);
-    session::charge(left.len() + right.len())?;
+    let (left, right) = (to_text(a)?, to_text(b)?);
+    session::charge_allocation(left.len() + right.len())?;
     Ok(Native::from([left, right].concat()))
 }
 
 pub(crate) fn add(a: &Native, b: &Native) -> Result<Native, Error> {
     if let (Some(left), Some(right)) = (a.as_str(), b.as_str()) {
-        session::charge(left.len() + right.len())?;
+        session::charge_allocation(left.len() + right.len())?;
         return Ok(Native::from([left, right].concat()));
     }
     if is_list(a) && is_list(b) {
@@ -119,14 +119,14 @@ pub(crate) fn add(a: &Native, b: &Native) -> Result<Native, Error> {
 fn multiply(a: &Native, b: &Native) -> Result<Native, Error> {
     let (repeated, times) = if a.is_number() { (b, a) } else { (a, b) };
     if let Some(text) = repeated.as_str() {
-        let times = repetitions(times)?;
-        session::charge(text.len().saturating_mul(times))?;
+        let times = repeat_count(times)?;
+        session::charge_allocation(text.len().saturating_mul(times))?;
         return Ok(Native::from(text.repeat(times)));
     }
     if is_list(repeated) {
-        let times = repetitions(times)?;
+        let times = repeat_count(times)?;
         let items = items(repeated)?;
-        session::charge(items.len().saturating_mul(times).saturating_mul(ITEM_BYTES))?;
+        session::charge_allocation(items.len().saturating_mul(times).saturating_mul(ITEM_BYTES))?;
         let count = items.len().saturating_mul(times);
         return Ok(Native::from(
             items.into_iter().cycle().take(count).collect::<Vec<_>>(),
@@ -136,7 +136,7 @@ fn multiply(a: &Native, b: &Native) -> Result<Native, Error> {
 }
 
 /// How often text or a list is repeated; less than once is not at all.
-fn repetitions(times: &Native) -> Result<usize, Error> {
+fn repeat_count(times: &Native) -> Result<usize, Error> {
     match times.as_i64() {
         Some(times) => Ok(usize::try_from(times).unwrap_or(0)),
         None => Err(Error::new(
@@ -154,7 +154,7 @@ pub(crate) fn is_list(value: &Native) -> bool {
 pub(crate) fn items(list: &Native) -> Result<Vec<Native>, Error> {
     let mut items = Vec::new();
     for item in list.try_iter()?.checked() {
-        session::charge(ITEM_BYTES)?;
+        session::charge_allocation(ITEM_BYTES)?;
         items.push(item?);
     }
     Ok(items)
@@ -163,9 +163,9 @@ pub(crate) fn items(list: &Native) -> Result<Vec<Native>, Error> {
 /// `value[start:stop:step]`, as in Python.
 fn slice(value: &Native, start: &Native, end: &Native, step: &Native) -> Result<Native, Error> {
     if let Some(text) = value.as_str() {
-        session::charge(text.len())?;
+        session::charge_allocation(text.len())?;
         let chars: Vec<char> = text.chars().collect();
-        let picked = indices(chars.len(), start, end, step)?;
+        let picked = slice_indices(chars.len(), start, end, step)?;
         let mut sliced = String::with_capacity(text.len());
         sliced.extend(picked.map(|index| chars[index]));
         return Ok(Native::from(sliced));
@@ -177,14 +177,14 @@ fn slice(value: &Native, start: &Native, end: &Native, step: &Native) -> Result<
         ));
     }
     let items = items(value)?;
-    let picked = indices(items.len(), start, end, step)?;
+    let picked = slice_indices(items.len(), start, end, step)?;
     Ok(Native::from(
         picked.map(|index| items[index].clone()).collect::<Vec<_>>(),
     ))
 }
 
 /// The places a slice picks out of `length`.
-fn indices(
+fn slice_indices(
     length: usize,
     start: &Native,
     end: &Native,
@@ -227,7 +227,7 @@ fn indices(
 }
 
 /// Whether `value` is a multiple of `of`; nothing is a multiple of 0.
-fn divisible(value: &Native, of: &Native) -> bool {
+fn is_divisible(value: &Native, of: &Native) -> bool {
     match (i128::try_from(value.clone()), i128::try_from(of.clone())) {
         (Ok(value), Ok(of)) => value.checked_rem(of) == Some(0),
         _ => match (f64::try_from(value.clone()), f64::try_from(of.clone())) {
@@ -246,7 +246,7 @@ fn arithmetic(
 ) -> Result<Native, Error> {
     let fits = |value: &Native| matches!(value.kind(), ValueKind::Number | ValueKind::Bool);
     if !fits(a) || !fits(b) {
-        return Err(unfit(op, a, b));
+        return Err(operand_error(op, a, b));
     }
     let integer = |value: &Native| match value.kind() {
         ValueKind::Bool => Some(i128::from(value.is_true())),
@@ -269,11 +269,11 @@ fn arithmetic(
 }
 
 /// A value's text, accounted for while it is written.
-pub(crate) fn print(value: &Native) -> Result<Cow<'_, str>, Error> {
+pub(crate) fn to_text(value: &Native) -> Result<Cow<'_, str>, Error> {
     if let Some(text) = value.as_str() {
         return Ok(Cow::Borrowed(text));
     }
-    let mut text = Bounded(String::new());
+    let mut text = BoundedText(String::new());
     fmt::write(&mut text, format_args!("{value}"))
         .map_err(|_| budget::exceeded("a value's text is too long"))?;
     Ok(Cow::Owned(text.0))
@@ -296,53 +296,57 @@ struct Measured(usize);
 impl fmt::Write for Measured {
     fn write_str(&mut self, part: &str) -> fmt::Result {
         self.0 += part.len();
-        session::work(part.len())
+        session::charge_work(part.len())
             .and_then(|()| session::check_room(self.0))
             .map_err(|_| fmt::Error)
     }
 }
 
 /// Text that stops growing at the budget.
-struct Bounded(String);
+struct BoundedText(String);
 
-impl fmt::Write for Bounded {
+impl fmt::Write for BoundedText {
     fn write_str(&mut self, part: &str) -> fmt::Result {
-        session::charge(part.len()).map_err(|_| fmt::Error)?;
+        session::charge_allocation(part.len()).map_err(|_| fmt::Error)?;
         self.0.push_str(part);
         Ok(())
     }
 }
 
 /// Writes a printed value, or notes it as a piece.
-fn write(out: &mut Output<'_>, _state: &mut State<'_, '_>, value: &Native) -> Result<(), Error> {
-    if let Some(place) = value.downcast_object_ref::<ExpressionPlace>() {
-        session::with(|session| session.expression = place.0.clone());
+fn write_value(
+    out: &mut Output<'_>,
+    _state: &mut State<'_, '_>,
+    value: &Native,
+) -> Result<(), Error> {
+    if let Some(place) = value.downcast_object_ref::<ExpressionMarker>() {
+        session::with_session(|session| session.expression = place.0.clone());
         return Ok(());
     }
-    let text = value.downcast_object_ref::<Text>();
-    if session::with(|session| session.pieces.is_some()) {
-        return note_piece(text, value);
+    let text = value.downcast_object_ref::<AuthorText>();
+    if session::with_session(|session| session.pieces.is_some()) {
+        return record_piece(text, value);
     }
     if let Some(text) = text {
         session::charge_output(text.text.len())?;
         out.write_str(&text.text)?;
         return Ok(());
     }
-    let printed = print(value)?;
+    let printed = to_text(value)?;
     session::charge_printed(printed.len())?;
     out.write_str(&printed)?;
     Ok(())
 }
 
-fn note_piece(text: Option<&Text>, value: &Native) -> Result<(), Error> {
+fn record_piece(text: Option<&AuthorText>, value: &Native) -> Result<(), Error> {
     let (piece, range) = match text {
         Some(text) => {
             let piece = Piece::Text(text.text.to_string());
             (piece, text.start..text.start + text.text.len())
         }
         None => (
-            piece(value)?,
-            session::with(|session| session.expression.clone()),
+            to_piece(value)?,
+            session::with_session(|session| session.expression.clone()),
         ),
     };
     session::add_piece(WrittenPiece {
@@ -353,15 +357,15 @@ fn note_piece(text: Option<&Text>, value: &Native) -> Result<(), Error> {
     })
 }
 
-pub(crate) fn piece(value: &Native) -> Result<Piece, Error> {
-    Ok(match value.downcast_object_ref::<Marked>() {
-        Some(Marked::Ident(value)) => Piece::Ident(convert::to_json(value)?),
-        Some(Marked::Raw(value)) => Piece::Raw(print(value)?.into_owned()),
+pub(crate) fn to_piece(value: &Native) -> Result<Piece, Error> {
+    Ok(match value.downcast_object_ref::<MarkedValue>() {
+        Some(MarkedValue::Ident(value)) => Piece::Ident(convert::to_json(value)?),
+        Some(MarkedValue::Raw(value)) => Piece::Raw(to_text(value)?.into_owned()),
         None => Piece::Value(convert::to_json(value)?),
     })
 }
 
-pub(crate) fn unfit(op: &str, a: &Native, b: &Native) -> Error {
+pub(crate) fn operand_error(op: &str, a: &Native, b: &Native) -> Error {
     Error::new(
         ErrorKind::InvalidOperation,
         format!("`{op}` does not fit {} and {}", a.kind(), b.kind()),

@@ -35,7 +35,10 @@ pub(crate) struct WrittenPiece {
 }
 
 /// Joins adjacent texts and determines the lines and expressions of all pieces.
-pub(crate) fn join(written: Vec<WrittenPiece>, source: &str) -> (Vec<Piece>, Vec<PieceOrigin>) {
+pub(crate) fn join_pieces(
+    written: Vec<WrittenPiece>,
+    source: &str,
+) -> (Vec<Piece>, Vec<PieceOrigin>) {
     let newlines: Vec<usize> = source.match_indices('\n').map(|(at, _)| at).collect();
     let mut pieces: Vec<Piece> = Vec::with_capacity(written.len());
     let mut origins: Vec<PieceOrigin> = Vec::with_capacity(written.len());

@@ -7,31 +7,31 @@ use serde_json::Value;
 
 use crate::result_ref::ResultRef;
 use crate::template::convert;
-use crate::template::scope::{FileNeed, FileOf, Loaded, Need};
+use crate::template::scope::{FileContent, FileNeed, LoadedValues, Need};
 use crate::template::session;
 
 /// Path to a value inside a body that is not loaded.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Bound {
+pub struct BodyPath {
     /// The body.
     pub reference: ResultRef,
     /// The candidate paths; the first that exists is used. An empty path is the whole body.
-    pub paths: Vec<Vec<Segment>>,
+    pub paths: Vec<Vec<PathSegment>>,
 }
 
 /// One segment of a path.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(untagged)]
-pub enum Segment {
+pub enum PathSegment {
     /// An index of a list.
     Index(u64),
     /// A key of a map.
     Key(String),
 }
 
-impl Bound {
+impl BodyPath {
     /// The whole body.
-    pub fn whole(reference: ResultRef) -> Self {
+    pub fn whole_body(reference: ResultRef) -> Self {
         Self {
             reference,
             paths: vec![Vec::new()],
@@ -39,16 +39,16 @@ impl Bound {
     }
 
     /// The body's `data` if it has one, otherwise the whole body.
-    pub(crate) fn data(reference: ResultRef) -> Self {
-        Self::whole(reference).either(&[&["data"], &[]])
+    pub(crate) fn data_of(reference: ResultRef) -> Self {
+        Self::whole_body(reference).alternatives(&[&["data"], &[]])
     }
 
     /// Returns the paths with each of these suffixes, in order.
-    fn either(&self, suffixes: &[&[&str]]) -> Self {
+    fn alternatives(&self, suffixes: &[&[&str]]) -> Self {
         let under = |suffix: &&[&str]| {
-            let suffix: Vec<Segment> = suffix
+            let suffix: Vec<PathSegment> = suffix
                 .iter()
-                .map(|key| Segment::Key((*key).to_owned()))
+                .map(|key| PathSegment::Key((*key).to_owned()))
                 .collect();
             self.paths
                 .iter()
@@ -60,8 +60,9 @@ impl Bound {
         }
     }
 
-    fn down(&self, segment: &Segment) -> Self {
-        let down = |path: &Vec<Segment>| [path.as_slice(), std::slice::from_ref(segment)].concat();
+    fn child(&self, segment: &PathSegment) -> Self {
+        let down =
+            |path: &Vec<PathSegment>| [path.as_slice(), std::slice::from_ref(segment)].concat();
         Self {
             reference: self.reference.clone(),
             paths: self.paths.iter().map(down).collect(),
@@ -70,11 +71,11 @@ impl Bound {
 }
 
 /// Returns the value at the first path that exists.
-pub fn find<'v>(value: &'v Value, paths: &[Vec<Segment>]) -> Option<&'v Value> {
+pub fn find_path<'v>(value: &'v Value, paths: &[Vec<PathSegment>]) -> Option<&'v Value> {
     paths.iter().find_map(|path| {
         path.iter().try_fold(value, |value, segment| match segment {
-            Segment::Key(key) => value.get(key),
-            Segment::Index(index) => value.get(usize::try_from(*index).ok()?),
+            PathSegment::Key(key) => value.get(key),
+            PathSegment::Index(index) => value.get(usize::try_from(*index).ok()?),
         })
     })
 }
@@ -82,16 +83,16 @@ pub fn find<'v>(value: &'v Value, paths: &[Vec<Segment>]) -> Option<&'v Value> {
 /// Placeholder for a value that is not loaded. It accepts all operations; the rendering then ends in `Needs` or, if
 /// bodies are not to be loaded, in the path of the value.
 #[derive(Debug, Default)]
-pub(crate) struct Pending(Option<Bound>);
+pub(crate) struct PendingValue(Option<BodyPath>);
 
-impl Pending {
+impl PendingValue {
     /// The path of the value.
-    pub(crate) fn bound(&self) -> Option<&Bound> {
+    pub(crate) fn body_path(&self) -> Option<&BodyPath> {
         self.0.as_ref()
     }
 }
 
-impl Object for Pending {
+impl Object for PendingValue {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Iterable
     }
@@ -101,12 +102,12 @@ impl Object for Pending {
             return Some(Native::from_dyn_object(self.clone()));
         };
         let segment = match (key.as_str(), u64::try_from(key.clone())) {
-            (Some(name), _) => Segment::Key(name.to_owned()),
-            (None, Ok(index)) => Segment::Index(index),
+            (Some(name), _) => PathSegment::Key(name.to_owned()),
+            (None, Ok(index)) => PathSegment::Index(index),
             // A negative index or any other key has no path.
             (None, Err(_)) => return Some(Native::from_object(Self(None))),
         };
-        Some(Native::from_object(Self(Some(bound.down(&segment)))))
+        Some(Native::from_object(Self(Some(bound.child(&segment)))))
     }
 
     fn call_method(
@@ -119,104 +120,105 @@ impl Object for Pending {
     }
 }
 
-pub(crate) fn pending(need: Need) -> Native {
-    session::need(need);
-    Native::from_object(Pending::default())
+pub(crate) fn pending_value(need: Need) -> Native {
+    session::record_need(need);
+    Native::from_object(PendingValue::default())
 }
 
 /// Returns an attribute of a value or of its `data`, as the envelope does.
-pub(crate) fn either(value: &Native, name: &str) -> Option<Native> {
-    if let Some(bound) = bound(value) {
-        let named = bound.either(&[&[name], &["data", name]]);
-        return Some(Native::from_object(Pending(Some(named))));
+pub(crate) fn attribute_or_data(value: &Native, name: &str) -> Option<Native> {
+    if let Some(bound) = body_path(value) {
+        let named = bound.alternatives(&[&[name], &["data", name]]);
+        return Some(Native::from_object(PendingValue(Some(named))));
     }
-    attribute(value, name).or_else(|| attribute(&attribute(value, "data")?, name))
+    defined_attribute(value, name)
+        .or_else(|| defined_attribute(&defined_attribute(value, "data")?, name))
 }
 
 /// Returns a value's `data`, or the value itself: the whole value of `x.data`.
 pub(crate) fn data_or_whole(value: &Native) -> Native {
-    if let Some(bound) = bound(value) {
-        let named = bound.either(&[&["data"], &[]]);
-        return Native::from_object(Pending(Some(named)));
+    if let Some(bound) = body_path(value) {
+        let named = bound.alternatives(&[&["data"], &[]]);
+        return Native::from_object(PendingValue(Some(named)));
     }
-    attribute(value, "data").unwrap_or_else(|| value.clone())
+    defined_attribute(value, "data").unwrap_or_else(|| value.clone())
 }
 
 /// Returns the path of a value that is not loaded.
-pub(crate) fn bound(value: &Native) -> Option<Bound> {
+pub(crate) fn body_path(value: &Native) -> Option<BodyPath> {
     value
         .as_object()?
-        .downcast_ref::<Pending>()?
-        .bound()
+        .downcast_ref::<PendingValue>()?
+        .body_path()
         .cloned()
 }
 
 /// Whether a value is a placeholder for one that is not loaded.
 pub(crate) fn is_pending(value: &Native) -> bool {
     let object = value.as_object();
-    object.is_some_and(|object| object.downcast_ref::<Pending>().is_some())
+    object.is_some_and(|object| object.downcast_ref::<PendingValue>().is_some())
 }
 
 /// Returns the path of a file, or requests the file if it does not exist yet.
-pub(crate) fn file(need: FileNeed) -> Native {
-    let found = session::with(|session| session.loaded.files.get(&need.key).cloned());
+pub(crate) fn file_value(need: FileNeed) -> Native {
+    let found = session::with_session(|session| session.loaded.files.get(&need.key).cloned());
     match found {
         Some(path) => Native::from(path),
-        None => pending(Need::File(Box::new(need))),
+        None => pending_value(Need::File(Box::new(need))),
     }
 }
 
 /// Returns a body, or a part of it, as a file.
-pub(crate) fn body_file(of: Bound) -> Native {
+pub(crate) fn body_file(of: BodyPath) -> Native {
     let paths = serde_json::to_string(&of.paths).unwrap_or_default();
     let key = format!("{} {paths}", of.reference.uri);
-    file(FileNeed {
+    file_value(FileNeed {
         key,
-        of: FileOf::Body(Box::new(of)),
+        content: FileContent::Body(Box::new(of)),
     })
 }
 
 /// A body behind a reference, as a template object.
 #[derive(Debug)]
-pub(crate) struct Reference(ResultRef);
+pub(crate) struct BodyValue(ResultRef);
 
-impl Reference {
+impl BodyValue {
     pub(crate) fn new(reference: ResultRef) -> Self {
         Self(reference)
     }
 
     /// Returns the body, if it is loaded.
-    pub(crate) fn body(&self) -> Native {
-        body(&self.0)
+    pub(crate) fn load(&self) -> Native {
+        body_value(&self.0)
     }
 }
 
 /// Returns the body of a reference, if it is loaded.
-pub(crate) fn body(reference: &ResultRef) -> Native {
+pub(crate) fn body_value(reference: &ResultRef) -> Native {
     let (loaded, is_binding) =
-        session::with(|session| (session.loaded.clone(), session.is_binding));
+        session::with_session(|session| (session.loaded.clone(), session.is_binding));
     if is_binding {
-        let whole = Bound::whole(reference.clone());
-        return Native::from_object(Pending(Some(whole)));
+        let whole = BodyPath::whole_body(reference.clone());
+        return Native::from_object(PendingValue(Some(whole)));
     }
     match loaded.bodies.get(&reference.uri) {
         Some(body) => body.native().clone(),
-        None if unavailable(reference, &loaded) => Native::UNDEFINED,
-        None => pending(Need::Body(Box::new(reference.clone()))),
+        None if is_unavailable(reference, &loaded) => Native::UNDEFINED,
+        None => pending_value(Need::Body(Box::new(reference.clone()))),
     }
 }
 
 /// Whether a body is unavailable; the rendering then fails with the reason.
-pub(crate) fn unavailable(reference: &ResultRef, loaded: &Loaded) -> bool {
+pub(crate) fn is_unavailable(reference: &ResultRef, loaded: &LoadedValues) -> bool {
     let why = loaded.unavailable.get(&reference.uri).cloned();
     let is_gone = why.is_some();
     if is_gone {
-        session::with(|session| session.unavailable = why);
+        session::with_session(|session| session.unavailable = why);
     }
     is_gone
 }
 
-impl Object for Reference {
+impl Object for BodyValue {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Plain
     }
@@ -224,7 +226,7 @@ impl Object for Reference {
     fn get_value(self: &Arc<Self>, key: &Native) -> Option<Native> {
         match key.as_str() {
             Some(name) => self.get_value_by_str(name),
-            None => item(&self.body(), key),
+            None => defined_item(&self.load(), key),
         }
     }
 
@@ -233,28 +235,28 @@ impl Object for Reference {
             return Some(convert::to_native(value));
         }
         if self.0.has_key(name) == Some(true) {
-            return attribute(&self.body(), name);
+            return defined_attribute(&self.load(), name);
         }
         match name {
             "ref" => Some(Native::from(self.0.uri.as_str())),
             "store" => Some(Native::from(self.0.store.as_str())),
             "meta" => Some(Native::from(Serde(&self.0.meta))),
-            "preview" => known(&self.0, "_preview"),
-            _ => known(&self.0, name).or_else(|| attribute(&self.body(), name)),
+            "preview" => reference_field(&self.0, "_preview"),
+            _ => reference_field(&self.0, name).or_else(|| defined_attribute(&self.load(), name)),
         }
     }
 
     fn render(self: &Arc<Self>, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(&self.body(), f)
+        std::fmt::Display::fmt(&self.load(), f)
     }
 }
 
 /// Returns a field of the reference itself, without loading the body. It is plain data, so it can be stored in state.
-pub(crate) fn known(reference: &ResultRef, name: &str) -> Option<Native> {
+pub(crate) fn reference_field(reference: &ResultRef, name: &str) -> Option<Native> {
     Some(match name {
         "ref" | "reference" | "_ref" => Native::from(Serde(reference)),
         "_uri" => Native::from(reference.uri.as_str()),
-        "_file" => body_file(Bound::whole(reference.clone())),
+        "_file" => body_file(BodyPath::whole_body(reference.clone())),
         "_store" => Native::from(reference.store.as_str()),
         "_preview" => Native::from(Serde(&reference.preview)),
         _ => return None,
@@ -262,12 +264,12 @@ pub(crate) fn known(reference: &ResultRef, name: &str) -> Option<Native> {
 }
 
 /// Returns an attribute that is defined.
-pub(crate) fn attribute(value: &Native, name: &str) -> Option<Native> {
+pub(crate) fn defined_attribute(value: &Native, name: &str) -> Option<Native> {
     value.as_object()?.get_value_by_str(name)
 }
 
 /// Returns an item that is defined.
-pub(crate) fn item(value: &Native, key: &Native) -> Option<Native> {
+pub(crate) fn defined_item(value: &Native, key: &Native) -> Option<Native> {
     value
         .get_item(key)
         .ok()

@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use crate::number_range::{NumberRange, RANGE_ITEMS_MAX};
 use crate::source::Span;
-use crate::template::compile::{Form, Program};
+use crate::template::compile::{OutputForm, Program};
 use crate::template::environment::ENVIRONMENT;
-use crate::template::names::Roots;
+use crate::template::names::RootNames;
 use crate::template::origin::{self, WrittenPiece};
-use crate::template::reference::{self, Bound};
-use crate::template::scope::{Scope, Unavailable};
-use crate::template::session::{self, Guard, Session};
-use crate::template::taint::{self, Origin, is_plain_path};
+use crate::template::reference::{self, BodyPath};
+use crate::template::scope::{Scope, UnavailableBody};
+use crate::template::session::{self, RenderGuard, RenderSession};
+use crate::template::taint::{self, SecretOrigin, is_plain_path};
 use crate::template::tree::{Piece, RenderError, Rendered, RenderedPieces, Template};
 use crate::template::{convert, operators};
 
@@ -24,21 +24,21 @@ use crate::template::{convert, operators};
 const QUOTED_BYTES_MAX: usize = 120;
 
 /// Larger bodies are returned by plain paths without being rendered.
-const TAKEN_BYTES_MIN: u64 = 4 * 1024 * 1024;
+const PASS_THROUGH_BYTES_MIN: u64 = 4 * 1024 * 1024;
 
 /// Renders a template to a value.
-pub(crate) fn value(template: &Template, scope: &Scope) -> Result<Rendered, RenderError> {
-    if template.program().form == Form::Plain {
+pub(crate) fn render_value(template: &Template, scope: &Scope) -> Result<Rendered, RenderError> {
+    if template.program().form == OutputForm::Plain {
         let value = Value::String(template.source().to_owned());
         return Ok(Rendered::clean(value));
     }
-    if let Some(value) = taken(template, scope) {
+    if let Some(value) = pass_through_value(template, scope) {
         return Ok(Rendered::clean(value));
     }
-    let guard = session::enter(scope, false);
-    let value = run(template.program(), scope).and_then(|value| convert::to_json(&value));
-    let (value, session) = settle(template, guard, value)?;
-    let found = taint::of_value(template, &value, &session);
+    let guard = session::start_rendering(scope, false);
+    let value = run_program(template.program(), scope).and_then(|value| convert::to_json(&value));
+    let (value, session) = finish_rendering(template, guard, value)?;
+    let found = taint::taint_of_value(template, &value, &session);
     Ok(Rendered {
         value,
         taint: found.taint,
@@ -47,29 +47,35 @@ pub(crate) fn value(template: &Template, scope: &Scope) -> Result<Rendered, Rend
 }
 
 /// Returns the path into a body, if a template is one plain path into it.
-pub(crate) fn bound(template: &Template, scope: &Scope) -> Result<Option<Bound>, RenderError> {
-    Ok(named(template, scope)?.map(|named| named.bound))
+pub(crate) fn find_body_path(
+    template: &Template,
+    scope: &Scope,
+) -> Result<Option<BodyPath>, RenderError> {
+    Ok(find_named_path(template, scope)?.map(|named| named.path))
 }
 
 /// The value inside a body that a template refers to.
-struct Named {
-    bound: Bound,
+struct NamedBodyPath {
+    path: BodyPath,
     /// Whether it is an HTTP response with `body` as a second name of `data`.
     names_http_body: bool,
 }
 
-fn named(template: &Template, scope: &Scope) -> Result<Option<Named>, RenderError> {
+fn find_named_path(
+    template: &Template,
+    scope: &Scope,
+) -> Result<Option<NamedBodyPath>, RenderError> {
     let program = template.program();
-    if program.form != Form::Value || !is_plain_path(template.source()) {
+    if program.form != OutputForm::Value || !is_plain_path(template.source()) {
         return Ok(None);
     }
-    let guard = session::enter_binding(scope);
-    let ran = run(program, scope);
-    let session = session::finish(guard);
+    let guard = session::start_binding(scope);
+    let ran = run_program(program, scope);
+    let session = session::finish_session(guard);
     match ran {
         _ if !session.needs.is_empty() => Err(RenderError::Needs(session.needs)),
-        Ok(value) => Ok(reference::bound(&value).map(|bound| Named {
-            bound,
+        Ok(value) => Ok(reference::body_path(&value).map(|bound| NamedBodyPath {
+            path: bound,
             names_http_body: session.has_http_response,
         })),
         // The later rendering reports the error.
@@ -79,19 +85,19 @@ fn named(template: &Template, scope: &Scope) -> Result<Option<Named>, RenderErro
 
 /// Returns the value of a plain path into a large loaded body. It is not rendered, so its size does not count against
 /// the budget.
-fn taken(template: &Template, scope: &Scope) -> Option<Value> {
+fn pass_through_value(template: &Template, scope: &Scope) -> Option<Value> {
     if scope.loaded.bodies.is_empty() {
         return None;
     }
-    let Named {
-        bound,
+    let NamedBodyPath {
+        path: bound,
         names_http_body,
-    } = named(template, scope).ok()??;
-    if bound.reference.meta.bytes <= TAKEN_BYTES_MIN {
+    } = find_named_path(template, scope).ok()??;
+    if bound.reference.meta.bytes <= PASS_THROUGH_BYTES_MIN {
         return None;
     }
     let body = scope.loaded.bodies.get(&bound.reference.uri)?.json();
-    let mut value = reference::find(body, &bound.paths).cloned()?;
+    let mut value = reference::find_path(body, &bound.paths).cloned()?;
     if names_http_body
         && let Value::Object(response) = &mut value
         && let Some(data) = response.get("data").cloned()
@@ -102,16 +108,16 @@ fn taken(template: &Template, scope: &Scope) -> Option<Value> {
 }
 
 /// Returns the range, if a template is exactly `range(…)`.
-pub(crate) fn number_range(
+pub(crate) fn render_number_range(
     template: &Template,
     scope: &Scope,
 ) -> Result<Option<NumberRange>, RenderError> {
     let Some(program) = &template.program().range_arguments else {
         return Ok(None);
     };
-    let guard = session::enter(scope, false);
-    let range = run(program, scope).and_then(|arguments| range_of(&arguments));
-    let (range, _) = settle(template, guard, range)?;
+    let guard = session::start_rendering(scope, false);
+    let range = run_program(program, scope).and_then(|arguments| parse_range(&arguments));
+    let (range, _) = finish_rendering(template, guard, range)?;
     let items = range.len();
     if items > RANGE_ITEMS_MAX {
         return Err(RenderError::Failed {
@@ -126,7 +132,7 @@ pub(crate) fn number_range(
 }
 
 /// Creates the range from its evaluated arguments.
-fn range_of(arguments: &Native) -> Result<NumberRange, Error> {
+fn parse_range(arguments: &Native) -> Result<NumberRange, Error> {
     let invalid = |message: String| Error::new(ErrorKind::InvalidOperation, message);
     let mut numbers: [Option<i64>; 3] = [None; 3];
     for (position, argument) in arguments.try_iter()?.enumerate() {
@@ -149,33 +155,36 @@ fn range_of(arguments: &Native) -> Result<NumberRange, Error> {
 }
 
 /// Renders a template as a condition.
-pub(crate) fn truth(template: &Template, scope: &Scope) -> Result<bool, RenderError> {
-    if template.program().form == Form::Plain {
+pub(crate) fn render_condition(template: &Template, scope: &Scope) -> Result<bool, RenderError> {
+    if template.program().form == OutputForm::Plain {
         return Ok(is_true(&Native::from(template.source())));
     }
-    let guard = session::enter(scope, false);
-    let truth = run(template.program(), scope).map(|value| is_true(&value));
-    settle(template, guard, truth).map(|(truth, _)| truth)
+    let guard = session::start_rendering(scope, false);
+    let truth = run_program(template.program(), scope).map(|value| is_true(&value));
+    finish_rendering(template, guard, truth).map(|(truth, _)| truth)
 }
 
 /// Renders a template to the author's text and the values between, with the origin of each.
-pub(crate) fn pieces(template: &Template, scope: &Scope) -> Result<RenderedPieces, RenderError> {
+pub(crate) fn render_pieces(
+    template: &Template,
+    scope: &Scope,
+) -> Result<RenderedPieces, RenderError> {
     let program = template.program();
     let source = template.source();
-    if program.form == Form::Plain {
+    if program.form == OutputForm::Plain {
         let written = WrittenPiece {
             piece: Piece::Text(source.to_owned()),
             range: 0..source.len(),
             is_json: false,
         };
-        let (pieces, origins) = origin::join(vec![written], source);
+        let (pieces, origins) = origin::join_pieces(vec![written], source);
         return Ok(RenderedPieces {
             pieces,
             origins,
             ..RenderedPieces::default()
         });
     }
-    if program.captures {
+    if program.has_captures {
         return Err(RenderError::Failed {
             code: "TEMPLATE_ERROR",
             message: "a captured block mixes text and values; write its content inline instead"
@@ -183,30 +192,30 @@ pub(crate) fn pieces(template: &Template, scope: &Scope) -> Result<RenderedPiece
             span: template.span(),
         });
     }
-    let guard = session::enter(scope, true);
-    let ran = run(program, scope).and_then(|value| match program.form {
-        Form::Value => Ok(vec![WrittenPiece {
-            piece: operators::piece(&value)?,
+    let guard = session::start_rendering(scope, true);
+    let ran = run_program(program, scope).and_then(|value| match program.form {
+        OutputForm::Value => Ok(vec![WrittenPiece {
+            piece: operators::to_piece(&value)?,
             range: 0..source.len(),
             is_json: value.is_safe(),
         }]),
-        Form::Plain | Form::Text => Ok(session::with(|session| {
+        OutputForm::Plain | OutputForm::Text => Ok(session::with_session(|session| {
             session.pieces.take().unwrap_or_default()
         })),
     });
-    let (written, session) = settle(template, guard, ran)?;
-    let (shown, secrets) = taint::of_pieces(template, &written, &session);
-    let (pieces, origins) = origin::join(written, source);
+    let (written, session) = finish_rendering(template, guard, ran)?;
+    let (shown, secrets) = taint::taint_of_pieces(template, &written, &session);
+    let (pieces, origins) = origin::join_pieces(written, source);
     Ok(RenderedPieces {
         pieces,
         origins,
-        shown: shown.map(merge),
+        masked: shown.map(merge_pieces),
         secrets,
     })
 }
 
 /// Joins adjacent texts.
-fn merge(pieces: Vec<Piece>) -> Vec<Piece> {
+fn merge_pieces(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut merged: Vec<Piece> = Vec::with_capacity(pieces.len());
     for piece in pieces {
         match (merged.last_mut(), piece) {
@@ -227,7 +236,7 @@ fn is_true(value: &Native) -> bool {
 }
 
 /// Runs a program. A panic in the library fails the template, not the process.
-fn run(program: &Program, scope: &Scope) -> Result<Native, Error> {
+fn run_program(program: &Program, scope: &Scope) -> Result<Native, Error> {
     catch_unwind(AssertUnwindSafe(|| evaluate(program, scope))).unwrap_or_else(|_| {
         Err(Error::new(
             ErrorKind::InvalidOperation,
@@ -237,7 +246,7 @@ fn run(program: &Program, scope: &Scope) -> Result<Native, Error> {
 }
 
 fn evaluate(program: &Program, scope: &Scope) -> Result<Native, Error> {
-    let roots = Roots::resolve(&program.roots, scope);
+    let roots = RootNames::resolve(&program.roots, scope);
     let ran = program.with_code(|code| {
         let mut text = String::new();
         let mut out = make_string_output(&mut text);
@@ -251,24 +260,24 @@ fn evaluate(program: &Program, scope: &Scope) -> Result<Native, Error> {
         )?;
         drop(out);
         Ok(match program.form {
-            Form::Value => value.unwrap_or_default(),
-            Form::Plain | Form::Text => Native::from(text),
+            OutputForm::Value => value.unwrap_or_default(),
+            OutputForm::Plain | OutputForm::Text => Native::from(text),
         })
     });
     ran.unwrap_or_else(|| Ok(Native::from("")))
 }
 
 /// Ends a rendering and returns its result. If values must be loaded first, returns `Needs` before any other error.
-fn settle<T>(
+fn finish_rendering<T>(
     template: &Template,
-    guard: Guard,
+    guard: RenderGuard,
     result: Result<T, Error>,
-) -> Result<(T, Session), RenderError> {
-    let session = session::finish(guard);
+) -> Result<(T, RenderSession), RenderError> {
+    let session = session::finish_session(guard);
     if !session.needs.is_empty() {
         return Err(RenderError::Needs(session.needs));
     }
-    if let Some(Unavailable { code, message }) = &session.unavailable {
+    if let Some(UnavailableBody { code, message }) = &session.unavailable {
         return Err(RenderError::Failed {
             code,
             message: message.clone(),
@@ -277,11 +286,11 @@ fn settle<T>(
     }
     match result {
         Ok(value) => Ok((value, session)),
-        Err(error) => Err(failure(template, &error, session.origin)),
+        Err(error) => Err(render_failure(template, &error, session.origin)),
     }
 }
 
-fn failure(template: &Template, error: &Error, origin: Origin) -> RenderError {
+fn render_failure(template: &Template, error: &Error, origin: SecretOrigin) -> RenderError {
     let code = match error.kind() {
         ErrorKind::UndefinedError => "TEMPLATE_UNDEFINED",
         ErrorKind::OutOfFuel => "TEMPLATE_LIMIT",
@@ -291,7 +300,7 @@ fn failure(template: &Template, error: &Error, origin: Origin) -> RenderError {
         .detail()
         .map_or_else(|| error.kind().to_string(), ToOwned::to_owned);
     // The library's messages quote operands, and one of them may be a secret.
-    let detail = if origin != Origin::Plain && code == "TEMPLATE_ERROR" {
+    let detail = if origin != SecretOrigin::Plain && code == "TEMPLATE_ERROR" {
         "the expression failed; details are hidden because it reads a secret".to_owned()
     } else {
         detail
@@ -308,7 +317,7 @@ fn failure(template: &Template, error: &Error, origin: Origin) -> RenderError {
     };
     let span = error
         .range()
-        .map_or(template.span(), |range| place(template, range));
+        .map_or(template.span(), |range| source_span(template, range));
     RenderError::Failed {
         code,
         message,
@@ -318,7 +327,7 @@ fn failure(template: &Template, error: &Error, origin: Origin) -> RenderError {
 
 /// Converts a range of the template's text to a span of the playbook. The lines of a block scalar have the column of
 /// the first line and correspond one to one.
-fn place(template: &Template, range: std::ops::Range<usize>) -> Span {
+fn source_span(template: &Template, range: std::ops::Range<usize>) -> Span {
     let whole = template.span();
     let small = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     let before = template.source().get(..range.start).unwrap_or_default();

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::event::{Kind, LoopStats, Status};
+use crate::event::{EventKind, EventStatus, LoopStats};
 use crate::id::{ExecutionId, Name, Seq};
 use crate::outcome::Outcome;
 use crate::result_ref::ResultRef;
-use crate::template::Data;
-use crate::template::gathered::Gathered;
-use crate::template::reference::Bound;
+use crate::template::LazyValue;
+use crate::template::accumulated::AccumulatedParts;
+use crate::template::reference::BodyPath;
 use crate::time::Time;
 
 /// All values that a template can read, by layer. Cheap to clone.
@@ -20,17 +20,17 @@ use crate::time::Time;
 #[derive(Debug, Clone, Default)]
 pub struct Scope {
     /// Inputs of the execution.
-    pub workload: Data,
+    pub workload: LazyValue,
     /// State of the execution; missing keys are read from `workload`.
-    pub ctx: Data,
+    pub ctx: LazyValue,
     /// The token's arguments.
-    pub args: Data,
+    pub args: LazyValue,
     /// The task's input.
-    pub input: Data,
+    pub input: LazyValue,
     /// Names written by `set` in this pipeline.
-    pub locals: Data,
+    pub locals: LazyValue,
     /// The loop iteration, or the pipeline-local `iter` of a plain step.
-    pub iter: Option<Iter>,
+    pub iter: Option<IterationView>,
     /// The finished tasks of this pipeline, by label.
     pub labels: BTreeMap<Name, Envelope>,
     /// The task that finished last: `_prev`.
@@ -46,39 +46,39 @@ pub struct Scope {
     /// `_attempt`.
     pub attempt: Option<u32>,
     /// The execution.
-    pub run: Arc<RunView>,
+    pub execution: Arc<ExecutionView>,
     /// `idempotency_key`.
     pub idempotency_key: Option<Arc<str>>,
     /// `now()`, fixed per attempt; `None` on the server.
     pub now: Option<Time>,
     /// `env`, restricted to an allowlist; `None` on the server.
-    pub env: Option<Data>,
+    pub env: Option<LazyValue>,
     /// `keychain`: tainted values. Set only for a tool's call.
-    pub keychain: Option<Data>,
+    pub keychain: Option<LazyValue>,
     /// Whether tainted values are rendered, rather than replaced by `***`.
     pub reveals_secrets: bool,
     /// Whether an HTTP response used as a whole has `body` beside `data`; set for the input of a program.
     pub names_http_body: bool,
     /// The values loaded so far.
-    pub loaded: Arc<Loaded>,
+    pub loaded: Arc<LoadedValues>,
 }
 
 /// An iteration as templates see it.
 #[derive(Debug, Clone, Default)]
-pub struct Iter {
+pub struct IterationView {
     /// The iterator's name and everything written by `set_iter`.
-    pub values: Data,
+    pub values: LazyValue,
     /// `iter.index`, `_index`, `loop_index` and `loop.index`; `None` for the pipeline-local `iter` of a plain step.
     pub index: Option<u64>,
     /// `iter.length`.
     pub length: u64,
     /// `iter.parent`: the outer iteration, read-only.
-    pub parent: Option<Data>,
+    pub parent: Option<LazyValue>,
 }
 
 /// The execution as templates see it.
 #[derive(Debug, Clone, Default)]
-pub struct RunView {
+pub struct ExecutionView {
     /// `execution_id`, `job.id`, `job.uuid`, `job.execution_id`.
     pub execution_id: Option<ExecutionId>,
     /// `path`.
@@ -93,13 +93,13 @@ pub struct RunView {
 #[derive(Debug, Clone)]
 pub struct EventView {
     /// `event.name`.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// `event.step`.
     pub step: Option<Name>,
     /// `event.status`.
-    pub status: Status,
+    pub status: EventStatus,
     /// `event.payload`.
-    pub payload: Data,
+    pub payload: LazyValue,
     /// `event.timestamp`.
     pub timestamp: Time,
 }
@@ -110,7 +110,7 @@ pub struct Envelope {
     /// Whether the task or step succeeded.
     pub is_ok: bool,
     /// Location of the content.
-    pub content: Content,
+    pub content: EnvelopeContent,
     /// The tasks of a step, by label.
     pub labels: Arc<Vec<(Name, Envelope)>>,
     /// Whether a map used as a whole includes its status; set for `output` in a task's `set`.
@@ -119,7 +119,7 @@ pub struct Envelope {
 
 /// Location of an envelope's content.
 #[derive(Debug, Clone)]
-pub enum Content {
+pub enum EnvelopeContent {
     /// In memory.
     Outcome(Arc<Outcome>),
     /// In the `task.done` or `task.failed` event with this seq.
@@ -129,7 +129,7 @@ pub enum Content {
     /// A loop's results: in its `loop.done` event if they are inline, otherwise found through the log.
     Loop(LoopPointer),
     /// The parts of an accumulating task, while its pipeline runs.
-    Parts(Arc<Gathered>),
+    Parts(Arc<AccumulatedParts>),
     /// None: a routing step.
     Empty,
 }
@@ -166,21 +166,21 @@ pub struct FileNeed {
     /// The key of the file in `Loaded::files`.
     pub key: String,
     /// The content of the file.
-    pub of: FileOf,
+    pub content: FileContent,
 }
 
 /// The content of a file.
 #[derive(Debug, Clone, PartialEq)]
-pub enum FileOf {
+pub enum FileContent {
     /// A body, or a part of it.
-    Body(Box<Bound>),
+    Body(Box<BodyPath>),
     /// A value in memory: text is written unchanged, anything else as JSON.
     Value(Value),
 }
 
 /// Why a body is unavailable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unavailable {
+pub struct UnavailableBody {
     /// `REFERENCE_NOT_AVAILABLE` or `REFERENCE_CORRUPT`.
     pub code: &'static str,
     /// The message.
@@ -189,27 +189,27 @@ pub struct Unavailable {
 
 /// The values loaded for templates so far.
 #[derive(Debug, Clone, Default)]
-pub struct Loaded {
+pub struct LoadedValues {
     /// Outcomes by the event that records them.
     pub outcomes: BTreeMap<Seq, Arc<Outcome>>,
     /// Bodies by the uri of their reference.
-    pub bodies: BTreeMap<String, Data>,
+    pub bodies: BTreeMap<String, LazyValue>,
     /// Unavailable bodies by the uri of their reference, with the reason.
-    pub unavailable: BTreeMap<String, Unavailable>,
+    pub unavailable: BTreeMap<String, UnavailableBody>,
     /// Files on this machine, by the key of their need.
     pub files: BTreeMap<String, String>,
     /// Loop results, `{results: […], stats: {…}}`, by the event that ended the loop.
-    pub loops: BTreeMap<Seq, Data>,
+    pub loops: BTreeMap<Seq, LazyValue>,
     /// Counts of iterations by the event that ended the loop, if the results are not loaded.
     pub loop_stats: BTreeMap<Seq, LoopStats>,
 }
 
 impl Envelope {
     /// Creates an envelope for an outcome in memory.
-    pub fn of(outcome: Arc<Outcome>) -> Self {
+    pub fn from_outcome(outcome: Arc<Outcome>) -> Self {
         Self {
             is_ok: outcome.is_ok(),
-            content: Content::Outcome(outcome),
+            content: EnvelopeContent::Outcome(outcome),
             labels: Arc::default(),
             shows_status: false,
         }
@@ -225,20 +225,20 @@ impl Envelope {
     }
 
     /// Creates an envelope for the parts of an accumulating task.
-    pub fn gathered(parts: Arc<Gathered>) -> Self {
+    pub fn from_parts(parts: Arc<AccumulatedParts>) -> Self {
         Self {
             is_ok: true,
-            content: Content::Parts(parts),
+            content: EnvelopeContent::Parts(parts),
             labels: Arc::default(),
             shows_status: false,
         }
     }
 
     /// Creates an envelope whose outcome is in the log.
-    pub fn recorded(is_ok: bool, seq: Seq) -> Self {
+    pub fn from_event(is_ok: bool, seq: Seq) -> Self {
         Self {
             is_ok,
-            content: Content::Event(seq),
+            content: EnvelopeContent::Event(seq),
             labels: Arc::default(),
             shows_status: false,
         }

@@ -19,8 +19,8 @@ use crate::template::budget::{
 use crate::template::convert;
 use crate::template::filters::CompiledPattern;
 use crate::template::origin::WrittenPiece;
-use crate::template::scope::{Loaded, Need, Scope, Unavailable};
-use crate::template::taint::Origin;
+use crate::template::scope::{LoadedValues, Need, Scope, UnavailableBody};
+use crate::template::taint::SecretOrigin;
 use crate::template::tree::Piece;
 use crate::time::Time;
 
@@ -30,25 +30,25 @@ use crate::time::Time;
     clippy::struct_excessive_bools,
     reason = "each flag is a fact of its own about the rendering"
 )]
-pub(crate) struct Session {
-    pub(crate) loaded: Arc<Loaded>,
+pub(crate) struct RenderSession {
+    pub(crate) loaded: Arc<LoadedValues>,
     pub(crate) now: Option<Time>,
     pub(crate) reveals_secrets: bool,
     /// How far the rendering depends on secrets so far.
-    pub(crate) origin: Origin,
+    pub(crate) origin: SecretOrigin,
     /// The same for the value that is printed next.
-    origin_of_value: Origin,
+    origin_of_value: SecretOrigin,
     /// Where in the text values stand that came of secrets.
-    pub(crate) printed_secrets: Vec<(Range<usize>, Origin)>,
+    pub(crate) printed_secrets: Vec<(Range<usize>, SecretOrigin)>,
     /// Which of the pieces came of secrets.
-    pub(crate) secret_pieces: Vec<(usize, Origin)>,
+    pub(crate) secret_pieces: Vec<(usize, SecretOrigin)>,
     pub(crate) needs: Vec<Need>,
     /// Whether an HTTP response used whole has `body` beside `data`.
     pub(crate) names_http_body: bool,
     /// Whether an HTTP response that is not loaded was used whole.
     pub(crate) has_http_response: bool,
     /// Why a body that was touched cannot be had.
-    pub(crate) unavailable: Option<Unavailable>,
+    pub(crate) unavailable: Option<UnavailableBody>,
     /// Whether bodies are only named, so that whoever asks gets to them without the template.
     pub(crate) is_binding: bool,
     /// The pieces so far, where pieces are asked for.
@@ -57,24 +57,24 @@ pub(crate) struct Session {
     pub(crate) expression: Range<usize>,
     /// The patterns that were compiled last.
     pub(crate) patterns: VecDeque<CompiledPattern>,
-    allocated: usize,
-    written: usize,
-    worked: usize,
-    resulted: usize,
+    allocated_bytes: usize,
+    output_bytes: usize,
+    work_units: usize,
+    result_bytes: usize,
 }
 
-impl Session {
+impl RenderSession {
     /// Notes that a secret was read.
-    pub(crate) fn touch(&mut self, origin: Origin) {
+    pub(crate) fn record_secret(&mut self, origin: SecretOrigin) {
         self.origin = self.origin.max(origin);
         self.origin_of_value = self.origin_of_value.max(origin);
     }
 
     /// Notes that a value was printed, as so many bytes of the text that were accounted for just now.
-    fn note_printed(&mut self, bytes: usize) {
+    fn record_printed(&mut self, bytes: usize) {
         let origin = std::mem::take(&mut self.origin_of_value);
-        if origin != Origin::Plain {
-            let range = self.written.saturating_sub(bytes)..self.written;
+        if origin != SecretOrigin::Plain {
+            let range = self.output_bytes.saturating_sub(bytes)..self.output_bytes;
             self.printed_secrets.push((range, origin));
         }
     }
@@ -84,7 +84,7 @@ impl Session {
         let pieces = self.pieces.get_or_insert_default();
         if !matches!(written.piece, Piece::Text(_)) {
             let origin = std::mem::take(&mut self.origin_of_value);
-            if origin != Origin::Plain {
+            if origin != SecretOrigin::Plain {
                 self.secret_pieces.push((pieces.len(), origin));
             }
         }
@@ -96,60 +96,60 @@ impl Session {
 const CONVERTED_MAX: usize = 4;
 
 thread_local! {
-    static CURRENT: RefCell<Option<Session>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<RenderSession>> = const { RefCell::new(None) };
     static CONVERTED: RefCell<VecDeque<(Weak<Outcome>, Native)>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// Ends the rendering when dropped, whatever happened in it.
-pub(crate) struct Guard(());
+pub(crate) struct RenderGuard(());
 
-impl Drop for Guard {
+impl Drop for RenderGuard {
     fn drop(&mut self) {
         CURRENT.with(|current| *current.borrow_mut() = None);
     }
 }
 
 /// Ends the rendering and tells what it touched.
-pub(crate) fn finish(guard: Guard) -> Session {
+pub(crate) fn finish_session(guard: RenderGuard) -> RenderSession {
     let session = CURRENT.with(|current| current.borrow_mut().take());
     drop(guard);
     session.unwrap_or_default()
 }
 
 /// Begins a rendering on this thread.
-pub(crate) fn enter(scope: &Scope, pieces: bool) -> Guard {
-    let session = Session {
+pub(crate) fn start_rendering(scope: &Scope, pieces: bool) -> RenderGuard {
+    let session = RenderSession {
         loaded: scope.loaded.clone(),
         now: scope.now,
         reveals_secrets: scope.reveals_secrets,
         names_http_body: scope.names_http_body,
         pieces: pieces.then(Vec::new),
-        ..Session::default()
+        ..RenderSession::default()
     };
     CURRENT.with(|current| *current.borrow_mut() = Some(session));
-    Guard(())
+    RenderGuard(())
 }
 
 /// Begins a rendering that names bodies instead of reading them.
-pub(crate) fn enter_binding(scope: &Scope) -> Guard {
-    let guard = enter(scope, false);
-    with(|session| session.is_binding = true);
+pub(crate) fn start_binding(scope: &Scope) -> RenderGuard {
+    let guard = start_rendering(scope, false);
+    with_session(|session| session.is_binding = true);
     guard
 }
 
 /// Reads or changes the rendering under way. Outside of one, everything is empty and nothing is kept.
-pub(crate) fn with<T>(f: impl FnOnce(&mut Session) -> T) -> T {
+pub(crate) fn with_session<T>(f: impl FnOnce(&mut RenderSession) -> T) -> T {
     CURRENT.with(|current| match current.borrow_mut().as_mut() {
         Some(session) => f(session),
-        None => f(&mut Session::default()),
+        None => f(&mut RenderSession::default()),
     })
 }
 
 /// Accounts for `bytes` that are about to be built.
-pub(crate) fn charge(bytes: usize) -> Result<(), Error> {
-    with(|session| {
-        session.allocated = session.allocated.saturating_add(bytes);
-        if session.allocated > ALLOCATION_BYTES_MAX {
+pub(crate) fn charge_allocation(bytes: usize) -> Result<(), Error> {
+    with_session(|session| {
+        session.allocated_bytes = session.allocated_bytes.saturating_add(bytes);
+        if session.allocated_bytes > ALLOCATION_BYTES_MAX {
             return Err(budget::exceeded("it builds more than 4 MiB of values"));
         }
         Ok(())
@@ -158,8 +158,8 @@ pub(crate) fn charge(bytes: usize) -> Result<(), Error> {
 
 /// Checks that `bytes` can still be built. They are charged with the value, once it is there.
 pub(crate) fn check_room(bytes: usize) -> Result<(), Error> {
-    with(|session| {
-        if session.allocated.saturating_add(bytes) > ALLOCATION_BYTES_MAX {
+    with_session(|session| {
+        if session.allocated_bytes.saturating_add(bytes) > ALLOCATION_BYTES_MAX {
             return Err(budget::exceeded("it builds more than 4 MiB of values"));
         }
         Ok(())
@@ -168,9 +168,9 @@ pub(crate) fn check_room(bytes: usize) -> Result<(), Error> {
 
 /// Accounts for `bytes` that are about to be written out.
 pub(crate) fn charge_output(bytes: usize) -> Result<(), Error> {
-    with(|session| {
-        session.written = session.written.saturating_add(bytes);
-        if session.written > OUTPUT_BYTES_MAX {
+    with_session(|session| {
+        session.output_bytes = session.output_bytes.saturating_add(bytes);
+        if session.output_bytes > OUTPUT_BYTES_MAX {
             return Err(budget::exceeded("its text is longer than 1 MiB"));
         }
         Ok(())
@@ -180,22 +180,22 @@ pub(crate) fn charge_output(bytes: usize) -> Result<(), Error> {
 /// Accounts for the text of a value that is about to be printed.
 pub(crate) fn charge_printed(bytes: usize) -> Result<(), Error> {
     charge_output(bytes)?;
-    with(|session| session.note_printed(bytes));
+    with_session(|session| session.record_printed(bytes));
     Ok(())
 }
 
 /// Adds a piece, accounted for.
 pub(crate) fn add_piece(written: WrittenPiece) -> Result<(), Error> {
     charge_output(written.piece.size())?;
-    with(|session| session.add_piece(written));
+    with_session(|session| session.add_piece(written));
     Ok(())
 }
 
 /// Accounts for `bytes` of a value that is about to leave as data.
 pub(crate) fn charge_result(bytes: usize) -> Result<(), Error> {
-    with(|session| {
-        session.resulted = session.resulted.saturating_add(bytes);
-        if session.resulted > RESULT_BYTES_MAX {
+    with_session(|session| {
+        session.result_bytes = session.result_bytes.saturating_add(bytes);
+        if session.result_bytes > RESULT_BYTES_MAX {
             return Err(budget::exceeded("the value is larger than 12 MiB"));
         }
         Ok(())
@@ -204,8 +204,8 @@ pub(crate) fn charge_result(bytes: usize) -> Result<(), Error> {
 
 /// Checks that `bytes` more can leave as data.
 pub(crate) fn check_result_room(bytes: usize) -> Result<(), Error> {
-    with(|session| {
-        if session.resulted.saturating_add(bytes) > RESULT_BYTES_MAX {
+    with_session(|session| {
+        if session.result_bytes.saturating_add(bytes) > RESULT_BYTES_MAX {
             return Err(budget::exceeded("the value is larger than 12 MiB"));
         }
         Ok(())
@@ -213,10 +213,10 @@ pub(crate) fn check_result_room(bytes: usize) -> Result<(), Error> {
 }
 
 /// Accounts for `units` that are about to be read.
-pub(crate) fn work(units: usize) -> Result<(), Error> {
-    with(|session| {
-        session.worked = session.worked.saturating_add(units);
-        if session.worked > WORK_MAX {
+pub(crate) fn charge_work(units: usize) -> Result<(), Error> {
+    with_session(|session| {
+        session.work_units = session.work_units.saturating_add(units);
+        if session.work_units > WORK_MAX {
             return Err(budget::exceeded("it reads too much data too often"));
         }
         Ok(())
@@ -224,7 +224,7 @@ pub(crate) fn work(units: usize) -> Result<(), Error> {
 }
 
 /// An outcome's result as templates hold it. Several rules look at one outcome, so the last few are kept.
-pub(crate) fn converted(outcome: &Arc<Outcome>, result: &Value) -> Native {
+pub(crate) fn converted_result(outcome: &Arc<Outcome>, result: &Value) -> Native {
     CONVERTED.with(|converted| {
         let mut converted = converted.borrow_mut();
         let address = Arc::as_ptr(outcome);
@@ -242,8 +242,8 @@ pub(crate) fn converted(outcome: &Arc<Outcome>, result: &Value) -> Native {
 }
 
 /// Notes something that has to be loaded first.
-pub(crate) fn need(need: Need) {
-    with(|session| {
+pub(crate) fn record_need(need: Need) {
+    with_session(|session| {
         if !session.needs.contains(&need) {
             session.needs.push(need);
         }

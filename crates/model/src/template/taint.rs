@@ -8,9 +8,9 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use crate::template::compile::Form;
+use crate::template::compile::OutputForm;
 use crate::template::origin::WrittenPiece;
-use crate::template::session::Session;
+use crate::template::session::RenderSession;
 use crate::template::tree::{Piece, Template};
 
 /// Shown in place of a secret.
@@ -18,7 +18,7 @@ pub const MASK: &str = "***";
 
 /// How a value depends on secrets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Origin {
+pub enum SecretOrigin {
     /// It does not.
     #[default]
     Plain,
@@ -38,9 +38,9 @@ pub enum Taint {
     /// The whole value.
     Whole {
         /// The masked value, for display.
-        shown: Value,
+        masked: Value,
         /// The kind of secret that it is derived from.
-        origin: Origin,
+        origin: SecretOrigin,
     },
     /// The items of a list, each with its taint.
     List(Vec<Taint>),
@@ -60,18 +60,18 @@ impl Taint {
     }
 
     /// Returns the value with `***` in place of tainted parts, for display.
-    pub fn shown(&self, value: &Value) -> Value {
+    pub fn mask(&self, value: &Value) -> Value {
         match (self, value) {
-            (Self::Whole { shown, .. }, _) => shown.clone(),
+            (Self::Whole { masked: shown, .. }, _) => shown.clone(),
             (Self::List(taints), Value::Array(items)) => {
                 let clean = std::iter::repeat(&Self::Clean);
                 let pairs = items.iter().zip(taints.iter().chain(clean));
-                pairs.map(|(item, taint)| taint.shown(item)).collect()
+                pairs.map(|(item, taint)| taint.mask(item)).collect()
             }
             (Self::Map(taints), Value::Object(entries)) => {
                 let shown = entries.iter().map(|(key, value)| {
                     let taint = taints.get(key).unwrap_or(&Self::Clean);
-                    (key.clone(), taint.shown(value))
+                    (key.clone(), taint.mask(value))
                 });
                 Value::Object(shown.collect())
             }
@@ -81,16 +81,20 @@ impl Taint {
 }
 
 /// The taint of a rendered value.
-pub(super) struct Found {
+pub(super) struct ValueTaint {
     pub(super) taint: Taint,
     pub(super) secrets: Vec<String>,
 }
 
 /// Determines the taint of a value and the secret texts in it.
-pub(super) fn of_value(template: &Template, value: &Value, session: &Session) -> Found {
+pub(super) fn taint_of_value(
+    template: &Template,
+    value: &Value,
+    session: &RenderSession,
+) -> ValueTaint {
     let origin = session.origin;
-    if origin == Origin::Plain {
-        return Found {
+    if origin == SecretOrigin::Plain {
+        return ValueTaint {
             taint: Taint::Clean,
             secrets: Vec::new(),
         };
@@ -99,55 +103,63 @@ pub(super) fn of_value(template: &Template, value: &Value, session: &Session) ->
     let mut secrets = Vec::new();
     let shown = match value {
         // Without statements, a printed value depends only on its own expression, and the text between is the author's.
-        Value::String(text) if program.form == Form::Text && !program.has_statements => {
+        Value::String(text) if program.form == OutputForm::Text && !program.has_statements => {
             for (range, origin) in &session.printed_secrets {
-                if *origin == Origin::Secret {
+                if *origin == SecretOrigin::Secret {
                     secrets.extend(text.get(range.clone()).map(ToOwned::to_owned));
                 }
             }
-            Value::String(with_masks(text, &session.printed_secrets))
+            Value::String(mask_ranges(text, &session.printed_secrets))
         }
         _ => {
             let is_path = is_plain_path(template.source());
-            if origin == Origin::Secret {
-                texts(value, is_path, &mut secrets);
+            if origin == SecretOrigin::Secret {
+                collect_texts(value, is_path, &mut secrets);
             }
-            if is_path { starred(value) } else { MASK.into() }
+            if is_path {
+                mask_scalars(value)
+            } else {
+                MASK.into()
+            }
         }
     };
     forget_literals(template, &mut secrets);
-    Found {
-        taint: Taint::Whole { shown, origin },
+    ValueTaint {
+        taint: Taint::Whole {
+            masked: shown,
+            origin,
+        },
         secrets,
     }
 }
 
 /// Determines the masked pieces (`None` if they need no masking) and the secret texts in them.
-pub(super) fn of_pieces(
+pub(super) fn taint_of_pieces(
     template: &Template,
     pieces: &[WrittenPiece],
-    session: &Session,
+    session: &RenderSession,
 ) -> (Option<Vec<Piece>>, Vec<String>) {
-    if session.origin == Origin::Plain {
+    if session.origin == SecretOrigin::Plain {
         return (None, Vec::new());
     }
     let mut secrets = Vec::new();
-    let by_piece = template.program().form == Form::Text && !template.program().has_statements;
+    let by_piece =
+        template.program().form == OutputForm::Text && !template.program().has_statements;
     let origin_of = |at: usize| {
         let found = session.secret_pieces.iter().find(|(index, _)| *index == at);
         match found {
             _ if !by_piece => session.origin,
             Some((_, origin)) => *origin,
-            None => Origin::Plain,
+            None => SecretOrigin::Plain,
         }
     };
     let mut shown = Vec::with_capacity(pieces.len());
     for (at, WrittenPiece { piece, .. }) in pieces.iter().enumerate() {
         let origin = origin_of(at);
-        if origin == Origin::Secret {
-            piece_texts(piece, &mut secrets);
+        if origin == SecretOrigin::Secret {
+            collect_piece_texts(piece, &mut secrets);
         }
-        shown.push(if origin == Origin::Plain {
+        shown.push(if origin == SecretOrigin::Plain {
             piece.clone()
         } else {
             masked_piece(piece)
@@ -170,26 +182,28 @@ fn masked_piece(piece: &Piece) -> Piece {
     }
 }
 
-fn piece_texts(piece: &Piece, into: &mut Vec<String>) {
+fn collect_piece_texts(piece: &Piece, into: &mut Vec<String>) {
     match piece {
         Piece::Text(_) => {}
         Piece::Raw(text) => into.push(text.clone()),
-        Piece::Value(value) | Piece::Ident(value) => texts(value, false, into),
+        Piece::Value(value) | Piece::Ident(value) => collect_texts(value, false, into),
     }
 }
 
 /// Collects the texts and numbers of a value, and its keys unless they are the field names of a credential.
-fn texts(value: &Value, is_path: bool, into: &mut Vec<String>) {
+fn collect_texts(value: &Value, is_path: bool, into: &mut Vec<String>) {
     match value {
         Value::String(text) => into.push(text.clone()),
         Value::Number(number) => into.push(number.to_string()),
-        Value::Array(items) => items.iter().for_each(|item| texts(item, is_path, into)),
+        Value::Array(items) => items
+            .iter()
+            .for_each(|item| collect_texts(item, is_path, into)),
         Value::Object(map) => {
             for (key, value) in map {
                 if !is_path {
                     into.push(key.clone());
                 }
-                texts(value, is_path, into);
+                collect_texts(value, is_path, into);
             }
         }
         Value::Null | Value::Bool(_) => {}
@@ -202,19 +216,21 @@ fn forget_literals(template: &Template, secrets: &mut Vec<String>) {
 }
 
 /// Returns a map or list with every scalar masked.
-fn starred(value: &Value) -> Value {
+fn mask_scalars(value: &Value) -> Value {
     match value {
         Value::Null => Value::Null,
-        Value::Array(items) => items.iter().map(starred).collect(),
+        Value::Array(items) => items.iter().map(mask_scalars).collect(),
         Value::Object(map) => {
-            let entries = map.iter().map(|(key, value)| (key.clone(), starred(value)));
+            let entries = map
+                .iter()
+                .map(|(key, value)| (key.clone(), mask_scalars(value)));
             Value::Object(entries.collect::<Map<_, _>>())
         }
         _ => MASK.into(),
     }
 }
 
-fn with_masks(text: &str, ranges: &[(Range<usize>, Origin)]) -> String {
+fn mask_ranges(text: &str, ranges: &[(Range<usize>, SecretOrigin)]) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut end = 0;
     for (range, _) in ranges {

@@ -8,9 +8,9 @@ use serde_json::Value;
 use crate::number_range::NumberRange;
 use crate::source::Span;
 use crate::template::budget::ITEM_BYTES;
-use crate::template::compile::{Form, Program};
+use crate::template::compile::{OutputForm, Program};
 use crate::template::origin::PieceOrigin;
-use crate::template::reference::Bound;
+use crate::template::reference::BodyPath;
 use crate::template::render;
 use crate::template::rewrite::PathUse;
 use crate::template::scope::{Need, Scope};
@@ -64,8 +64,8 @@ impl Rendered {
     }
 
     /// Returns the masked value, for display.
-    pub fn shown(&self) -> Value {
-        self.taint.shown(&self.value)
+    pub fn masked(&self) -> Value {
+        self.taint.mask(&self.value)
     }
 }
 
@@ -77,14 +77,14 @@ pub struct RenderedPieces {
     /// The origin of each piece.
     pub origins: Vec<PieceOrigin>,
     /// The masked pieces, for display; `None` if they need no masking.
-    pub shown: Option<Vec<Piece>>,
+    pub masked: Option<Vec<Piece>>,
     /// The secret texts and numbers in them that are not literals of the template.
     pub secrets: Vec<String>,
 }
 
 impl RenderedPieces {
     /// Returns the pieces of a program, each with whether it is JSON from a filter.
-    pub fn code(&self) -> Vec<CodePiece> {
+    pub fn code_pieces(&self) -> Vec<CodePiece> {
         let pieces = self.pieces.iter().zip(&self.origins);
         let marked = pieces.map(|(piece, origin)| CodePiece {
             piece: piece.clone(),
@@ -94,8 +94,8 @@ impl RenderedPieces {
     }
 
     /// Returns the masked pieces; `None` if they need no masking.
-    pub fn shown_code(&self) -> Option<Vec<CodePiece>> {
-        let pieces = self.shown.as_ref()?.iter().cloned();
+    pub fn masked_code(&self) -> Option<Vec<CodePiece>> {
+        let pieces = self.masked.as_ref()?.iter().cloned();
         let marked = pieces.map(|piece| CodePiece {
             piece,
             is_json: false,
@@ -206,34 +206,35 @@ impl Template {
     /// Whether it is a single expression that is not marked as code.
     pub fn is_one_value(&self) -> bool {
         let marks = ["raw_sql", "raw_py", "raw_rhai", "raw_jq"];
-        self.program.form == Form::Value && !marks.iter().any(|mark| self.source.contains(mark))
+        self.program.form == OutputForm::Value
+            && !marks.iter().any(|mark| self.source.contains(mark))
     }
 
     /// Renders it to a value.
     pub fn render(&self, scope: &Scope) -> Result<Rendered, RenderError> {
-        render::value(self, scope)
+        render::render_value(self, scope)
     }
 
     /// Returns the path into a body, if the template is one plain path into it: the caller can then read the value
     /// without rendering.
-    pub fn bound(&self, scope: &Scope) -> Result<Option<Bound>, RenderError> {
-        render::bound(self, scope)
+    pub fn body_path(&self, scope: &Scope) -> Result<Option<BodyPath>, RenderError> {
+        render::find_body_path(self, scope)
     }
 
     /// Returns the range, if it is exactly `range(…)` or `range(…) | list`, without listing the items.
     pub fn number_range(&self, scope: &Scope) -> Result<Option<NumberRange>, RenderError> {
-        render::number_range(self, scope)
+        render::render_number_range(self, scope)
     }
 
     /// Renders it as a condition.
     pub fn is_true(&self, scope: &Scope) -> Result<bool, RenderError> {
-        render::truth(self, scope)
+        render::render_condition(self, scope)
     }
 
     /// Renders it to the author's text and the values between, for languages that quote or bind values by position,
     /// with the origin and the masked form of each.
     pub fn rendered_pieces(&self, scope: &Scope) -> Result<RenderedPieces, RenderError> {
-        render::pieces(self, scope)
+        render::render_pieces(self, scope)
     }
 
     pub(crate) fn program(&self) -> &Program {
@@ -244,7 +245,7 @@ impl Template {
 impl Tree {
     /// Renders all templates in it; the result is tainted if any of them is.
     pub fn render(&self, scope: &Scope) -> Result<Rendered, RenderError> {
-        let mut found = Findings::default();
+        let mut found = RenderFindings::default();
         let (value, taint) = self.render_into(scope, &mut found)?;
         if found.needs.is_empty() {
             Ok(Rendered {
@@ -258,9 +259,9 @@ impl Tree {
     }
 
     /// Returns the path into a body, if it is one template that is a plain path into it.
-    pub fn bound(&self, scope: &Scope) -> Result<Option<Bound>, RenderError> {
+    pub fn body_path(&self, scope: &Scope) -> Result<Option<BodyPath>, RenderError> {
         match self {
-            Self::Template(template) => template.bound(scope),
+            Self::Template(template) => template.body_path(scope),
             Self::Literal(_) | Self::List(_) | Self::Map(_) => Ok(None),
         }
     }
@@ -297,7 +298,7 @@ impl Tree {
     fn render_into(
         &self,
         scope: &Scope,
-        found: &mut Findings,
+        found: &mut RenderFindings,
     ) -> Result<(Value, Taint), RenderError> {
         Ok(match self {
             Self::Literal(value) => (value.clone(), Taint::Clean),
@@ -351,12 +352,12 @@ impl Tree {
 
 /// The needs, taints and secrets of the templates of a tree.
 #[derive(Default)]
-struct Findings {
+struct RenderFindings {
     needs: Vec<Need>,
     secrets: Vec<String>,
 }
 
-impl Findings {
+impl RenderFindings {
     fn add_needs(&mut self, missing: Vec<Need>) {
         for need in missing {
             if !self.needs.contains(&need) {

@@ -5,18 +5,18 @@ use minijinja::value::{Value as Native, ValueKind};
 use minijinja::{Environment, Error, ErrorKind};
 
 use crate::template::budget::{self, DEPTH_MAX, ITEM_WORK};
-use crate::template::operators::{is_list, items, print};
+use crate::template::operators::{is_list, items, to_text};
 use crate::template::session;
 
 /// Filters that look at their subject's surface only.
-const CHEAP: &[&str] = &[
+const SURFACE_FILTERS: &[&str] = &[
     "default", "d", "first", "ident", "raw_jq", "raw_py", "raw_rhai", "raw_sql", "raw_sh",
     "ternary", "abs", "round",
 ];
 /// Filters that read their subject and arguments if those are texts, and else look at their surface.
 const SCANNED: &[&str] = &["length", "count", "int", "float", "bool", "get", "attr"];
 /// Filters that read their subject as text.
-const TEXT: &[&str] = &[
+const TEXT_FILTERS: &[&str] = &[
     "safe",
     "escape",
     "e",
@@ -50,21 +50,21 @@ const TEXT: &[&str] = &[
 ];
 
 /// Filters of the library that compare, hash or print all of their subject.
-const DEEP: &[&str] = &[
+const DEEP_FILTERS: &[&str] = &[
     "unique", "sort", "groupby", "dictsort", "min", "max", "sum", "pprint",
 ];
 /// Methods that look at a value's surface, or account for themselves.
-const CHEAP_METHODS: &[&str] = &["keys", "values", "items", "append", "join"];
+const SURFACE_METHODS: &[&str] = &["keys", "values", "items", "append", "join"];
 
 /// The filters through which the subject and the arguments of filter `name` go.
-pub(crate) fn for_filter(name: &str) -> (Option<&'static str>, Option<&'static str>) {
-    if CHEAP.contains(&name) {
+pub(crate) fn charges_of_filter(name: &str) -> (Option<&'static str>, Option<&'static str>) {
+    if SURFACE_FILTERS.contains(&name) {
         (None, None)
     } else if SCANNED.contains(&name) {
         (Some("%scan"), Some("%scan"))
-    } else if TEXT.contains(&name) {
+    } else if TEXT_FILTERS.contains(&name) {
         (Some("%text"), Some("%deep"))
-    } else if DEEP.contains(&name) {
+    } else if DEEP_FILTERS.contains(&name) {
         (Some("%deep"), Some("%deep"))
     } else {
         (Some("%surface"), None)
@@ -72,8 +72,8 @@ pub(crate) fn for_filter(name: &str) -> (Option<&'static str>, Option<&'static s
 }
 
 /// The filters through which the subject and the arguments of method `name` go.
-pub(crate) fn for_method(name: &str) -> (Option<&'static str>, Option<&'static str>) {
-    if CHEAP_METHODS.contains(&name) {
+pub(crate) fn charges_of_method(name: &str) -> (Option<&'static str>, Option<&'static str>) {
+    if SURFACE_METHODS.contains(&name) {
         (None, None)
     } else if name == "get" {
         (None, Some("%scan"))
@@ -84,39 +84,43 @@ pub(crate) fn for_method(name: &str) -> (Option<&'static str>, Option<&'static s
 
 /// Registers what values go through.
 pub(crate) fn register(env: &mut Environment<'static>) {
-    env.add_filter("%text", text);
-    env.add_filter("%deep", |value: Native| deep(&value, 0).map(|()| value));
-    env.add_filter("%surface", |value: Native| surface(&value).map(|()| value));
+    env.add_filter("%text", charge_text);
+    env.add_filter("%deep", |value: Native| {
+        charge_deep(&value, 0).map(|()| value)
+    });
+    env.add_filter("%surface", |value: Native| {
+        charge_surface(&value).map(|()| value)
+    });
     env.add_filter("%scan", |value: Native| scan(&value).map(|()| value));
-    env.add_filter("%kept", kept);
-    env.add_filter("%key", key);
+    env.add_filter("%kept", check_stored);
+    env.add_filter("%key", check_key);
 }
 
 /// A subject that will be read as text.
-fn text(value: Native) -> Result<Native, Error> {
+fn charge_text(value: Native) -> Result<Native, Error> {
     match value.kind() {
         ValueKind::String => {
-            session::work(value.as_str().map_or(0, str::len))?;
+            session::charge_work(value.as_str().map_or(0, str::len))?;
             Ok(value)
         }
         ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => {
-            Ok(Native::from(print(&value)?.into_owned()))
+            Ok(Native::from(to_text(&value)?.into_owned()))
         }
         _ => Ok(value),
     }
 }
 
 /// Accounts for going through a value once, without looking into its items.
-fn surface(value: &Native) -> Result<(), Error> {
+fn charge_surface(value: &Native) -> Result<(), Error> {
     match value.as_str() {
-        Some(text) => session::work(text.len()),
-        None => session::work(value.len().unwrap_or(1).saturating_mul(ITEM_WORK)),
+        Some(text) => session::charge_work(text.len()),
+        None => session::charge_work(value.len().unwrap_or(1).saturating_mul(ITEM_WORK)),
     }
 }
 
 /// Accounts for reading a value that is text.
 pub(crate) fn scan(value: &Native) -> Result<(), Error> {
-    session::work(value.as_str().map_or(0, str::len))
+    session::charge_work(value.as_str().map_or(0, str::len))
 }
 
 /// The filters through which the subject and the arguments of test `name` go.
@@ -129,22 +133,22 @@ pub(crate) fn for_test(name: &str) -> Option<&'static str> {
 }
 
 /// Accounts for reading all of a value.
-pub(crate) fn deep(value: &Native, depth: usize) -> Result<(), Error> {
+pub(crate) fn charge_deep(value: &Native, depth: usize) -> Result<(), Error> {
     if depth > DEPTH_MAX {
         return Err(budget::exceeded("a value is nested too deeply"));
     }
-    session::work(ITEM_WORK)?;
+    session::charge_work(ITEM_WORK)?;
     match value.kind() {
-        ValueKind::String => session::work(value.as_str().map_or(0, str::len)),
+        ValueKind::String => session::charge_work(value.as_str().map_or(0, str::len)),
         ValueKind::Seq | ValueKind::Iterable => {
             for item in value.try_iter()?.checked() {
-                deep(&item?, depth + 1)?;
+                charge_deep(&item?, depth + 1)?;
             }
             Ok(())
         }
         ValueKind::Map => {
             for key in value.try_iter()?.checked() {
-                deep(&value.get_item(&key?)?, depth + 1)?;
+                charge_deep(&value.get_item(&key?)?, depth + 1)?;
             }
             Ok(())
         }
@@ -153,18 +157,18 @@ pub(crate) fn deep(value: &Native, depth: usize) -> Result<(), Error> {
 }
 
 /// A value that a variable keeps: not nested without end, and no view of a view of a view.
-fn kept(value: Native) -> Result<Native, Error> {
+fn check_stored(value: Native) -> Result<Native, Error> {
     let value = if value.kind() == ValueKind::Iterable {
         Native::from(items(&value)?)
     } else {
         value
     };
-    deep(&value, 0)?;
+    charge_deep(&value, 0)?;
     Ok(value)
 }
 
 /// A key of a map or an index.
-pub(crate) fn key(value: Native) -> Result<Native, Error> {
+pub(crate) fn check_key(value: Native) -> Result<Native, Error> {
     scan(&value)?;
     if is_list(&value) || value.kind() == ValueKind::Map {
         return Err(Error::new(

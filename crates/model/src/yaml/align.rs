@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use crate::source::Span;
-use crate::yaml::node::{Node, Style};
+use crate::yaml::node::{Node, ScalarQuoting};
 
 impl Node {
     /// Returns the span in the document `text` of the bytes `range` of this scalar's value.
@@ -26,8 +26,8 @@ impl Node {
         let first = visible(range.start);
         let last = visible(range.end).max(first + 1);
         let (Some(start), Some(end)) = (
-            self.written(text, scalar.style, first, false),
-            self.written(text, scalar.style, last - 1, true),
+            self.source_offset(text, scalar.quoting, first, false),
+            self.source_offset(text, scalar.quoting, last - 1, true),
         ) else {
             return self.span;
         };
@@ -35,19 +35,25 @@ impl Node {
     }
 
     /// Returns the byte offset at which the visible character number `wanted` starts or ends.
-    fn written(&self, text: &str, style: Style, wanted: usize, end: bool) -> Option<usize> {
+    fn source_offset(
+        &self,
+        text: &str,
+        style: ScalarQuoting,
+        wanted: usize,
+        end: bool,
+    ) -> Option<usize> {
         let bounds = self.span.start as usize..self.span.end as usize;
         let body = text.get(bounds)?;
         let skipped = match style {
-            Style::Plain | Style::Block => 0,
-            Style::SingleQuoted | Style::DoubleQuoted => 1,
+            ScalarQuoting::Plain | ScalarQuoting::Block => 0,
+            ScalarQuoting::SingleQuoted | ScalarQuoting::DoubleQuoted => 1,
         };
         let mut rest = body.get(skipped..)?;
         let mut count = 0;
         while let Some(first) = rest.chars().next() {
             let (width, visible) = match (style, first) {
-                (Style::DoubleQuoted, '\\') => escape(rest),
-                (Style::SingleQuoted, '\'') => (2, true),
+                (ScalarQuoting::DoubleQuoted, '\\') => escape_length(rest),
+                (ScalarQuoting::SingleQuoted, '\'') => (2, true),
                 _ => (first.len_utf8(), !first.is_whitespace()),
             };
             let at = self.span.start as usize + body.len() - rest.len();
@@ -62,7 +68,7 @@ impl Node {
 }
 
 /// Returns the length of an escape and whether it encodes a visible character.
-fn escape(rest: &str) -> (usize, bool) {
+fn escape_length(rest: &str) -> (usize, bool) {
     match rest.as_bytes().get(1) {
         Some(b'x') => (4, true),
         Some(b'u') => (6, true),
@@ -75,7 +81,7 @@ fn escape(rest: &str) -> (usize, bool) {
 }
 
 /// Returns the span of a scalar's own text, after its anchor, its tag and the header of a block.
-pub(crate) fn without_properties(text: &str, span: Span, style: Style) -> Span {
+pub(crate) fn without_properties(text: &str, span: Span, style: ScalarQuoting) -> Span {
     let written = text.get(span.start as usize..span.end as usize);
     let written = written.unwrap_or_default();
     let mut rest = written;
@@ -83,19 +89,19 @@ pub(crate) fn without_properties(text: &str, span: Span, style: Style) -> Span {
         let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
         rest = rest[end..].trim_start();
     }
-    if style == Style::Block {
+    if style == ScalarQuoting::Block {
         let header = rest.find('\n').map_or(rest.len(), |at| at + 1);
         rest = rest[header..].trim_start();
     }
     let skipped = &written[..written.len() - rest.len()];
     let column = match skipped.rsplit_once('\n') {
-        Some((_, last)) => narrow(last.chars().count() + 1),
-        None => span.column + narrow(skipped.chars().count()),
+        Some((_, last)) => to_u32(last.chars().count() + 1),
+        None => span.column + to_u32(skipped.chars().count()),
     };
     Span {
-        line: span.line + narrow(skipped.matches('\n').count()),
+        line: span.line + to_u32(skipped.matches('\n').count()),
         column,
-        start: span.start + narrow(skipped.len()),
+        start: span.start + to_u32(skipped.len()),
         end: span.end,
     }
 }
@@ -105,26 +111,26 @@ pub(crate) fn span_at(text: &str, start: usize, end: usize) -> Span {
     let before = text.get(..start).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
     Span {
-        line: narrow(before.bytes().filter(|byte| *byte == b'\n').count() + 1),
-        column: narrow(before[line_start..].chars().count() + 1),
-        start: narrow(start),
-        end: narrow(end),
+        line: to_u32(before.bytes().filter(|byte| *byte == b'\n').count() + 1),
+        column: to_u32(before[line_start..].chars().count() + 1),
+        start: to_u32(start),
+        end: to_u32(end),
     }
 }
 
 /// Converts an offset; documents have at most 1 MiB, so every offset fits.
-pub(crate) fn narrow(place: usize) -> u32 {
+pub(crate) fn to_u32(place: usize) -> u32 {
     u32::try_from(place).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use crate::source::Span;
-    use crate::yaml::documents;
+    use crate::yaml::parse_documents;
 
     /// Returns the position in the text of `word`, found in the value of the first key.
     fn find(text: &str, word: &str) -> (u32, u32, String) {
-        let read = documents("test.yaml", text.as_bytes());
+        let read = parse_documents("test.yaml", text.as_bytes());
         let node = &read.roots[0].as_map().unwrap()[0].value;
         let at = node.as_str().unwrap().find(word).unwrap();
         let Span {
@@ -161,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_value_that_is_no_text_is_its_own_place() {
-        let read = documents("test.yaml", b"k: 12");
+        let read = parse_documents("test.yaml", b"k: 12");
         let node = &read.roots[0].as_map().unwrap()[0].value;
         assert_eq!(node.locate("k: 12", &(0..1)), node.span);
     }

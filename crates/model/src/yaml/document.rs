@@ -3,9 +3,9 @@
 use saphyr_parser::{Marker, Parser, ScanError};
 
 use crate::diagnostic::Diagnostic;
-use crate::source::{Source, Span};
-use crate::yaml::align::{narrow, span_at};
-use crate::yaml::build::{Builder, too_deep};
+use crate::source::{SourceText, Span};
+use crate::yaml::align::{span_at, to_u32};
+use crate::yaml::build::{Builder, too_deep_error};
 use crate::yaml::node::Node;
 
 /// Larger files are rejected before parsing.
@@ -16,9 +16,9 @@ pub(crate) const SOURCE_BYTES_MAX: usize = 1024 * 1024;
 const MARKS_MAX: usize = 120_000;
 
 /// The content of a file.
-pub(crate) struct Documents {
+pub(crate) struct YamlDocuments {
     /// Its text, without a byte order mark.
-    pub(crate) source: Source,
+    pub(crate) source: SourceText,
     /// The documents before the first syntax error, in order.
     pub(crate) roots: Vec<Node>,
     /// YAML errors.
@@ -26,13 +26,13 @@ pub(crate) struct Documents {
 }
 
 /// Parses all documents of a file.
-pub(crate) fn documents(name: &str, bytes: &[u8]) -> Documents {
+pub(crate) fn parse_documents(name: &str, bytes: &[u8]) -> YamlDocuments {
     match decode(bytes) {
-        Ok(text) => read(Source {
+        Ok(text) => parse_text(SourceText {
             name: name.into(),
             text: text.into(),
         }),
-        Err((code, message)) => refused(name, code, message),
+        Err((code, message)) => refused_documents(name, code, message),
     }
 }
 
@@ -60,8 +60,8 @@ fn decode(bytes: &[u8]) -> Result<&str, (&'static str, String)> {
     }
 }
 
-fn refused(name: &str, code: &'static str, message: String) -> Documents {
-    let source = Source {
+fn refused_documents(name: &str, code: &'static str, message: String) -> YamlDocuments {
+    let source = SourceText {
         name: name.into(),
         text: "".into(),
     };
@@ -70,27 +70,29 @@ fn refused(name: &str, code: &'static str, message: String) -> Documents {
         column: 1,
         ..Span::default()
     };
-    Documents {
+    YamlDocuments {
         diagnostics: vec![Diagnostic::new(code, message, span, &source)],
         roots: Vec::new(),
         source,
     }
 }
 
-fn read(source: Source) -> Documents {
-    let places = Places::of(&source.text);
+fn parse_text(source: SourceText) -> YamlDocuments {
+    let places = ByteOffsets::from_text(&source.text);
     let mut builder = Builder::new(source.clone());
     for event in Parser::new_from_str(&source.text) {
         let outcome = match event {
-            Ok((event, span)) => builder.take(event, places.span(span.start, span.end)),
-            Err(error) => Err(Box::new(syntax(&error, &places, &source))),
+            Ok((event, span)) => {
+                builder.apply_event(event, places.span_between(span.start, span.end))
+            }
+            Err(error) => Err(Box::new(syntax_error(&error, &places, &source))),
         };
         if let Err(fatal) = outcome {
             builder.diagnostics.push(*fatal);
             break;
         }
     }
-    Documents {
+    YamlDocuments {
         roots: builder.roots,
         diagnostics: builder.diagnostics,
         source,
@@ -98,18 +100,18 @@ fn read(source: Source) -> Documents {
 }
 
 /// Converts the library's character offsets to byte offsets.
-struct Places {
+struct ByteOffsets {
     /// The byte offset of each character; empty if all characters have one byte.
     bytes: Vec<u32>,
     length: usize,
 }
 
-impl Places {
-    fn of(text: &str) -> Self {
+impl ByteOffsets {
+    fn from_text(text: &str) -> Self {
         let bytes = if text.is_ascii() {
             Vec::new()
         } else {
-            text.char_indices().map(|(at, _)| narrow(at)).collect()
+            text.char_indices().map(|(at, _)| to_u32(at)).collect()
         };
         Self {
             bytes,
@@ -117,32 +119,32 @@ impl Places {
         }
     }
 
-    fn byte(&self, index: usize) -> u32 {
+    fn byte_at(&self, index: usize) -> u32 {
         let byte = if self.bytes.is_empty() {
-            narrow(index)
+            to_u32(index)
         } else {
-            let end = narrow(self.length);
+            let end = to_u32(self.length);
             self.bytes.get(index).copied().unwrap_or(end)
         };
-        byte.min(narrow(self.length))
+        byte.min(to_u32(self.length))
     }
 
-    fn span(&self, start: Marker, end: Marker) -> Span {
+    fn span_between(&self, start: Marker, end: Marker) -> Span {
         Span {
-            line: narrow(start.line()),
-            column: narrow(start.col() + 1),
-            start: self.byte(start.index()),
-            end: self.byte(end.index()),
+            line: to_u32(start.line()),
+            column: to_u32(start.col() + 1),
+            start: self.byte_at(start.index()),
+            end: self.byte_at(end.index()),
         }
     }
 }
 
-fn syntax(error: &ScanError, places: &Places, source: &Source) -> Diagnostic {
-    let at = places.byte(error.marker().index()) as usize;
+fn syntax_error(error: &ScanError, places: &ByteOffsets, source: &SourceText) -> Diagnostic {
+    let at = places.byte_at(error.marker().index()) as usize;
     let span = span_at(&source.text, at, at + 1);
     // The scanner reads ahead of the events and has its own limit on nested brackets.
     if error.info().contains("recursion limit") {
-        return too_deep(span, source);
+        return too_deep_error(span, source);
     }
     let diagnostic = Diagnostic::new(
         "E0003",
@@ -150,12 +152,12 @@ fn syntax(error: &ScanError, places: &Places, source: &Source) -> Diagnostic {
         span,
         source,
     )
-    .label("here");
+    .with_label("here");
     match unquoted_template(&source.text, at) {
-        Some(line) => diagnostic.help(format!(
+        Some(line) => diagnostic.with_help(format!(
             "line {line} has a value that begins with `{{{{`: quote the template, `\"{{{{ … }}}}\"`"
         )),
-        None => diagnostic.help(advice(error.info())),
+        None => diagnostic.with_help(syntax_advice(error.info())),
     }
 }
 
@@ -175,7 +177,7 @@ fn unquoted_template(text: &str, at: usize) -> Option<usize> {
     suspects.last().map(|(index, _)| index + 1)
 }
 
-fn advice(info: &str) -> &'static str {
+fn syntax_advice(info: &str) -> &'static str {
     if info.contains("tab") {
         "indent with spaces"
     } else if info.contains("anchor") {

@@ -1,17 +1,17 @@
 //! Merges maps, as layers of `spec` are combined.
 
-use crate::yaml::node::{Entry, Node, Value};
+use crate::yaml::node::{MapEntry, Node, NodeValue};
 
 /// Merges `over` into `base`: maps merge deeply, scalars and lists replace. Each value keeps its span.
 pub(crate) fn overlay(base: &Node, over: &Node) -> Node {
-    let (Value::Map(below), Value::Map(above)) = (&base.value, &over.value) else {
+    let (NodeValue::Map(below), NodeValue::Map(above)) = (&base.value, &over.value) else {
         return over.clone();
     };
-    let mut merged: Vec<Entry> = below.clone();
+    let mut merged: Vec<MapEntry> = below.clone();
     for entry in above {
         match merged.iter_mut().find(|known| known.key == entry.key) {
             Some(known) => {
-                *known = Entry {
+                *known = MapEntry {
                     key: entry.key.clone(),
                     span: entry.span,
                     value: overlay(&known.value, &entry.value),
@@ -22,6 +22,6 @@ pub(crate) fn overlay(base: &Node, over: &Node) -> Node {
     }
     Node {
         span: over.span,
-        value: Value::Map(merged),
+        value: NodeValue::Map(merged),
     }
 }

@@ -11,7 +11,7 @@ mod merge;
 mod node;
 mod scalar;
 
-pub use data::data;
-pub(crate) use document::{Documents, documents};
+pub use data::parse_yaml_data;
+pub(crate) use document::{YamlDocuments, parse_documents};
 pub(crate) use merge::overlay;
-pub(crate) use node::{Entry, Node, Style, Value};
+pub(crate) use node::{MapEntry, Node, NodeValue, ScalarQuoting};

@@ -13,23 +13,23 @@ const NODE_WEIGHT: usize = 64;
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) span: Span,
-    pub(crate) value: Value,
+    pub(crate) value: NodeValue,
 }
 
 /// The value of a node, by the core schema.
 #[derive(Debug, Clone)]
-pub(crate) enum Value {
+pub(crate) enum NodeValue {
     Null,
     Bool(bool),
     Number(Number),
     Text(Scalar),
     List(Vec<Node>),
-    Map(Vec<Entry>),
+    Map(Vec<MapEntry>),
 }
 
 /// A key of a map and its value.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry {
+pub(crate) struct MapEntry {
     pub(crate) key: Arc<str>,
     pub(crate) span: Span,
     pub(crate) value: Node,
@@ -39,14 +39,14 @@ pub(crate) struct Entry {
 #[derive(Debug, Clone)]
 pub(crate) struct Scalar {
     pub(crate) text: Arc<str>,
-    pub(crate) style: Style,
+    pub(crate) quoting: ScalarQuoting,
     /// Tagged `!raw`: not a template.
-    pub(crate) raw: bool,
+    pub(crate) is_raw: bool,
 }
 
 /// The quoting style of a scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
+pub(crate) enum ScalarQuoting {
     Plain,
     SingleQuoted,
     DoubleQuoted,
@@ -58,17 +58,17 @@ impl Node {
     pub(crate) fn empty_map(span: Span) -> Self {
         Self {
             span,
-            value: Value::Map(Vec::new()),
+            value: NodeValue::Map(Vec::new()),
         }
     }
 
     pub(crate) fn is_null(&self) -> bool {
-        matches!(self.value, Value::Null)
+        matches!(self.value, NodeValue::Null)
     }
 
     pub(crate) fn as_text(&self) -> Option<&Scalar> {
         match &self.value {
-            Value::Text(text) => Some(text),
+            NodeValue::Text(text) => Some(text),
             _ => None,
         }
     }
@@ -77,9 +77,9 @@ impl Node {
         self.as_text().map(|text| &*text.text)
     }
 
-    pub(crate) fn as_map(&self) -> Option<&[Entry]> {
+    pub(crate) fn as_map(&self) -> Option<&[MapEntry]> {
         match &self.value {
-            Value::Map(entries) => Some(entries),
+            NodeValue::Map(entries) => Some(entries),
             _ => None,
         }
     }
@@ -94,12 +94,12 @@ impl Node {
     /// The type with its article, for messages.
     pub(crate) fn describe(&self) -> &'static str {
         match self.value {
-            Value::Null => "nothing",
-            Value::Bool(_) => "a boolean",
-            Value::Number(_) => "a number",
-            Value::Text(_) => "text",
-            Value::List(_) => "a list",
-            Value::Map(_) => "a map",
+            NodeValue::Null => "nothing",
+            NodeValue::Bool(_) => "a boolean",
+            NodeValue::Number(_) => "a number",
+            NodeValue::Text(_) => "text",
+            NodeValue::List(_) => "a list",
+            NodeValue::Map(_) => "a map",
         }
     }
 
@@ -107,10 +107,10 @@ impl Node {
     pub(crate) fn weight(&self) -> usize {
         NODE_WEIGHT
             + match &self.value {
-                Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-                Value::Text(text) => text.text.len(),
-                Value::List(items) => items.iter().map(Node::weight).sum(),
-                Value::Map(entries) => entries
+                NodeValue::Null | NodeValue::Bool(_) | NodeValue::Number(_) => 0,
+                NodeValue::Text(text) => text.text.len(),
+                NodeValue::List(items) => items.iter().map(Node::weight).sum(),
+                NodeValue::Map(entries) => entries
                     .iter()
                     .map(|entry| entry.key.len() + entry.value.weight())
                     .sum(),
@@ -120,8 +120,8 @@ impl Node {
     /// The depth of nested collections, including itself.
     pub(crate) fn height(&self) -> usize {
         let deepest = match &self.value {
-            Value::List(items) => items.iter().map(Node::height).max(),
-            Value::Map(entries) => entries.iter().map(|entry| entry.value.height()).max(),
+            NodeValue::List(items) => items.iter().map(Node::height).max(),
+            NodeValue::Map(entries) => entries.iter().map(|entry| entry.value.height()).max(),
             _ => return 0,
         };
         1 + deepest.unwrap_or(0)
@@ -131,17 +131,17 @@ impl Node {
     pub(crate) fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match &self.value {
-            Value::Null => Json::Null,
-            Value::Bool(value) => Json::Bool(*value),
-            Value::Number(number) => Json::Number(number.clone()),
-            Value::Text(text) => Json::String(text.text.to_string()),
-            Value::List(items) => Json::Array(items.iter().map(Node::to_json).collect()),
-            Value::Map(entries) => Json::Object(map_to_json(entries)),
+            NodeValue::Null => Json::Null,
+            NodeValue::Bool(value) => Json::Bool(*value),
+            NodeValue::Number(number) => Json::Number(number.clone()),
+            NodeValue::Text(text) => Json::String(text.text.to_string()),
+            NodeValue::List(items) => Json::Array(items.iter().map(Node::to_json).collect()),
+            NodeValue::Map(entries) => Json::Object(map_to_json(entries)),
         }
     }
 }
 
-fn map_to_json(entries: &[Entry]) -> Map<String, serde_json::Value> {
+fn map_to_json(entries: &[MapEntry]) -> Map<String, serde_json::Value> {
     entries
         .iter()
         .map(|entry| (entry.key.to_string(), entry.value.to_json()))

@@ -4,36 +4,36 @@
 
 use serde_json::Number;
 
-use crate::yaml::node::{Scalar, Style, Value};
+use crate::yaml::node::{NodeValue, Scalar, ScalarQuoting};
 
 /// Resolves a plain scalar.
-pub(crate) fn resolve(text: &str) -> Value {
+pub(crate) fn parse_scalar(text: &str) -> NodeValue {
     match text {
-        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
-        "true" | "True" | "TRUE" => return Value::Bool(true),
-        "false" | "False" | "FALSE" => return Value::Bool(false),
+        "" | "~" | "null" | "Null" | "NULL" => return NodeValue::Null,
+        "true" | "True" | "TRUE" => return NodeValue::Bool(true),
+        "false" | "False" | "FALSE" => return NodeValue::Bool(false),
         _ => {}
     }
-    match number(text) {
-        Some(number) => Value::Number(number),
-        None => Value::Text(Scalar {
+    match parse_number(text) {
+        Some(number) => NodeValue::Number(number),
+        None => NodeValue::Text(Scalar {
             text: text.into(),
-            style: Style::Plain,
-            raw: false,
+            quoting: ScalarQuoting::Plain,
+            is_raw: false,
         }),
     }
 }
 
-fn number(text: &str) -> Option<Number> {
+fn parse_number(text: &str) -> Option<Number> {
     if let Some(digits) = text.strip_prefix("0o") {
-        return unsigned(digits, 8);
+        return parse_unsigned(digits, 8);
     }
     if let Some(digits) = text.strip_prefix("0x") {
-        return unsigned(digits, 16);
+        return parse_unsigned(digits, 16);
     }
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return integer(text);
+        return parse_integer(text);
     }
     if is_float(digits) {
         return text.parse().ok().and_then(Number::from_f64);
@@ -41,7 +41,7 @@ fn number(text: &str) -> Option<Number> {
     None
 }
 
-fn unsigned(digits: &str, radix: u32) -> Option<Number> {
+fn parse_unsigned(digits: &str, radix: u32) -> Option<Number> {
     if !digits.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return None;
     }
@@ -49,7 +49,7 @@ fn unsigned(digits: &str, radix: u32) -> Option<Number> {
 }
 
 /// Integers beyond 64 bits stay text, because a float would silently lose digits.
-fn integer(text: &str) -> Option<Number> {
+fn parse_integer(text: &str) -> Option<Number> {
     let text = text.strip_prefix('+').unwrap_or(text);
     let signed = text.parse::<i64>().ok().map(Number::from);
     signed.or_else(|| text.parse::<u64>().ok().map(Number::from))
@@ -80,12 +80,12 @@ mod tests {
     use super::*;
 
     fn is_text(text: &str) -> bool {
-        matches!(resolve(text), Value::Text(_))
+        matches!(parse_scalar(text), NodeValue::Text(_))
     }
 
     fn number_of(text: &str) -> Option<Number> {
-        match resolve(text) {
-            Value::Number(number) => Some(number),
+        match parse_scalar(text) {
+            NodeValue::Number(number) => Some(number),
             _ => None,
         }
     }

@@ -4,9 +4,9 @@
 //! limited, so that a burst does not replace the cache. The cache is optional: if it cannot be written or contains a
 //! damaged file, lookups miss.
 
-mod cached;
-mod hold;
+mod body_cache;
+mod cached_store;
 mod rate;
 
-pub(crate) use cached::{Cached, Tier};
-pub(crate) use hold::Cache;
+pub(crate) use body_cache::BodyCache;
+pub(crate) use cached_store::{BackingStore, CachedBodyStore};

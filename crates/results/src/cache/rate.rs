@@ -4,33 +4,33 @@ use tokio::time::Instant;
 
 /// A rate limit in bytes per second; the burst is one second's worth.
 #[derive(Debug)]
-pub(super) struct Rate {
+pub(super) struct ByteRateLimit {
     per_second: u64,
-    left: u64,
-    since: Instant,
+    remaining: u64,
+    refilled_at: Instant,
 }
 
-impl Rate {
+impl ByteRateLimit {
     pub(super) fn new(per_second: u64) -> Self {
         Self {
             per_second,
-            left: per_second,
-            since: Instant::now(),
+            remaining: per_second,
+            refilled_at: Instant::now(),
         }
     }
 
     /// Whether this many bytes are admitted now.
-    pub(super) fn admits(&mut self, bytes: u64) -> bool {
+    pub(super) fn try_acquire(&mut self, bytes: u64) -> bool {
         let now = Instant::now();
-        let passed = u64::try_from((now - self.since).as_millis()).unwrap_or(u64::MAX);
+        let passed = u64::try_from((now - self.refilled_at).as_millis()).unwrap_or(u64::MAX);
         if passed > 0 {
             let earned = self.per_second.saturating_mul(passed) / 1000;
-            self.left = self.left.saturating_add(earned).min(self.per_second);
-            self.since = now;
+            self.remaining = self.remaining.saturating_add(earned).min(self.per_second);
+            self.refilled_at = now;
         }
-        let admits = bytes <= self.left;
+        let admits = bytes <= self.remaining;
         if admits {
-            self.left -= bytes;
+            self.remaining -= bytes;
         }
         admits
     }
@@ -44,13 +44,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_second_brings_a_second_s_worth_and_no_more() {
-        let mut rate = Rate::new(100);
-        assert!(rate.admits(60));
-        assert!(!rate.admits(60));
+        let mut rate = ByteRateLimit::new(100);
+        assert!(rate.try_acquire(60));
+        assert!(!rate.try_acquire(60));
         tokio::time::advance(Duration::from_millis(250)).await;
-        assert!(rate.admits(60));
+        assert!(rate.try_acquire(60));
         tokio::time::advance(Duration::from_secs(60)).await;
-        assert!(!rate.admits(101));
-        assert!(rate.admits(100));
+        assert!(!rate.try_acquire(101));
+        assert!(rate.try_acquire(100));
     }
 }

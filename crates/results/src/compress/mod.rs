@@ -7,6 +7,6 @@ mod choose;
 mod pack;
 mod unpack;
 
-pub(crate) use choose::choose;
-pub(crate) use pack::put;
-pub(crate) use unpack::{Packed, get, read};
+pub(crate) use choose::choose_codec;
+pub(crate) use pack::put_compressed;
+pub(crate) use unpack::{CompressedBody, get_decompressed, read_decompressed};

@@ -9,11 +9,11 @@ use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncReadExt as _, BufReader, ReadBuf};
 
-use model::result_ref::STORED_SHA256;
+use model::result_ref::STORED_SHA256_KEY;
 
-use super::unpack::STORED_BYTES;
-use crate::wish::Codec;
-use crate::{Bodies, Error, Source, Stored, sha256};
+use super::unpack::STORED_BYTES_KEY;
+use crate::storage_options::Codec;
+use crate::{BodySource, BodyStore, Error, StoredBody, sha256};
 
 /// Number of bytes to compress at once.
 const BLOCK_BYTES: usize = 64 * 1024;
@@ -22,7 +22,7 @@ const BLOCK_BYTES: usize = 64 * 1024;
 pub(super) type Encoder<'a> = Box<dyn AsyncRead + Send + Unpin + 'a>;
 
 /// Compresses the bytes of a reader.
-pub(super) fn encoder<'a>(
+pub(super) fn compressing_reader<'a>(
     codec: Codec,
     reader: impl AsyncBufRead + Send + Unpin + 'a,
 ) -> Encoder<'a> {
@@ -33,24 +33,29 @@ pub(super) fn encoder<'a>(
 }
 
 /// Stores a body compressed.
-pub(crate) async fn put(
-    store: &dyn Bodies,
+pub(crate) async fn put_compressed(
+    store: &dyn BodyStore,
     codec: Codec,
-    body: Source<'_>,
-) -> Result<Stored, Error> {
+    body: BodySource<'_>,
+) -> Result<StoredBody, Error> {
     match body {
-        Source::Bytes(bytes) => {
-            let packed = whole(codec, &bytes).await?;
-            let stored = store.put(Source::Bytes(packed)).await?;
-            Ok(wrapped(stored, codec, sha256(&bytes), bytes.len() as u64))
+        BodySource::Bytes(bytes) => {
+            let packed = compress_bytes(codec, &bytes).await?;
+            let stored = store.put(BodySource::Bytes(packed)).await?;
+            Ok(with_compression(
+                stored,
+                codec,
+                sha256(&bytes),
+                bytes.len() as u64,
+            ))
         }
-        Source::Stream(reader) => stream(store, codec, reader).await,
+        BodySource::Stream(reader) => put_compressed_stream(store, codec, reader).await,
     }
 }
 
-async fn whole(codec: Codec, bytes: &[u8]) -> Result<Bytes, Error> {
+async fn compress_bytes(codec: Codec, bytes: &[u8]) -> Result<Bytes, Error> {
     let mut packed = Vec::new();
-    let mut packing = encoder(codec, bytes);
+    let mut packing = compressing_reader(codec, bytes);
     loop {
         let mut block = (&mut packing).take(BLOCK_BYTES as u64);
         let read = block.read_to_end(&mut packed).await;
@@ -62,44 +67,51 @@ async fn whole(codec: Codec, bytes: &[u8]) -> Result<Bytes, Error> {
     }
 }
 
-async fn stream(
-    store: &dyn Bodies,
+async fn put_compressed_stream(
+    store: &dyn BodyStore,
     codec: Codec,
     reader: &mut (dyn AsyncRead + Send + Unpin),
-) -> Result<Stored, Error> {
-    let mut hashing = Hashing {
+) -> Result<StoredBody, Error> {
+    let mut hashing = HashingReader {
         reader,
         hash: Sha256::new(),
         bytes: 0,
     };
     let blocks = BufReader::with_capacity(BLOCK_BYTES, &mut hashing);
-    let mut packed = encoder(codec, blocks);
-    let stored = store.put(Source::Stream(&mut *packed)).await?;
+    let mut packed = compressing_reader(codec, blocks);
+    let stored = store.put(BodySource::Stream(&mut *packed)).await?;
     drop(packed);
     let sha256 = hex::encode(hashing.hash.finalize());
-    Ok(wrapped(stored, codec, sha256, hashing.bytes))
+    Ok(with_compression(stored, codec, sha256, hashing.bytes))
 }
 
 /// Describes the original body and adds hash and size of the compressed one.
-fn wrapped(mut stored: Stored, codec: Codec, sha256: String, bytes: u64) -> Stored {
+fn with_compression(
+    mut stored: StoredBody,
+    codec: Codec,
+    sha256: String,
+    bytes: u64,
+) -> StoredBody {
     let held = std::mem::replace(&mut stored.sha256, sha256);
     stored
         .location
-        .insert(STORED_SHA256.to_owned(), held.into());
+        .insert(STORED_SHA256_KEY.to_owned(), held.into());
     let held = std::mem::replace(&mut stored.bytes, bytes);
-    stored.location.insert(STORED_BYTES.to_owned(), held.into());
+    stored
+        .location
+        .insert(STORED_BYTES_KEY.to_owned(), held.into());
     stored.compression = Some(codec.name());
     stored
 }
 
 /// Hashes a body while it is read.
-struct Hashing<'a> {
+struct HashingReader<'a> {
     reader: &'a mut (dyn AsyncRead + Send + Unpin),
     hash: Sha256,
     bytes: u64,
 }
 
-impl AsyncRead for Hashing<'_> {
+impl AsyncRead for HashingReader<'_> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

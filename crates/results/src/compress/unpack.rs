@@ -5,38 +5,38 @@ use std::path::PathBuf;
 
 use async_compression::tokio::bufread::{GzipDecoder, ZstdDecoder};
 use bytes::Bytes;
-use model::result_ref::{ResultRef, STORED_SHA256};
+use model::result_ref::{ResultRef, STORED_SHA256_KEY};
 use serde_json::Value;
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncReadExt as _};
 use tokio_util::io::{ReaderStream, StreamReader};
 
-use crate::bodies::{address, within};
+use crate::bodies::{body_name, clamp_range};
 use crate::files::CHUNK_BYTES;
-use crate::wish::Codec;
-use crate::{Bodies, Error, Reading, sha256};
+use crate::storage_options::Codec;
+use crate::{BodyStore, BodyStream, Error, sha256};
 
 /// Key of the compressed size in the location of a reference.
-pub(super) const STORED_BYTES: &str = "stored_bytes";
+pub(super) const STORED_BYTES_KEY: &str = "stored_bytes";
 
 /// A compressed body.
-pub(crate) struct Packed {
+pub(crate) struct CompressedBody {
     codec: Codec,
     /// Reference to the compressed bytes.
-    pub(crate) held: ResultRef,
+    pub(crate) stored_ref: ResultRef,
 }
 
-impl Packed {
+impl CompressedBody {
     /// Returns the compression of a reference, if it has one.
-    pub(crate) fn of(reference: &ResultRef) -> Result<Option<Self>, Error> {
+    pub(crate) fn from_ref(reference: &ResultRef) -> Result<Option<Self>, Error> {
         let Some(name) = reference.meta.compression.as_deref() else {
             return Ok(None);
         };
         let mut held = reference.clone();
         let location = &mut held.meta.location;
-        let hash = location.remove(STORED_SHA256);
-        let bytes = location.remove(STORED_BYTES);
+        let hash = location.remove(STORED_SHA256_KEY);
+        let bytes = location.remove(STORED_BYTES_KEY);
         let known = (
-            Codec::named(name),
+            Codec::from_name(name),
             hash,
             bytes.as_ref().and_then(Value::as_u64),
         );
@@ -47,18 +47,21 @@ impl Packed {
         held.meta.compression = None;
         held.meta.sha256 = hash;
         held.meta.bytes = bytes;
-        Ok(Some(Self { codec, held }))
+        Ok(Some(Self {
+            codec,
+            stored_ref: held,
+        }))
     }
 
-    fn corrupt(&self) -> Error {
+    fn corrupt_error(&self) -> Error {
         Error::Corrupt {
-            uri: self.held.uri.clone(),
-            file: PathBuf::from(&self.held.store),
+            uri: self.stored_ref.uri.clone(),
+            file: PathBuf::from(&self.stored_ref.store),
         }
     }
 }
 
-fn decoder(
+fn decompressing_reader(
     codec: Codec,
     reader: impl AsyncBufRead + Send + Unpin + 'static,
 ) -> Box<dyn AsyncRead + Send + Unpin> {
@@ -69,46 +72,46 @@ fn decoder(
 }
 
 /// Reads a whole body. Decompresses at most as many bytes as its reference states.
-pub(crate) async fn get(
-    store: &dyn Bodies,
-    packed: &Packed,
+pub(crate) async fn get_decompressed(
+    store: &dyn BodyStore,
+    packed: &CompressedBody,
     reference: &ResultRef,
 ) -> Result<Bytes, Error> {
-    let expected = address(reference)?;
-    let held = store.get(&packed.held).await?;
+    let expected = body_name(reference)?;
+    let held = store.get(&packed.stored_ref).await?;
     let bytes = reference.meta.bytes;
     let mut body = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0).min(held.len() * 16));
-    let mut opened =
-        decoder(packed.codec, std::io::Cursor::new(held)).take(bytes.saturating_add(1));
+    let mut opened = decompressing_reader(packed.codec, std::io::Cursor::new(held))
+        .take(bytes.saturating_add(1));
     let read = opened.read_to_end(&mut body).await;
     if read.is_err() || body.len() as u64 != bytes || sha256(&body) != expected {
-        return Err(packed.corrupt());
+        return Err(packed.corrupt_error());
     }
     Ok(body.into())
 }
 
 /// Reads a body or a range in chunks. The store checks the compressed bytes before the first chunk.
-pub(crate) async fn read(
-    store: &dyn Bodies,
-    packed: &Packed,
+pub(crate) async fn read_decompressed(
+    store: &dyn BodyStore,
+    packed: &CompressedBody,
     reference: &ResultRef,
     range: Option<Range<u64>>,
-) -> Result<Reading, Error> {
-    address(reference)?;
+) -> Result<BodyStream, Error> {
+    body_name(reference)?;
     let bytes = reference.meta.bytes;
-    let range = within(range, bytes);
-    let held = store.read(&packed.held, None).await?;
-    let mut opened = decoder(packed.codec, StreamReader::new(held.pieces));
+    let range = clamp_range(range, bytes);
+    let held = store.read(&packed.stored_ref, None).await?;
+    let mut opened = decompressing_reader(packed.codec, StreamReader::new(held.chunks));
     let mut before = (&mut opened).take(range.start);
     let skipped = tokio::io::copy(&mut before, &mut tokio::io::sink()).await;
     if let Err(error) = skipped {
         // Errors of the store keep their type; any other error means that the body is corrupt.
-        return Err(error.downcast().unwrap_or_else(|_| packed.corrupt()));
+        return Err(error.downcast().unwrap_or_else(|_| packed.corrupt_error()));
     }
     let wanted = opened.take(range.end - range.start);
-    Ok(Reading {
+    Ok(BodyStream {
         bytes,
         range,
-        pieces: Box::pin(ReaderStream::with_capacity(wanted, CHUNK_BYTES)),
+        chunks: Box::pin(ReaderStream::with_capacity(wanted, CHUNK_BYTES)),
     })
 }

@@ -6,7 +6,7 @@ use model::id::{ExecutionId, Name};
 use model::task_log::{LogLine, LogStream};
 use model::time::Time;
 
-use crate::{Error, LogAsk, LogPage, TaskLogs};
+use crate::{Error, LogPage, LogQuery, TaskLogs};
 
 /// Runs the suite; the expression creates a new store, and values that must outlive it.
 #[macro_export]
@@ -31,7 +31,7 @@ macro_rules! logs_contract_suite {
 }
 
 /// Builds a line of execution 7.
-pub fn line(text: &str) -> LogLine {
+pub fn log_line(text: &str) -> LogLine {
     LogLine {
         time: Time(1),
         execution: ExecutionId(7),
@@ -46,37 +46,37 @@ pub fn line(text: &str) -> LogLine {
     }
 }
 
-fn ok<T>(result: Result<T, Error>) -> T {
+fn expect_ok<T>(result: Result<T, Error>) -> T {
     result.unwrap_or_else(|error| panic!("the store returned an error: {error:?}"))
 }
 
-async fn page(logs: &dyn TaskLogs, after: u64, limit: usize) -> LogPage {
-    let ask = LogAsk {
+async fn read_page(logs: &dyn TaskLogs, after: u64, limit: usize) -> LogPage {
+    let ask = LogQuery {
         after,
         limit,
-        ..LogAsk::default()
+        ..LogQuery::default()
     };
-    ok(logs.read(ExecutionId(7), &ask).await)
+    expect_ok(logs.read(ExecutionId(7), &ask).await)
 }
 
 /// A reader that continues after a page sees each line once, and new lines when they arrive.
 pub async fn lines_come_back_in_order_and_once(logs: Arc<dyn TaskLogs>) {
-    assert_eq!(page(&*logs, 0, 10).await.lines, []);
-    let lines = ["one", "two\u{0}\u{1b}[31m", "three"].map(line);
-    ok(logs.append(&lines).await);
-    let first = page(&*logs, 0, 2).await;
+    assert_eq!(read_page(&*logs, 0, 10).await.lines, []);
+    let lines = ["one", "two\u{0}\u{1b}[31m", "three"].map(log_line);
+    expect_ok(logs.append(&lines).await);
+    let first = read_page(&*logs, 0, 2).await;
     assert_eq!(first.lines, lines[..2]);
-    let second = page(&*logs, first.next_after, 2).await;
+    let second = read_page(&*logs, first.next_after, 2).await;
     assert_eq!(second.lines, lines[2..]);
-    let third = page(&*logs, second.next_after, 2).await;
+    let third = read_page(&*logs, second.next_after, 2).await;
     assert_eq!(
         (third.lines.len(), third.next_after),
         (0, second.next_after)
     );
-    ok(logs.append(&[line("four")]).await);
+    expect_ok(logs.append(&[log_line("four")]).await);
     assert_eq!(
-        page(&*logs, third.next_after, 2).await.lines,
-        [line("four")]
+        read_page(&*logs, third.next_after, 2).await.lines,
+        [log_line("four")]
     );
 }
 
@@ -84,17 +84,24 @@ pub async fn lines_come_back_in_order_and_once(logs: Arc<dyn TaskLogs>) {
 pub async fn an_execution_sees_only_its_own_lines(logs: Arc<dyn TaskLogs>) {
     let other = LogLine {
         execution: ExecutionId(8),
-        ..line("other")
+        ..log_line("other")
     };
-    ok(logs
-        .append(&[line("one"), other.clone(), line("two")])
-        .await);
-    assert_eq!(page(&*logs, 0, 10).await.lines, [line("one"), line("two")]);
-    let ask = LogAsk {
+    expect_ok(
+        logs.append(&[log_line("one"), other.clone(), log_line("two")])
+            .await,
+    );
+    assert_eq!(
+        read_page(&*logs, 0, 10).await.lines,
+        [log_line("one"), log_line("two")]
+    );
+    let ask = LogQuery {
         limit: 10,
-        ..LogAsk::default()
+        ..LogQuery::default()
     };
-    assert_eq!(ok(logs.read(ExecutionId(8), &ask).await).lines, [other]);
+    assert_eq!(
+        expect_ok(logs.read(ExecutionId(8), &ask).await).lines,
+        [other]
+    );
 }
 
 /// A reader may request the lines of one task only.
@@ -102,19 +109,20 @@ pub async fn lines_are_narrowed_to_a_step_and_a_task(logs: Arc<dyn TaskLogs>) {
     let at = |step: &str, task: &str| LogLine {
         step: step.into(),
         task: task.into(),
-        ..line(&format!("{step}/{task}"))
+        ..log_line(&format!("{step}/{task}"))
     };
-    ok(logs
-        .append(&[at("a", "x"), at("a", "y"), at("b", "x")])
-        .await);
+    expect_ok(
+        logs.append(&[at("a", "x"), at("a", "y"), at("b", "x")])
+            .await,
+    );
     let texts = async |step: Option<&str>, task: Option<&str>| {
-        let ask = LogAsk {
+        let ask = LogQuery {
             after: 0,
             limit: 10,
             step: step.map(Name::from),
             task: task.map(Name::from),
         };
-        let page = ok(logs.read(ExecutionId(7), &ask).await);
+        let page = expect_ok(logs.read(ExecutionId(7), &ask).await);
         let texts = page.lines.into_iter().map(|line| line.text);
         texts.collect::<Vec<_>>()
     };
@@ -132,10 +140,10 @@ pub async fn batches_taken_at_once_lose_no_line(logs: Arc<dyn TaskLogs>) {
         taking.spawn(async move {
             for n in 0..5 {
                 let lines = [
-                    line(&format!("{batch}-{n}-a")),
-                    line(&format!("{batch}-{n}-b")),
+                    log_line(&format!("{batch}-{n}-a")),
+                    log_line(&format!("{batch}-{n}-b")),
                 ];
-                ok(logs.append(&lines).await);
+                expect_ok(logs.append(&lines).await);
             }
         });
     }
@@ -145,7 +153,7 @@ pub async fn batches_taken_at_once_lose_no_line(logs: Arc<dyn TaskLogs>) {
     let mut texts = Vec::new();
     let mut after = 0;
     loop {
-        let page = page(&*logs, after, 7).await;
+        let page = read_page(&*logs, after, 7).await;
         if page.lines.is_empty() {
             break;
         }

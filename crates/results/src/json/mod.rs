@@ -1,16 +1,16 @@
 //! Streaming JSON: checks text in constant memory, and extracts the fields that a reference contains.
 
-mod glean;
-mod locate;
+mod extractor;
+mod locator;
 mod path;
 mod scan;
-mod text;
+mod string_scanner;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use glean::{Glean, Gleaned, SELECTED_BYTES_MAX, Selected};
-pub use locate::{Located, Places};
-pub(crate) use locate::{Locator, Splitter};
-pub use path::plain;
-pub use scan::{NotJson, Scanner};
+pub(crate) use extractor::{ExtractedFields, JsonExtractor, SELECTED_BYTES_MAX, SelectedValue};
+pub use locator::{ElementOffsets, LocatedValue};
+pub(crate) use locator::{ElementSplitter, JsonLocator};
+pub use path::parse_plain_path;
+pub use scan::{JsonScanError, JsonScanner};

@@ -2,7 +2,7 @@
 //!
 //! It accepts exactly what `serde_json` parses: the same depth, the same strings, no number out of range.
 
-use super::text::{Inside, Text};
+use super::string_scanner::{StringScanner, StringStep};
 
 /// Maximum nesting depth of the parser of bodies.
 const DEPTH_MAX: usize = 127;
@@ -13,36 +13,36 @@ const NUMBER_BYTES_MAX: usize = 1024;
 /// The text is not JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("invalid JSON at byte {at}")]
-pub struct NotJson {
+pub struct JsonScanError {
     /// Offset of the invalid byte, from 0.
     pub at: u64,
 }
 
 /// Checks JSON text while it is streamed.
 #[derive(Debug, Clone)]
-pub struct Scanner {
+pub struct JsonScanner {
     /// Open containers; true for objects.
-    open: Vec<bool>,
+    containers: Vec<bool>,
     depth_max: usize,
-    state: State,
+    state: ScanState,
     number: Vec<u8>,
-    at: u64,
+    position: u64,
 }
 
 /// Effect of one byte.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct ByteStep {
     /// A number ended before this byte.
-    pub(super) ended_before: bool,
+    pub(super) is_after_number: bool,
     /// A value or key starts with this byte.
-    pub(super) begins: Option<Begin>,
+    pub(super) value_start: Option<ValueStart>,
     /// A value or key ends with this byte.
-    pub(super) ends: bool,
+    pub(super) is_end: bool,
 }
 
 /// What starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Begin {
+pub(super) enum ValueStart {
     Object,
     Array,
     Key,
@@ -50,7 +50,7 @@ pub(super) enum Begin {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum ScanState {
     /// A value is expected; a list that was just opened may also be closed.
     Value {
         may_close: bool,
@@ -61,40 +61,40 @@ enum State {
     },
     Colon,
     /// After a value.
-    After,
-    Text {
-        text: Text,
+    AfterValue,
+    InString {
+        scanner: StringScanner,
         is_key: bool,
     },
-    Word {
-        rest: &'static [u8],
+    Literal {
+        remaining: &'static [u8],
     },
     Number,
 }
 
-impl Default for Scanner {
+impl Default for JsonScanner {
     fn default() -> Self {
-        Self::nested(0)
+        Self::with_depth(0)
     }
 }
 
-impl Scanner {
+impl JsonScanner {
     /// Creates a scanner for text that will be nested this many levels deep in other JSON.
-    pub fn nested(levels: usize) -> Self {
+    pub fn with_depth(levels: usize) -> Self {
         Self {
-            open: Vec::new(),
+            containers: Vec::new(),
             depth_max: DEPTH_MAX.saturating_sub(levels),
-            state: State::Value { may_close: false },
+            state: ScanState::Value { may_close: false },
             number: Vec::new(),
-            at: 0,
+            position: 0,
         }
     }
 
     /// Scans the next part of the text.
-    pub fn feed(&mut self, bytes: &[u8]) -> Result<(), NotJson> {
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<(), JsonScanError> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let plain = self.plain_run(rest);
+            let plain = self.skip_plain(rest);
             rest = &rest[plain..];
             if let Some((byte, after)) = rest.split_first() {
                 self.step(*byte)?;
@@ -105,179 +105,195 @@ impl Scanner {
     }
 
     /// Checks that the text is complete.
-    pub fn finish(&self) -> Result<(), NotJson> {
-        let at = self.at;
-        self.is_whole().then_some(()).ok_or(NotJson { at })
+    pub fn finish(&self) -> Result<(), JsonScanError> {
+        let at = self.position;
+        self.is_complete().then_some(()).ok_or(JsonScanError { at })
     }
 
     /// Whether the text is complete here.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         let is_ended = match self.state {
-            State::After => true,
-            State::Number => is_number(&self.number),
+            ScanState::AfterValue => true,
+            ScanState::Number => is_number(&self.number),
             _ => false,
         };
-        is_ended && self.open.is_empty()
+        is_ended && self.containers.is_empty()
     }
 
     /// Skips plain characters of a string and returns their number.
-    pub(super) fn plain_run(&mut self, bytes: &[u8]) -> usize {
-        let State::Text { text, .. } = self.state else {
+    pub(super) fn skip_plain(&mut self, bytes: &[u8]) -> usize {
+        let ScanState::InString { scanner: text, .. } = self.state else {
             return 0;
         };
-        if !text.is_between() {
+        if !text.is_between_characters() {
             return 0;
         }
         let is_plain = |byte: &u8| matches!(byte, 0x20..=0x7f if *byte != b'"' && *byte != b'\\');
         let run = bytes.iter().take_while(|byte| is_plain(byte)).count();
-        self.at += run as u64;
+        self.position += run as u64;
         run
     }
 
     /// Number of open containers.
     pub(super) fn depth(&self) -> usize {
-        self.open.len()
+        self.containers.len()
     }
 
     /// Whether a string value can be cut here.
-    pub(super) fn is_in_text(&self) -> bool {
-        matches!(self.state, State::Text { text, is_key: false } if text.is_between())
+    pub(super) fn is_in_string(&self) -> bool {
+        matches!(self.state, ScanState::InString { scanner, is_key: false } if scanner.is_between_characters())
     }
 
     /// Returns the brackets that close all open containers.
-    pub(super) fn closers(&self) -> Vec<u8> {
+    pub(super) fn closing_brackets(&self) -> Vec<u8> {
         let close = |is_object: &bool| if *is_object { b'}' } else { b']' };
-        self.open.iter().rev().map(close).collect()
+        self.containers.iter().rev().map(close).collect()
     }
 
-    pub(super) fn step(&mut self, byte: u8) -> Result<Step, NotJson> {
-        let step = self.next(byte).ok_or(NotJson { at: self.at })?;
-        self.at += 1;
+    pub(super) fn step(&mut self, byte: u8) -> Result<ByteStep, JsonScanError> {
+        let step = self
+            .apply_byte(byte)
+            .ok_or(JsonScanError { at: self.position })?;
+        self.position += 1;
         Ok(step)
     }
 
-    fn next(&mut self, byte: u8) -> Option<Step> {
+    fn apply_byte(&mut self, byte: u8) -> Option<ByteStep> {
         let is_space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
         match &mut self.state {
-            State::Text { text, is_key } => {
+            ScanState::InString {
+                scanner: text,
+                is_key,
+            } => {
                 let is_key = *is_key;
                 match text.step(byte) {
-                    Inside::More => Some(Step::default()),
-                    Inside::Wrong => None,
-                    Inside::Closed => {
-                        self.state = if is_key { State::Colon } else { State::After };
-                        Some(ENDS)
+                    StringStep::Continues => Some(ByteStep::default()),
+                    StringStep::Invalid => None,
+                    StringStep::Closed => {
+                        self.state = if is_key {
+                            ScanState::Colon
+                        } else {
+                            ScanState::AfterValue
+                        };
+                        Some(END_STEP)
                     }
                 }
             }
-            State::Word { rest } => {
+            ScanState::Literal { remaining: rest } => {
                 let (due, after) = rest.split_first()?;
                 if *due != byte {
                     return None;
                 }
                 *rest = after;
                 if !after.is_empty() {
-                    return Some(Step::default());
+                    return Some(ByteStep::default());
                 }
-                self.state = State::After;
-                Some(ENDS)
+                self.state = ScanState::AfterValue;
+                Some(END_STEP)
             }
-            State::Number if matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-') => {
+            ScanState::Number if matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-') => {
                 self.number.push(byte);
-                (self.number.len() <= NUMBER_BYTES_MAX).then(Step::default)
+                (self.number.len() <= NUMBER_BYTES_MAX).then(ByteStep::default)
             }
-            State::Number => {
+            ScanState::Number => {
                 if !is_number(&self.number) {
                     return None;
                 }
-                self.state = State::After;
-                let step = self.next(byte)?;
-                Some(Step {
-                    ended_before: true,
+                self.state = ScanState::AfterValue;
+                let step = self.apply_byte(byte)?;
+                Some(ByteStep {
+                    is_after_number: true,
                     ..step
                 })
             }
-            _ if is_space => Some(Step::default()),
-            State::Value { may_close: true } if byte == b']' => self.close(false),
-            State::Value { .. } => self.begin(byte),
-            State::Key { may_close: true } if byte == b'}' => self.close(true),
-            State::Key { .. } => (byte == b'"').then(|| self.begin_text(true)),
-            State::Colon => (byte == b':').then(|| {
-                self.state = State::Value { may_close: false };
-                Step::default()
+            _ if is_space => Some(ByteStep::default()),
+            ScanState::Value { may_close: true } if byte == b']' => self.close_container(false),
+            ScanState::Value { .. } => self.start_value(byte),
+            ScanState::Key { may_close: true } if byte == b'}' => self.close_container(true),
+            ScanState::Key { .. } => (byte == b'"').then(|| self.start_string(true)),
+            ScanState::Colon => (byte == b':').then(|| {
+                self.state = ScanState::Value { may_close: false };
+                ByteStep::default()
             }),
-            State::After => self.after(byte),
+            ScanState::AfterValue => self.step_after_value(byte),
         }
     }
 
-    fn begin(&mut self, byte: u8) -> Option<Step> {
+    fn start_value(&mut self, byte: u8) -> Option<ByteStep> {
         let rest: &'static [u8] = match byte {
-            b'{' | b'[' => return self.begin_container(byte == b'{'),
-            b'"' => return Some(self.begin_text(false)),
+            b'{' | b'[' => return self.open_container(byte == b'{'),
+            b'"' => return Some(self.start_string(false)),
             b'-' | b'0'..=b'9' => {
                 self.number.clear();
                 self.number.push(byte);
-                self.state = State::Number;
-                return Some(begins(Begin::Scalar));
+                self.state = ScanState::Number;
+                return Some(start_step(ValueStart::Scalar));
             }
             b't' => b"rue",
             b'f' => b"alse",
             b'n' => b"ull",
             _ => return None,
         };
-        self.state = State::Word { rest };
-        Some(begins(Begin::Scalar))
+        self.state = ScanState::Literal { remaining: rest };
+        Some(start_step(ValueStart::Scalar))
     }
 
-    fn begin_container(&mut self, is_object: bool) -> Option<Step> {
-        if self.open.len() == self.depth_max {
+    fn open_container(&mut self, is_object: bool) -> Option<ByteStep> {
+        if self.containers.len() == self.depth_max {
             return None;
         }
-        self.open.push(is_object);
+        self.containers.push(is_object);
         if is_object {
-            self.state = State::Key { may_close: true };
-            return Some(begins(Begin::Object));
+            self.state = ScanState::Key { may_close: true };
+            return Some(start_step(ValueStart::Object));
         }
-        self.state = State::Value { may_close: true };
-        Some(begins(Begin::Array))
+        self.state = ScanState::Value { may_close: true };
+        Some(start_step(ValueStart::Array))
     }
 
-    fn begin_text(&mut self, is_key: bool) -> Step {
-        let text = Text::default();
-        self.state = State::Text { text, is_key };
-        begins(if is_key { Begin::Key } else { Begin::Scalar })
+    fn start_string(&mut self, is_key: bool) -> ByteStep {
+        let text = StringScanner::default();
+        self.state = ScanState::InString {
+            scanner: text,
+            is_key,
+        };
+        start_step(if is_key {
+            ValueStart::Key
+        } else {
+            ValueStart::Scalar
+        })
     }
 
-    fn after(&mut self, byte: u8) -> Option<Step> {
-        let is_object = *self.open.last()?;
+    fn step_after_value(&mut self, byte: u8) -> Option<ByteStep> {
+        let is_object = *self.containers.last()?;
         match byte {
-            b',' if is_object => self.state = State::Key { may_close: false },
-            b',' => self.state = State::Value { may_close: false },
-            b'}' | b']' => return self.close(byte == b'}'),
+            b',' if is_object => self.state = ScanState::Key { may_close: false },
+            b',' => self.state = ScanState::Value { may_close: false },
+            b'}' | b']' => return self.close_container(byte == b'}'),
             _ => return None,
         }
-        Some(Step::default())
+        Some(ByteStep::default())
     }
 
-    fn close(&mut self, is_object: bool) -> Option<Step> {
-        if self.open.pop()? != is_object {
+    fn close_container(&mut self, is_object: bool) -> Option<ByteStep> {
+        if self.containers.pop()? != is_object {
             return None;
         }
-        self.state = State::After;
-        Some(ENDS)
+        self.state = ScanState::AfterValue;
+        Some(END_STEP)
     }
 }
 
-const ENDS: Step = Step {
-    ended_before: false,
-    begins: None,
-    ends: true,
+const END_STEP: ByteStep = ByteStep {
+    is_after_number: false,
+    value_start: None,
+    is_end: true,
 };
 
-fn begins(begin: Begin) -> Step {
-    Step {
-        begins: Some(begin),
-        ..Step::default()
+fn start_step(begin: ValueStart) -> ByteStep {
+    ByteStep {
+        value_start: Some(begin),
+        ..ByteStep::default()
     }
 }
 

@@ -3,18 +3,21 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::glean::Selected;
+use super::extractor::SelectedValue;
 use super::*;
 
-fn passes(text: &[u8], piece: usize) -> bool {
-    let mut scanner = Scanner::default();
+fn is_accepted(text: &[u8], piece: usize) -> bool {
+    let mut scanner = JsonScanner::default();
     let fed = text.chunks(piece).try_for_each(|part| scanner.feed(part));
     fed.and_then(|()| scanner.finish()).is_ok()
 }
 
-fn gleaned(text: &str, paths: &[&str], head: usize, piece: usize) -> Gleaned {
-    let wanted = paths.iter().map(|path| plain(path).unwrap()).collect();
-    let mut glean = Glean::new(wanted, head);
+fn extract_in_chunks(text: &str, paths: &[&str], head: usize, piece: usize) -> ExtractedFields {
+    let wanted = paths
+        .iter()
+        .map(|path| parse_plain_path(path).unwrap())
+        .collect();
+    let mut glean = JsonExtractor::new(wanted, head);
     for part in text.as_bytes().chunks(piece) {
         glean.feed(part).unwrap();
     }
@@ -73,7 +76,7 @@ fn text_passes_where_the_parser_reads_it() {
         for piece in [1, 3, 1000] {
             let shown = String::from_utf8_lossy(&text[..text.len().min(40)]).into_owned();
             assert_eq!(
-                passes(text, piece),
+                is_accepted(text, piece),
                 expected,
                 "{shown} in pieces of {piece}"
             );
@@ -87,13 +90,13 @@ proptest! {
         bytes in prop::collection::vec(prop::sample::select(b"{}[]\",:\\u0d8c1e-.+ tfnrueals\xc3\xa9\xf0".to_vec()), 0..24),
         piece in 1_usize..8,
     ) {
-        prop_assert_eq!(passes(&bytes, piece), serde_json::from_slice::<Value>(&bytes).is_ok());
+        prop_assert_eq!(is_accepted(&bytes, piece), serde_json::from_slice::<Value>(&bytes).is_ok());
     }
 
     #[test]
     fn a_cut_text_is_closed_wherever_it_is_cut(head in 1_usize..120, piece in 1_usize..9) {
         let whole = json!({"a": [1, 22, {"b": "lo\"ng\u{e9}text", "c": []}], "d": -3.5, "e": {"f": null}});
-        let sample = gleaned(&whole.to_string(), &[], head, piece).sample;
+        let sample = extract_in_chunks(&whole.to_string(), &[], head, piece).sample;
         let Value::Object(fields) = &sample else {
             return Err(TestCaseError::fail(format!("{sample} is no beginning of an object")));
         };
@@ -115,8 +118,8 @@ fn paths_are_found_as_the_text_passes() {
         "$.é",
     ];
     for piece in [1, 5, 1000] {
-        let found = gleaned(text, &paths, 1024, piece);
-        let value = |value: Value| Some(Selected::Value(value));
+        let found = extract_in_chunks(text, &paths, 1024, piece);
+        let value = |value: Value| Some(SelectedValue::Value(value));
         let expected = vec![
             value(json!(10)),
             value(json!("x")),
@@ -131,15 +134,15 @@ fn paths_are_found_as_the_text_passes() {
         assert_eq!(Value::Object(found.scalars), scalars);
         assert_eq!(found.sample["a"]["b"][1], json!({"c": "x"}));
     }
-    let whole = gleaned("12", &["$"], 1024, 1);
-    assert_eq!(whole.selected, [Some(Selected::Value(json!(12)))]);
+    let whole = extract_in_chunks("12", &["$"], 1024, 1);
+    assert_eq!(whole.selected, [Some(SelectedValue::Value(json!(12)))]);
 }
 
 #[test]
 fn the_beginning_of_a_long_text_is_cut_inside_it() {
     let text = json!({"rows": ["x".repeat(1000), 2]}).to_string();
     for piece in [1, 7, 10_000] {
-        let sample = gleaned(&text, &[], 100, piece).sample;
+        let sample = extract_in_chunks(&text, &[], 100, piece).sample;
         let kept = sample["rows"][0].as_str().unwrap().len();
         assert!((80..=100).contains(&kept), "{kept} in pieces of {piece}");
     }
@@ -148,8 +151,8 @@ fn the_beginning_of_a_long_text_is_cut_inside_it() {
 #[test]
 fn what_is_selected_is_bounded() {
     let text = json!({"big": "x".repeat(SELECTED_BYTES_MAX)}).to_string();
-    let found = gleaned(&text, &["$.big"], 100, 10_000);
-    assert_eq!(found.selected, [Some(Selected::TooLarge)]);
+    let found = extract_in_chunks(&text, &["$.big"], 100, 10_000);
+    assert_eq!(found.selected, [Some(SelectedValue::TooLarge)]);
     assert!(found.scalars.is_empty());
 }
 
@@ -167,7 +170,7 @@ fn paths_that_search_are_not_plain() {
         "$.a[01]",
         "$.",
     ] {
-        assert_eq!(plain(path), None, "{path}");
+        assert_eq!(parse_plain_path(path), None, "{path}");
     }
-    assert_eq!(plain("$").unwrap(), []);
+    assert_eq!(parse_plain_path("$").unwrap(), []);
 }

@@ -10,17 +10,17 @@ use tempfile::TempDir;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::*;
-use crate::contract::{Site, reference};
+use crate::contract::{BodyStoreFixture, reference_to};
 
 #[async_trait]
-impl Site for TempDir {
-    async fn join(&self) -> std::sync::Arc<dyn Bodies> {
-        std::sync::Arc::new(Local::open(self.path()).unwrap())
+impl BodyStoreFixture for TempDir {
+    async fn open_store(&self) -> std::sync::Arc<dyn BodyStore> {
+        std::sync::Arc::new(DirBodyStore::open(self.path()).unwrap())
     }
 
-    async fn damage(&self, stored: &Stored) {
-        let local = Local::open(self.path()).unwrap();
-        let file = local.path(&stored.sha256).unwrap();
+    async fn damage_body(&self, stored: &StoredBody) {
+        let local = DirBodyStore::open(self.path()).unwrap();
+        let file = local.body_path(&stored.sha256).unwrap();
         let mut bytes = fs::read(&file).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         fs::write(&file, bytes).unwrap();
@@ -29,22 +29,24 @@ impl Site for TempDir {
 
 crate::contract_suite!(TempDir::new().unwrap());
 
-async fn stored(dir: &TempDir, body: &'static [u8]) -> (Local, ResultRef, PathBuf) {
-    let bodies = Local::open(dir.path()).unwrap();
-    let stored = bodies.put(Source::Bytes(Bytes::from_static(body))).await;
-    let reference = reference(&stored.unwrap());
-    let file = bodies.path(&reference.meta.sha256).unwrap();
+async fn store_body(dir: &TempDir, body: &'static [u8]) -> (DirBodyStore, ResultRef, PathBuf) {
+    let bodies = DirBodyStore::open(dir.path()).unwrap();
+    let stored = bodies
+        .put(BodySource::Bytes(Bytes::from_static(body)))
+        .await;
+    let reference = reference_to(&stored.unwrap());
+    let file = bodies.body_path(&reference.meta.sha256).unwrap();
     (bodies, reference, file)
 }
 
-fn drafts(dir: &TempDir) -> usize {
+fn count_drafts(dir: &TempDir) -> usize {
     fs::read_dir(dir.path().join("bodies/new")).unwrap().count()
 }
 
 #[tokio::test]
 async fn a_torn_or_changed_body_is_corrupt_and_never_served() {
     let dir = TempDir::new().unwrap();
-    let (bodies, reference, file) = stored(&dir, b"hello").await;
+    let (bodies, reference, file) = store_body(&dir, b"hello").await;
     for damage in ["hel", "hellO", ""] {
         fs::write(&file, damage).unwrap();
         let error = bodies.get(&reference).await.unwrap_err();
@@ -56,17 +58,20 @@ async fn a_torn_or_changed_body_is_corrupt_and_never_served() {
 async fn two_stores_on_one_directory_do_not_share_drafts() {
     let dir = TempDir::new().unwrap();
     let (one, two) = (
-        Local::open(dir.path()).unwrap(),
-        Local::open(dir.path()).unwrap(),
+        DirBodyStore::open(dir.path()).unwrap(),
+        DirBodyStore::open(dir.path()).unwrap(),
     );
-    let (first, second) = (one.begin().unwrap(), two.begin().unwrap());
+    let (first, second) = (
+        one.create_temp_file().unwrap(),
+        two.create_temp_file().unwrap(),
+    );
     assert_ne!(first.path, second.path);
 }
 
 /// Returns some bytes and then fails.
-struct Broken(bool);
+struct FailingReader(bool);
 
-impl AsyncRead for Broken {
+impl AsyncRead for FailingReader {
     fn poll_read(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -84,18 +89,20 @@ impl AsyncRead for Broken {
 #[tokio::test]
 async fn a_stream_that_breaks_off_leaves_no_draft() {
     let dir = TempDir::new().unwrap();
-    let bodies = Local::open(dir.path()).unwrap();
-    let error = bodies.put(Source::Stream(&mut Broken(false))).await;
+    let bodies = DirBodyStore::open(dir.path()).unwrap();
+    let error = bodies
+        .put(BodySource::Stream(&mut FailingReader(false)))
+        .await;
     assert!(matches!(error, Err(Error::Interrupted(_))), "{error:?}");
-    assert_eq!(drafts(&dir), 0);
+    assert_eq!(count_drafts(&dir), 0);
 }
 
 #[test]
 fn a_full_disk_is_said() {
-    let error = name(Path::new("x"), ErrorKind::StorageFull.into());
+    let error = disk_error(Path::new("x"), ErrorKind::StorageFull.into());
     assert_eq!(error.code(), "STORAGE_FULL");
     let full = File::options().write(true).open("/dev/full").unwrap();
-    let mut draft = Draft {
+    let mut draft = TempBodyFile {
         file: full,
         path: PathBuf::from("/nowhere/draft"),
         hash: Sha256::new(),
@@ -108,7 +115,7 @@ fn a_full_disk_is_said() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_is_stored_while_it_is_collected_stays() {
     let dir = TempDir::new().unwrap();
-    let (bodies, reference, file) = stored(&dir, b"shared").await;
+    let (bodies, reference, file) = store_body(&dir, b"shared").await;
     let now = std::time::UNIX_EPOCH.elapsed().unwrap();
     let before = now.saturating_sub(Duration::from_secs(3600));
     let before = Time(i64::try_from(before.as_micros()).unwrap());
@@ -120,7 +127,7 @@ async fn a_body_that_is_stored_while_it_is_collected_stays() {
             .unwrap()
             .set_modified(old)
             .unwrap();
-        let storing = bodies.put(Source::Bytes(Bytes::from_static(b"shared")));
+        let storing = bodies.put(BodySource::Bytes(Bytes::from_static(b"shared")));
         let removing = bodies.delete_stored_before(&reference.meta.sha256, before);
         let (stored, removed) = tokio::join!(storing, removing);
         stored.unwrap();
@@ -132,13 +139,13 @@ async fn a_body_that_is_stored_while_it_is_collected_stays() {
 #[tokio::test]
 async fn a_shared_directory_says_where_a_body_stands() {
     let dir = TempDir::new().unwrap();
-    let bodies = Local::shared(dir.path()).unwrap();
+    let bodies = DirBodyStore::open_shared(dir.path()).unwrap();
     let body = Bytes::from_static(b"hello");
-    let stored = bodies.put(Source::Bytes(body.clone())).await.unwrap();
+    let stored = bodies.put(BodySource::Bytes(body.clone())).await.unwrap();
     assert_eq!(stored.store, "pvc");
     let path = stored.location["path"].as_str().unwrap();
     assert_eq!(fs::read(path).unwrap(), body);
-    let own = Local::open(dir.path()).unwrap();
-    let stored = own.put(Source::Bytes(body)).await.unwrap();
+    let own = DirBodyStore::open(dir.path()).unwrap();
+    let stored = own.put(BodySource::Bytes(body)).await.unwrap();
     assert_eq!((stored.store, json!(stored.location)), ("disk", json!({})));
 }

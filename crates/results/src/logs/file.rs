@@ -11,19 +11,19 @@ use async_trait::async_trait;
 use model::id::ExecutionId;
 use model::task_log::LogLine;
 
-use super::keep::{FULL, LOG_BYTES_MAX, LogAsk, LogPage, TaskLogs};
+use super::task_logs::{LOG_BYTES_MAX, LOG_FULL_MESSAGE, LogPage, LogQuery, TaskLogs};
 use crate::Error;
-use crate::files::in_turn;
-use crate::private::make_private_dir;
+use crate::files::run_blocking;
+use crate::private_dir::make_private_dir;
 
 /// Maximum number of open files.
-const OPEN_MAX: usize = 64;
+const OPEN_FILES_MAX: usize = 64;
 
 /// Task logs in files, `DIR/<execution>.ndjson`.
 #[derive(Debug, Clone)]
 pub struct FileLogs {
     dir: PathBuf,
-    open: Arc<Mutex<HashMap<ExecutionId, LogFile>>>,
+    open_files: Arc<Mutex<HashMap<ExecutionId, LogFile>>>,
 }
 
 #[derive(Debug)]
@@ -39,15 +39,15 @@ impl FileLogs {
         make_private_dir(&dir)?;
         Ok(Self {
             dir,
-            open: Arc::default(),
+            open_files: Arc::default(),
         })
     }
 
     /// Appends one line; readers see it at once.
     pub fn write(&self, line: &LogLine) -> io::Result<()> {
-        let mut open = self.open.lock().expect("the lock is not poisoned");
+        let mut open = self.open_files.lock().expect("the lock is not poisoned");
         if !open.contains_key(&line.execution) {
-            if open.len() >= OPEN_MAX {
+            if open.len() >= OPEN_FILES_MAX {
                 // A file is opened again when its execution prints more.
                 open.clear();
             }
@@ -59,7 +59,7 @@ impl FileLogs {
         file.append(line)
     }
 
-    fn failed(&self, error: io::Error) -> Error {
+    fn disk_error(&self, error: io::Error) -> Error {
         let file = self.dir.clone();
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Full { file },
@@ -77,7 +77,7 @@ impl LogFile {
             .create(true)
             .append(true)
             .mode(0o600)
-            .open(path(dir, execution))?;
+            .open(log_path(dir, execution))?;
         let bytes = file.metadata()?.len();
         Ok(Self { file, bytes })
     }
@@ -90,7 +90,7 @@ impl LogFile {
         text.push(b'\n');
         self.bytes += text.len() as u64;
         if self.bytes >= LOG_BYTES_MAX {
-            text = serde_json::to_vec(&line.remark(FULL.to_owned()))?;
+            text = serde_json::to_vec(&line.annotation(LOG_FULL_MESSAGE.to_owned()))?;
             text.push(b'\n');
         }
         // Unbuffered: users follow running tasks, and the last lines before a crash matter most.
@@ -102,37 +102,37 @@ impl LogFile {
 impl TaskLogs for FileLogs {
     async fn append(&self, lines: &[LogLine]) -> Result<(), Error> {
         let (here, lines) = (self.clone(), lines.to_vec());
-        let written = in_turn(move || {
+        let written = run_blocking(move || {
             let mut lines = lines.iter();
             lines.try_for_each(|line| here.write(line))
         });
         let written = written.await.expect("writing lines does not panic");
-        written.map_err(|error| self.failed(error))
+        written.map_err(|error| self.disk_error(error))
     }
 
-    async fn read(&self, execution: ExecutionId, ask: &LogAsk) -> Result<LogPage, Error> {
+    async fn read(&self, execution: ExecutionId, ask: &LogQuery) -> Result<LogPage, Error> {
         let (dir, ask) = (self.dir.clone(), ask.clone());
-        let found = in_turn(move || page(&dir, execution, &ask));
+        let found = run_blocking(move || read_page(&dir, execution, &ask));
         let found = found.await.expect("reading lines does not panic");
-        found.map_err(|error| self.failed(error))
+        found.map_err(|error| self.disk_error(error))
     }
 }
 
 /// Reads everything that an execution printed, in order. Empty if it printed nothing; omits an incomplete last line.
 pub fn read_logs(dir: &Path, execution: ExecutionId) -> io::Result<Vec<LogLine>> {
-    let all = LogAsk {
+    let all = LogQuery {
         limit: usize::MAX,
-        ..LogAsk::default()
+        ..LogQuery::default()
     };
-    Ok(page(dir, execution, &all)?.lines)
+    Ok(read_page(dir, execution, &all)?.lines)
 }
 
-fn page(dir: &Path, execution: ExecutionId, ask: &LogAsk) -> io::Result<LogPage> {
+fn read_page(dir: &Path, execution: ExecutionId, ask: &LogQuery) -> io::Result<LogPage> {
     let mut page = LogPage {
         lines: Vec::new(),
         next_after: ask.after,
     };
-    let mut file = match File::open(path(dir, execution)) {
+    let mut file = match File::open(log_path(dir, execution)) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(page),
         Err(error) => return Err(error),
@@ -148,19 +148,19 @@ fn page(dir: &Path, execution: ExecutionId, ask: &LogAsk) -> io::Result<LogPage>
         }
         page.next_after += read as u64;
         let line = serde_json::from_slice::<LogLine>(&text).ok();
-        page.lines.extend(line.filter(|line| ask.wants(line)));
+        page.lines.extend(line.filter(|line| ask.matches(line)));
     }
     Ok(page)
 }
 
-fn path(dir: &Path, execution: ExecutionId) -> PathBuf {
+fn log_path(dir: &Path, execution: ExecutionId) -> PathBuf {
     dir.join(format!("{execution}.ndjson"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::line;
+    use crate::contract::log_line;
 
     crate::logs_contract_suite!({
         let dir = tempfile::tempdir().unwrap();
@@ -172,21 +172,21 @@ mod tests {
     async fn a_torn_last_line_is_read_once_it_is_whole() {
         let dir = tempfile::tempdir().unwrap();
         let logs = FileLogs::open(dir.path()).unwrap();
-        logs.write(&line("one")).unwrap();
+        logs.write(&log_line("one")).unwrap();
         let mut file = OpenOptions::new()
             .append(true)
-            .open(path(dir.path(), ExecutionId(7)))
+            .open(log_path(dir.path(), ExecutionId(7)))
             .unwrap();
-        let text = serde_json::to_string(&line("two")).unwrap();
+        let text = serde_json::to_string(&log_line("two")).unwrap();
         let (begin, end) = text.split_at(10);
         file.write_all(begin.as_bytes()).unwrap();
         assert_eq!(
             read_logs(dir.path(), ExecutionId(7)).unwrap(),
-            [line("one")]
+            [log_line("one")]
         );
         file.write_all(format!("{end}\n").as_bytes()).unwrap();
         let read = read_logs(dir.path(), ExecutionId(7)).unwrap();
-        assert_eq!(read, [line("one"), line("two")]);
+        assert_eq!(read, [log_line("one"), log_line("two")]);
     }
 
     #[test]
@@ -195,12 +195,12 @@ mod tests {
         let logs = FileLogs::open(dir.path()).unwrap();
         let long = "x".repeat(1024 * 1024);
         for _ in 0..20 {
-            logs.write(&line(&long)).unwrap();
+            logs.write(&log_line(&long)).unwrap();
         }
         let read = read_logs(dir.path(), ExecutionId(7)).unwrap();
         assert_eq!(read.len(), 16);
         assert!(read.last().unwrap().text.contains("the log is full"));
-        let bytes = std::fs::metadata(path(dir.path(), ExecutionId(7)))
+        let bytes = std::fs::metadata(log_path(dir.path(), ExecutionId(7)))
             .unwrap()
             .len();
         assert!(bytes <= LOG_BYTES_MAX);

@@ -14,26 +14,26 @@ use crate::Error;
 use crate::config::NatsConfig;
 
 /// Delays before retries; the number of attempts is one more.
-const WAITS: [Duration; 3] = [
+const RETRY_WAITS: [Duration; 3] = [
     Duration::from_millis(50),
     Duration::from_millis(250),
     Duration::from_secs(1),
 ];
 
 /// A client and its JetStream context.
-struct Connected {
+struct ConnectedClient {
     client: Client,
     context: Context,
 }
 
 /// Connection to NATS.
-pub(crate) struct Connection {
+pub(crate) struct NatsConnection {
     config: NatsConfig,
     pub(super) silence_max: Duration,
-    connected: OnceCell<Connected>,
+    connected: OnceCell<ConnectedClient>,
 }
 
-impl Connection {
+impl NatsConnection {
     /// Creates a connection that is opened on first use.
     pub(crate) fn new(config: NatsConfig, silence_max: Duration) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl Connection {
     }
 
     /// Location for display.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn location(&self) -> String {
         format!("NATS bucket {}", self.config.bucket)
     }
 
@@ -63,38 +63,38 @@ impl Connection {
                 .await?;
             let mut context = jetstream::new(client.clone());
             context.set_timeout(self.silence_max);
-            Ok::<_, async_nats::ConnectError>(Connected { client, context })
+            Ok::<_, async_nats::ConnectError>(ConnectedClient { client, context })
         };
         let connected = self.connected.get_or_try_init(connect).await;
-        let connected = connected.map_err(|error| self.away(error))?;
+        let connected = connected.map_err(|error| self.unavailable_error(error))?;
         Ok(&connected.context)
     }
 
     /// Converts an error of NATS to `Error::Unavailable`; if the NATS version is too old, the error says so.
-    pub(super) fn away(&self, error: impl StdError + Send + Sync + 'static) -> Error {
+    pub(super) fn unavailable_error(&self, error: impl StdError + Send + Sync + 'static) -> Error {
         let connected = self.connected.get();
         let version = connected.map(|connected| connected.client.server_info().version);
-        let source = match version.and_then(|version| nats_version::problem(&version)) {
+        let source = match version.and_then(|version| nats_version::check_version(&version)) {
             Some(problem) => io::Error::other(format!("{problem} ({error})")),
             None => io::Error::other(error),
         };
         Error::Unavailable {
-            file: self.place().into(),
+            file: self.location().into(),
             source,
         }
     }
 }
 
 /// Remaining retries.
-pub(super) struct Tries(std::slice::Iter<'static, Duration>);
+pub(super) struct RetryDelays(std::slice::Iter<'static, Duration>);
 
-impl Tries {
+impl RetryDelays {
     pub(super) fn new() -> Self {
-        Self(WAITS.iter())
+        Self(RETRY_WAITS.iter())
     }
 
     /// Waits before the next attempt; returns the error if it is not transient or no attempt is left.
-    pub(super) async fn again(&mut self, error: Error) -> Result<(), Error> {
+    pub(super) async fn wait_for_retry(&mut self, error: Error) -> Result<(), Error> {
         match self.0.next() {
             Some(wait) if matches!(error, Error::Unavailable { .. }) => {
                 sleep(*wait).await;

@@ -7,6 +7,6 @@ mod connection;
 mod kv;
 mod object;
 
-pub(crate) use connection::Connection;
-pub(crate) use kv::{KV_BYTES_MAX, Kv};
-pub(crate) use object::NatsObjects;
+pub(crate) use connection::NatsConnection;
+pub(crate) use kv::{KV_BYTES_MAX, NatsKvBodyStore};
+pub(crate) use object::NatsObjectBodyStore;

@@ -13,22 +13,22 @@ use model::result_ref::ResultRef;
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
-use super::connection::{Connection, Tries};
-use crate::bodies::address;
-use crate::space::WhenFull;
-use crate::stage::{Staged, stage};
-use crate::wish::Kind;
-use crate::{Bodies, Error, Reading, Source, Stored};
+use super::connection::{NatsConnection, RetryDelays};
+use crate::bodies::body_name;
+use crate::disk_space::FullDiskPolicy;
+use crate::staged_body::{StagedBody, stage_body};
+use crate::storage_options::StoreKind;
+use crate::{BodySource, BodyStore, BodyStream, Error, StoredBody};
 
 /// Bodies in an object bucket.
-pub(crate) struct NatsObjects {
-    connection: Arc<Connection>,
+pub(crate) struct NatsObjectBodyStore {
+    connection: Arc<NatsConnection>,
     scratch: PathBuf,
     bucket: Mutex<Option<ObjectStore>>,
 }
 
-impl NatsObjects {
-    pub(crate) fn new(connection: Arc<Connection>, scratch: PathBuf) -> Self {
+impl NatsObjectBodyStore {
+    pub(crate) fn new(connection: Arc<NatsConnection>, scratch: PathBuf) -> Self {
         Self {
             connection,
             scratch,
@@ -36,13 +36,13 @@ impl NatsObjects {
         }
     }
 
-    fn held(&self) -> std::sync::MutexGuard<'_, Option<ObjectStore>> {
+    fn lock_bucket(&self) -> std::sync::MutexGuard<'_, Option<ObjectStore>> {
         self.bucket.lock().expect("the lock is not poisoned")
     }
 
     /// Returns the bucket; creates it if it does not exist.
     async fn bucket(&self) -> Result<ObjectStore, Error> {
-        if let Some(bucket) = self.held().clone() {
+        if let Some(bucket) = self.lock_bucket().clone() {
             return Ok(bucket);
         }
         let context = self.connection.context().await?;
@@ -57,138 +57,146 @@ impl NatsObjects {
                 storage: StorageType::File,
                 ..Config::default()
             });
-            made.await.map_err(|error| self.connection.away(error))?
+            made.await
+                .map_err(|error| self.connection.unavailable_error(error))?
         };
-        *self.held() = Some(bucket.clone());
+        *self.lock_bucket() = Some(bucket.clone());
         Ok(bucket)
     }
 
-    async fn put_once(&self, name: &str, staged: &Staged) -> Result<(), Error> {
+    async fn put_once(&self, name: &str, staged: &StagedBody) -> Result<(), Error> {
         let bucket = self.bucket().await?;
         let mut reader = staged.reader()?;
         let put = bucket.put(name, &mut reader).await;
-        put.map(drop).map_err(|error| self.connection.away(error))
+        put.map(drop)
+            .map_err(|error| self.connection.unavailable_error(error))
     }
 
-    async fn fetch_once(&self, name: &str, reference: &ResultRef) -> Result<Staged, Error> {
+    async fn fetch_once(&self, name: &str, reference: &ResultRef) -> Result<StagedBody, Error> {
         let bucket = self.bucket().await?;
         let found = bucket.get(name).await;
         let mut object = found.map_err(|error| match error.kind() {
             GetErrorKind::NotFound => Error::NotAvailable {
                 uri: reference.uri.clone(),
             },
-            _ => self.connection.away(error),
+            _ => self.connection.unavailable_error(error),
         })?;
         if object.info().size as u64 != reference.meta.bytes {
-            return Err(self.corrupt(reference));
+            return Err(self.corrupt_error(reference));
         }
         // Without a timeout, reading would wait forever for a lost chunk.
-        let patience = self.connection.silence_max * patience(reference.meta.bytes);
+        let patience = self.connection.silence_max * timeout_factor(reference.meta.bytes);
         let staged = timeout(
             patience,
-            stage(&self.scratch, &mut object, WhenFull::Refuse),
+            stage_body(&self.scratch, &mut object, FullDiskPolicy::Refuse),
         )
         .await;
-        let staged = staged.map_err(|elapsed| self.connection.away(elapsed))?;
+        let staged = staged.map_err(|elapsed| self.connection.unavailable_error(elapsed))?;
         staged.map_err(|error| match error {
             Error::Interrupted(error) if error.kind() == io::ErrorKind::InvalidData => {
-                self.corrupt(reference)
+                self.corrupt_error(reference)
             }
-            Error::Interrupted(error) => self.connection.away(error),
+            Error::Interrupted(error) => self.connection.unavailable_error(error),
             error => error,
         })
     }
 
-    async fn fetch(&self, reference: &ResultRef) -> Result<Staged, Error> {
-        let address = address(reference)?;
-        let name = name(&address);
-        let mut tries = Tries::new();
+    async fn fetch(&self, reference: &ResultRef) -> Result<StagedBody, Error> {
+        let address = body_name(reference)?;
+        let name = object_name(&address);
+        let mut tries = RetryDelays::new();
         let staged = loop {
             match self.fetch_once(&name, reference).await {
                 Ok(staged) => break staged,
-                Err(error) => self.again(&mut tries, error).await?,
+                Err(error) => self.retry_with_fresh_bucket(&mut tries, error).await?,
             }
         };
         if staged.sha256 == address {
             return Ok(staged);
         }
-        Err(self.corrupt(reference))
+        Err(self.corrupt_error(reference))
     }
 
     async fn delete_once(&self, name: &str) -> Result<(), Error> {
         match self.bucket().await?.delete(name).await {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == DeleteErrorKind::NotFound => Ok(()),
-            Err(error) => Err(self.connection.away(error)),
+            Err(error) => Err(self.connection.unavailable_error(error)),
         }
     }
 
     /// Prepares another attempt, which looks up the bucket again: NATS may have been wiped.
-    async fn again(&self, tries: &mut Tries, error: Error) -> Result<(), Error> {
-        self.held().take();
-        tries.again(error).await
+    async fn retry_with_fresh_bucket(
+        &self,
+        tries: &mut RetryDelays,
+        error: Error,
+    ) -> Result<(), Error> {
+        self.lock_bucket().take();
+        tries.wait_for_retry(error).await
     }
 
-    fn corrupt(&self, reference: &ResultRef) -> Error {
+    fn corrupt_error(&self, reference: &ResultRef) -> Error {
         Error::Corrupt {
             uri: reference.uri.clone(),
-            file: self.connection.place().into(),
+            file: self.connection.location().into(),
         }
     }
 }
 
 /// Factor for the timeout: 1, plus 1 for every 16 MiB.
-fn patience(bytes: u64) -> u32 {
+fn timeout_factor(bytes: u64) -> u32 {
     u32::try_from(bytes / (16 * 1024 * 1024)).unwrap_or(u32::MAX - 1) + 1
 }
 
-fn name(sha256: &str) -> String {
+fn object_name(sha256: &str) -> String {
     format!("bodies/{sha256}")
 }
 
 #[async_trait]
-impl Bodies for NatsObjects {
-    async fn put(&self, body: Source<'_>) -> Result<Stored, Error> {
+impl BodyStore for NatsObjectBodyStore {
+    async fn put(&self, body: BodySource<'_>) -> Result<StoredBody, Error> {
         let staged = match body {
-            Source::Bytes(bytes) => Staged::memory(bytes),
-            Source::Stream(reader) => stage(&self.scratch, reader, WhenFull::Wait).await?,
+            BodySource::Bytes(bytes) => StagedBody::from_bytes(bytes),
+            BodySource::Stream(reader) => {
+                stage_body(&self.scratch, reader, FullDiskPolicy::Wait).await?
+            }
         };
-        let name = name(&staged.sha256);
-        let mut tries = Tries::new();
+        let name = object_name(&staged.sha256);
+        let mut tries = RetryDelays::new();
         while let Err(error) = self.put_once(&name, &staged).await {
-            self.again(&mut tries, error).await?;
+            self.retry_with_fresh_bucket(&mut tries, error).await?;
         }
         let place = [("bucket", self.connection.bucket()), ("key", &name)];
         let place = place.map(|(name, value)| (name.to_owned(), Value::from(value)));
-        Ok(Stored {
+        Ok(StoredBody {
             sha256: staged.sha256,
             bytes: staged.bytes,
-            store: Kind::NatsObject.name(),
+            store: StoreKind::NatsObject.name(),
             compression: None,
             location: Map::from_iter(place),
         })
     }
 
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
-        self.fetch(reference).await?.whole().await
+        self.fetch(reference).await?.into_bytes().await
     }
 
     async fn read(
         &self,
         reference: &ResultRef,
         range: Option<Range<u64>>,
-    ) -> Result<Reading, Error> {
+    ) -> Result<BodyStream, Error> {
         self.fetch(reference).await?.read(range)
     }
 
     async fn delete(&self, reference: &ResultRef) -> Result<(), Error> {
-        let Ok(address) = address(reference) else {
+        let Ok(address) = body_name(reference) else {
             return Ok(());
         };
-        let name = name(&address);
-        let mut tries = Tries::new();
+        let name = object_name(&address);
+        let mut tries = RetryDelays::new();
         while let Err(error) = self.delete_once(&name).await {
-            self.again(&mut tries, error).await?;
+            self.retry_with_fresh_bucket(&mut tries, error).await?;
         }
         Ok(())
     }

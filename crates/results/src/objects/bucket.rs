@@ -17,9 +17,9 @@ use tokio::io::AsyncReadExt as _;
 use tokio_util::io::ReaderStream;
 
 use super::open;
-use super::upload::{PART_BYTES, Unsent, parts, whole};
+use super::upload::{PART_BYTES, UploadError, upload_bytes, upload_parts};
 use crate::config::{GcsIdentity, S3Config};
-use crate::{Error, Pieces, Source};
+use crate::{BodySource, ByteStream, Error};
 
 /// Number of bytes to read from a stream at once during an upload.
 const READ_BYTES: usize = 256 * 1024;
@@ -35,7 +35,7 @@ pub struct Bucket {
 
 /// Summary of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct ObjectSummary {
     /// Address.
     pub uri: String,
     /// Size in bytes.
@@ -49,20 +49,20 @@ pub struct Found {
 }
 
 /// An object that is read in chunks.
-pub struct Opened {
+pub struct ObjectStream {
     /// Summary of the object.
-    pub found: Found,
+    pub summary: ObjectSummary,
     /// Range that is read.
     pub range: Range<u64>,
     /// Chunks of the range.
-    pub pieces: Pieces,
+    pub chunks: ByteStream,
 }
 
 /// A page of objects, sorted by key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct ObjectPage {
     /// Objects.
-    pub objects: Vec<Found>,
+    pub objects: Vec<ObjectSummary>,
     /// Whether more objects follow.
     pub has_more: bool,
 }
@@ -78,13 +78,13 @@ pub enum BucketError {
     },
     /// The credential lacks permission.
     #[error("access denied: this credential cannot access `{uri}`")]
-    Denied {
+    PermissionDenied {
         /// Address.
         uri: String,
     },
     /// The request is invalid.
     #[error("invalid request for `{uri}`: {problem}")]
-    Invalid {
+    InvalidRequest {
         /// Address.
         uri: String,
         /// Cause.
@@ -100,7 +100,7 @@ pub enum BucketError {
     },
     /// The source of the upload failed.
     #[error("cannot read the data to upload")]
-    Source(#[source] io::Error),
+    SourceUnreadable(#[source] io::Error),
 }
 
 impl Bucket {
@@ -110,8 +110,8 @@ impl Bucket {
         silence_max: Duration,
         client: reqwest::Client,
     ) -> Result<Self, Error> {
-        let through = Some(open::Through(client));
-        let client = Arc::new(open::s3(config, silence_max, through)?);
+        let through = Some(open::FixedConnector(client));
+        let client = Arc::new(open::s3_client(config, silence_max, through)?);
         Ok(Self {
             client: client.clone(),
             signer: client,
@@ -127,8 +127,8 @@ impl Bucket {
         silence_max: Duration,
         client: reqwest::Client,
     ) -> Result<Self, Error> {
-        let through = Some(open::Through(client));
-        let client = open::gcs_as(bucket, endpoint, identity, silence_max, through)?;
+        let through = Some(open::FixedConnector(client));
+        let client = open::gcs_client_as(bucket, endpoint, identity, silence_max, through)?;
         let client = Arc::new(client);
         Ok(Self {
             client: client.clone(),
@@ -143,23 +143,27 @@ impl Bucket {
     }
 
     /// Returns the summary of an object.
-    pub async fn head(&self, key: &str) -> Result<Found, BucketError> {
+    pub async fn head(&self, key: &str) -> Result<ObjectSummary, BucketError> {
         let options = GetOptions {
             head: true,
             ..GetOptions::default()
         };
         let path = self.path(key)?;
         let got = self.client.get_opts(&path, options).await;
-        let got = got.map_err(|fault| self.named(fault, key))?;
+        let got = got.map_err(|fault| self.bucket_error(fault, key))?;
         let content_type = content_type(&got.attributes);
-        Ok(Found {
+        Ok(ObjectSummary {
             content_type,
-            ..self.found(&got.meta)
+            ..self.to_summary(&got.meta)
         })
     }
 
     /// Reads an object or a range of it in chunks.
-    pub async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Opened, BucketError> {
+    pub async fn get(
+        &self,
+        key: &str,
+        range: Option<Range<u64>>,
+    ) -> Result<ObjectStream, BucketError> {
         let options = GetOptions {
             range: range.map(|range| match range.end {
                 u64::MAX => GetRange::Offset(range.start),
@@ -169,15 +173,15 @@ impl Bucket {
         };
         let path = self.path(key)?;
         let got = self.client.get_opts(&path, options).await;
-        let got = got.map_err(|fault| self.named(fault, key))?;
-        let found = Found {
+        let got = got.map_err(|fault| self.bucket_error(fault, key))?;
+        let found = ObjectSummary {
             content_type: content_type(&got.attributes),
-            ..self.found(&got.meta)
+            ..self.to_summary(&got.meta)
         };
-        Ok(Opened {
-            found,
+        Ok(ObjectStream {
+            summary: found,
             range: got.range.clone(),
-            pieces: Box::pin(got.into_stream().map_err(io::Error::other)),
+            chunks: Box::pin(got.into_stream().map_err(io::Error::other)),
         })
     }
 
@@ -185,9 +189,9 @@ impl Bucket {
     pub async fn put(
         &self,
         key: &str,
-        body: Source<'_>,
+        body: BodySource<'_>,
         content_type: Option<&str>,
-    ) -> Result<Found, BucketError> {
+    ) -> Result<ObjectSummary, BucketError> {
         let path = self.path(key)?;
         let mut attributes = Attributes::new();
         if let Some(content_type) = content_type {
@@ -195,29 +199,32 @@ impl Bucket {
         }
         let client = &*self.client;
         let (sent, bytes) = match body {
-            Source::Bytes(bytes) => {
+            BodySource::Bytes(bytes) => {
                 let count = bytes.len() as u64;
-                (whole(client, &path, bytes, attributes).await, count)
+                (upload_bytes(client, &path, bytes, attributes).await, count)
             }
-            Source::Stream(reader) => {
+            BodySource::Stream(reader) => {
                 let mut head = Vec::new();
                 let mut begin = (&mut *reader).take(PART_BYTES as u64 + 1);
                 let read = begin.read_to_end(&mut head).await;
-                read.map_err(BucketError::Source)?;
+                read.map_err(BucketError::SourceUnreadable)?;
                 let count = head.len() as u64;
                 if head.len() <= PART_BYTES {
-                    (whole(client, &path, head.into(), attributes).await, count)
+                    (
+                        upload_bytes(client, &path, head.into(), attributes).await,
+                        count,
+                    )
                 } else {
-                    let (pieces, rest) = counted(head, reader);
+                    let (pieces, rest) = counted_stream(head, reader);
                     // The reader is borrowed, so it is read here, concurrently with the upload.
-                    let sending = parts(client, &path, pieces, attributes);
+                    let sending = upload_parts(client, &path, pieces, attributes);
                     let (sent, read) = tokio::join!(sending, rest);
                     (sent, count + read)
                 }
             }
         };
-        let etag = sent.map_err(|unsent| self.unsent(unsent, key))?;
-        Ok(Found {
+        let etag = sent.map_err(|unsent| self.upload_error(unsent, key))?;
+        Ok(ObjectSummary {
             uri: self.uri(key),
             bytes,
             etag,
@@ -232,7 +239,7 @@ impl Bucket {
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Listed, BucketError> {
+    ) -> Result<ObjectPage, BucketError> {
         // Buckets list by whole path segments; the prefix may end inside one.
         let folder = prefix.rsplit_once('/').map_or("", |(folder, _)| folder);
         let folder = self.path(folder)?;
@@ -247,11 +254,11 @@ impl Bucket {
         };
         let found = stream.try_filter(begins).take(limit + 1);
         let found: Result<Vec<ObjectMeta>, Fault> = found.try_collect().await;
-        let mut found = found.map_err(|fault| self.named(fault, prefix))?;
+        let mut found = found.map_err(|fault| self.bucket_error(fault, prefix))?;
         let has_more = found.len() > limit;
         found.truncate(limit);
-        Ok(Listed {
-            objects: found.iter().map(|meta| self.found(meta)).collect(),
+        Ok(ObjectPage {
+            objects: found.iter().map(|meta| self.to_summary(meta)).collect(),
             has_more,
         })
     }
@@ -261,7 +268,7 @@ impl Bucket {
         match self.client.delete(&self.path(key)?).await {
             Ok(()) => Ok(true),
             Err(Fault::NotFound { .. }) => Ok(false),
-            Err(fault) => Err(self.named(fault, key)),
+            Err(fault) => Err(self.bucket_error(fault, key)),
         }
     }
 
@@ -281,19 +288,19 @@ impl Bucket {
             .signer
             .signed_url(method, &self.path(key)?, valid)
             .await;
-        let signed = signed.map_err(|fault| self.named(fault, key))?;
+        let signed = signed.map_err(|fault| self.bucket_error(fault, key))?;
         Ok(signed.to_string())
     }
 
     fn path(&self, key: &str) -> Result<Path, BucketError> {
-        Path::parse(key).map_err(|error| BucketError::Invalid {
+        Path::parse(key).map_err(|error| BucketError::InvalidRequest {
             uri: self.uri(key),
             problem: error.to_string(),
         })
     }
 
-    fn found(&self, meta: &ObjectMeta) -> Found {
-        Found {
+    fn to_summary(&self, meta: &ObjectMeta) -> ObjectSummary {
+        ObjectSummary {
             uri: self.uri(meta.location.as_ref()),
             bytes: meta.size,
             etag: meta.e_tag.clone(),
@@ -302,30 +309,30 @@ impl Bucket {
         }
     }
 
-    fn unsent(&self, unsent: Unsent, key: &str) -> BucketError {
+    fn upload_error(&self, unsent: UploadError, key: &str) -> BucketError {
         match unsent {
-            Unsent::Fault(fault) => self.named(fault, key),
-            Unsent::Lost(fault) => BucketError::Unavailable {
+            UploadError::Rejected(fault) => self.bucket_error(fault, key),
+            UploadError::UploadLost(fault) => BucketError::Unavailable {
                 uri: self.uri(key),
                 problem: fault.to_string(),
             },
-            Unsent::Source(error) => BucketError::Source(error),
+            UploadError::SourceUnreadable(error) => BucketError::SourceUnreadable(error),
         }
     }
 
-    fn named(&self, fault: Fault, key: &str) -> BucketError {
+    fn bucket_error(&self, fault: Fault, key: &str) -> BucketError {
         let uri = self.uri(key);
         match fault {
             Fault::NotFound { .. } => BucketError::NotFound { uri },
             // The message of the bucket may repeat the token, so it is dropped.
             Fault::PermissionDenied { .. } | Fault::Unauthenticated { .. } => {
-                BucketError::Denied { uri }
+                BucketError::PermissionDenied { uri }
             }
             fault @ (Fault::InvalidPath { .. }
             | Fault::NotSupported { .. }
             | Fault::NotImplemented { .. }
             | Fault::Precondition { .. }
-            | Fault::AlreadyExists { .. }) => BucketError::Invalid {
+            | Fault::AlreadyExists { .. }) => BucketError::InvalidRequest {
                 uri,
                 problem: fault.to_string(),
             },
@@ -343,16 +350,16 @@ fn content_type(attributes: &Attributes) -> Option<String> {
 }
 
 /// Splits a stream into chunks for the upload and a future that reads the rest and counts its bytes.
-fn counted(
+fn counted_stream(
     head: Vec<u8>,
     reader: &mut (dyn tokio::io::AsyncRead + Send + Unpin),
-) -> (Pieces, impl Future<Output = u64> + '_) {
+) -> (ByteStream, impl Future<Output = u64> + '_) {
     let (send, receive) = tokio::sync::mpsc::channel::<io::Result<Bytes>>(2);
     let rest = stream::unfold(receive, async |mut receive| {
         let piece = receive.recv().await?;
         Some((piece, receive))
     });
-    let pieces: Pieces = Box::pin(stream::iter([Ok(Bytes::from(head))]).chain(rest));
+    let pieces: ByteStream = Box::pin(stream::iter([Ok(Bytes::from(head))]).chain(rest));
     let reading = async move {
         let mut count = 0;
         let mut read = ReaderStream::with_capacity(reader, READ_BYTES);

@@ -4,10 +4,10 @@
 //! returned.
 
 mod bucket;
-mod fault;
+mod error;
 mod open;
 mod store;
 mod upload;
 
-pub use bucket::{Bucket, BucketError, Found, Listed, Opened};
-pub(crate) use store::Objects;
+pub use bucket::{Bucket, BucketError, ObjectPage, ObjectStream, ObjectSummary};
+pub(crate) use store::BucketBodyStore;

@@ -13,32 +13,32 @@ use crate::config::{GcsConfig, GcsIdentity, S3Config};
 /// Maximum number of retries of a request.
 const RETRIES_MAX: usize = 3;
 /// First delay between retries.
-const WAIT_MIN: Duration = Duration::from_millis(100);
+const RETRY_WAIT_MIN: Duration = Duration::from_millis(100);
 /// Maximum delay between retries.
-const WAIT_MAX: Duration = Duration::from_secs(2);
+const RETRY_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Timeout for connecting.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connector that sends all requests of a bucket with a given HTTP client.
 #[derive(Debug)]
-pub(super) struct Through(pub(super) reqwest::Client);
+pub(super) struct FixedConnector(pub(super) reqwest::Client);
 
-impl HttpConnector for Through {
+impl HttpConnector for FixedConnector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
         Ok(HttpClient::new(self.0.clone()))
     }
 }
 
 /// Builds a client for an S3 bucket.
-pub(super) fn s3(
+pub(super) fn s3_client(
     config: &S3Config,
     silence_max: Duration,
-    through: Option<Through>,
+    through: Option<FixedConnector>,
 ) -> Result<AmazonS3, Error> {
     let mut builder = AmazonS3Builder::new()
         .with_bucket_name(&config.bucket)
-        .with_retry(retries(silence_max))
-        .with_client_options(options(silence_max, config.endpoint.as_deref()));
+        .with_retry(retry_config(silence_max))
+        .with_client_options(client_options(silence_max, config.endpoint.as_deref()));
     for (name, value) in &config.credentials {
         // Variables that the client does not use are ignored.
         if let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>() {
@@ -55,17 +55,20 @@ pub(super) fn s3(
         builder = builder.with_endpoint(endpoint);
     }
     let built = builder.build();
-    built.map_err(|error| invalid("the S3 bucket", &error))
+    built.map_err(|error| invalid_config("the S3 bucket", &error))
 }
 
 /// Builds a client for a Google Cloud Storage bucket.
-pub(super) fn gcs(config: &GcsConfig, silence_max: Duration) -> Result<GoogleCloudStorage, Error> {
+pub(super) fn gcs_client(
+    config: &GcsConfig,
+    silence_max: Duration,
+) -> Result<GoogleCloudStorage, Error> {
     let identity = match (&config.credentials, &config.endpoint) {
         (Some(file), _) => GcsIdentity::File(file.clone()),
-        (None, Some(_)) => GcsIdentity::Anybody,
-        (None, None) => GcsIdentity::Machine,
+        (None, Some(_)) => GcsIdentity::Anonymous,
+        (None, None) => GcsIdentity::MetadataServer,
     };
-    gcs_as(
+    gcs_client_as(
         &config.bucket,
         config.endpoint.as_deref(),
         &identity,
@@ -75,17 +78,17 @@ pub(super) fn gcs(config: &GcsConfig, silence_max: Duration) -> Result<GoogleClo
 }
 
 /// Builds a client for a Google Cloud Storage bucket with given credentials.
-pub(super) fn gcs_as(
+pub(super) fn gcs_client_as(
     bucket: &str,
     endpoint: Option<&str>,
     identity: &GcsIdentity,
     silence_max: Duration,
-    through: Option<Through>,
+    through: Option<FixedConnector>,
 ) -> Result<GoogleCloudStorage, Error> {
     let mut builder = GoogleCloudStorageBuilder::new()
         .with_bucket_name(bucket)
-        .with_retry(retries(silence_max))
-        .with_client_options(options(silence_max, endpoint));
+        .with_retry(retry_config(silence_max))
+        .with_client_options(client_options(silence_max, endpoint));
     if let Some(through) = through {
         builder = builder.with_http_connector(through);
     }
@@ -97,18 +100,18 @@ pub(super) fn gcs_as(
         GcsIdentity::Key(key) => builder.with_service_account_key(key.reveal()),
         GcsIdentity::Token(token) => builder.with_bearer_token(token.reveal()),
         // An emulator accepts any token; with one, the client does not query the metadata server.
-        GcsIdentity::Anybody => builder.with_bearer_token("anybody"),
-        GcsIdentity::Machine => builder,
+        GcsIdentity::Anonymous => builder.with_bearer_token("anybody"),
+        GcsIdentity::MetadataServer => builder,
     };
     let built = builder.build();
-    built.map_err(|error| invalid("the Google Cloud Storage bucket", &error))
+    built.map_err(|error| invalid_config("the Google Cloud Storage bucket", &error))
 }
 
-fn retries(silence_max: Duration) -> RetryConfig {
+fn retry_config(silence_max: Duration) -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {
-            init_backoff: WAIT_MIN,
-            max_backoff: WAIT_MAX,
+            init_backoff: RETRY_WAIT_MIN,
+            max_backoff: RETRY_WAIT_MAX,
             base: 2.0,
         },
         max_retries: RETRIES_MAX,
@@ -116,19 +119,19 @@ fn retries(silence_max: Duration) -> RetryConfig {
     }
 }
 
-fn options(silence_max: Duration, endpoint: Option<&str>) -> ClientOptions {
+fn client_options(silence_max: Duration, endpoint: Option<&str>) -> ClientOptions {
     // Installs the crypto provider for TLS; fails harmlessly if one is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let in_clear = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
     ClientOptions::new()
         .with_allow_http(in_clear)
-        .with_connect_timeout(CONNECT_MAX.min(silence_max))
+        .with_connect_timeout(CONNECT_TIMEOUT.min(silence_max))
         .with_timeout_disabled()
         .with_read_timeout(silence_max)
 }
 
-fn invalid(what: &'static str, error: &object_store::Error) -> Error {
-    Error::Invalid {
+fn invalid_config(what: &'static str, error: &object_store::Error) -> Error {
+    Error::InvalidConfig {
         what,
         problem: error.to_string(),
     }

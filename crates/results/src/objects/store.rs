@@ -15,30 +15,30 @@ use object_store::{Attributes, ObjectStore, ObjectStoreExt as _};
 use serde_json::{Map, Value};
 use tokio_util::io::StreamReader;
 
-use super::fault::named;
+use super::error::into_store_error;
 use super::open;
-use super::upload::{Unsent, parts, whole};
-use crate::bodies::address;
+use super::upload::{UploadError, upload_bytes, upload_parts};
+use crate::bodies::body_name;
 use crate::config::{GcsConfig, S3Config};
-use crate::hashing::Hashing;
-use crate::space::WhenFull;
-use crate::stage::{Held, Staged, stage};
-use crate::wish::Kind;
-use crate::{Bodies, Error, Reading, Source, Stored, sha256};
+use crate::disk_space::FullDiskPolicy;
+use crate::staged_body::{StagedBody, StagedContent, stage_body};
+use crate::storage_options::StoreKind;
+use crate::stream_hasher::StreamHasher;
+use crate::{BodySource, BodyStore, BodyStream, Error, StoredBody, sha256};
 
 /// Prefix of all keys.
-const PREFIX: &str = "bodies";
+const KEY_PREFIX: &str = "bodies";
 
 /// Bodies in a bucket.
 #[derive(Clone)]
-pub(crate) struct Objects {
+pub(crate) struct BucketBodyStore {
     client: Arc<dyn ObjectStore>,
-    kind: Kind,
+    kind: StoreKind,
     bucket: String,
     scratch: PathBuf,
 }
 
-impl Objects {
+impl BucketBodyStore {
     /// Opens bodies in an S3 bucket; sends no request yet.
     pub(crate) fn s3(
         config: &S3Config,
@@ -46,8 +46,8 @@ impl Objects {
         scratch: PathBuf,
     ) -> Result<Self, Error> {
         Ok(Self {
-            client: Arc::new(open::s3(config, silence_max, None)?),
-            kind: Kind::S3,
+            client: Arc::new(open::s3_client(config, silence_max, None)?),
+            kind: StoreKind::S3,
             bucket: config.bucket.clone(),
             scratch,
         })
@@ -60,57 +60,61 @@ impl Objects {
         scratch: PathBuf,
     ) -> Result<Self, Error> {
         Ok(Self {
-            client: Arc::new(open::gcs(config, silence_max)?),
-            kind: Kind::Gcs,
+            client: Arc::new(open::gcs_client(config, silence_max)?),
+            kind: StoreKind::Gcs,
             bucket: config.bucket.clone(),
             scratch,
         })
     }
 
     /// Location for display.
-    pub(crate) fn place(&self) -> String {
-        let scheme = if self.kind == Kind::Gcs { "gs" } else { "s3" };
-        format!("{scheme}://{}/{PREFIX}", self.bucket)
+    pub(crate) fn location(&self) -> String {
+        let scheme = if self.kind == StoreKind::Gcs {
+            "gs"
+        } else {
+            "s3"
+        };
+        format!("{scheme}://{}/{KEY_PREFIX}", self.bucket)
     }
 
     /// Stores a body whose hash is known.
-    pub(crate) async fn put_staged(&self, staged: &Staged) -> Result<Stored, Error> {
-        let key = key(&staged.sha256);
-        let sent = match &staged.held {
-            Held::Memory(bytes) => {
-                whole(&*self.client, &key, bytes.clone(), Attributes::new()).await
+    pub(crate) async fn put_staged(&self, staged: &StagedBody) -> Result<StoredBody, Error> {
+        let key = object_key(&staged.sha256);
+        let sent = match &staged.content {
+            StagedContent::Memory(bytes) => {
+                upload_bytes(&*self.client, &key, bytes.clone(), Attributes::new()).await
             }
-            Held::File(_) => {
-                let pieces = staged.pieces(0..staged.bytes)?;
-                parts(&*self.client, &key, pieces, Attributes::new()).await
+            StagedContent::File(_) => {
+                let pieces = staged.chunks(0..staged.bytes)?;
+                upload_parts(&*self.client, &key, pieces, Attributes::new()).await
             }
         };
-        sent.map_err(|unsent| self.unsent(unsent))?;
-        Ok(self.stored(&staged.sha256, staged.bytes))
+        sent.map_err(|unsent| self.upload_error(unsent))?;
+        Ok(self.to_stored_body(&staged.sha256, staged.bytes))
     }
 
     /// Downloads a body and checks it.
-    pub(crate) async fn fetch(&self, reference: &ResultRef) -> Result<Staged, Error> {
-        let sha256 = self.address(reference)?;
-        let key = key(&sha256);
-        let named = |fault| named(fault, &self.place(), Some(&reference.uri));
+    pub(crate) async fn fetch(&self, reference: &ResultRef) -> Result<StagedBody, Error> {
+        let sha256 = self.hash_in_bucket(reference)?;
+        let key = object_key(&sha256);
+        let named = |fault| into_store_error(fault, &self.location(), Some(&reference.uri));
         let found = self.client.get(&key).await.map_err(named)?;
         let pieces = found.into_stream().map_err(io::Error::other);
         let mut reader = StreamReader::new(Box::pin(pieces));
-        let staged = stage(&self.scratch, &mut reader, WhenFull::Refuse).await;
-        let staged = staged.map_err(|error| self.broken(error))?;
+        let staged = stage_body(&self.scratch, &mut reader, FullDiskPolicy::Refuse).await;
+        let staged = staged.map_err(|error| self.download_error(error))?;
         if staged.sha256 == sha256 {
             return Ok(staged);
         }
-        Err(self.corrupt(reference))
+        Err(self.corrupt_error(reference))
     }
 
     /// Returns the hash of the body, if it is in this bucket.
-    fn address(&self, reference: &ResultRef) -> Result<String, Error> {
+    fn hash_in_bucket(&self, reference: &ResultRef) -> Result<String, Error> {
         let elsewhere = reference.meta.location.get("bucket");
         let elsewhere = elsewhere.and_then(Value::as_str);
         match elsewhere.filter(|bucket| *bucket != self.bucket) {
-            None => address(reference),
+            None => body_name(reference),
             Some(bucket) => Err(Error::NotConfigured {
                 store: format!("{}, bucket {bucket}", self.kind.name()),
                 remedy: format!("this process uses bucket `{}`", self.bucket),
@@ -118,15 +122,15 @@ impl Objects {
         }
     }
 
-    fn stored(&self, sha256: &str, bytes: u64) -> Stored {
-        let word = if self.kind == Kind::Gcs {
+    fn to_stored_body(&self, sha256: &str, bytes: u64) -> StoredBody {
+        let word = if self.kind == StoreKind::Gcs {
             "object"
         } else {
             "key"
         };
-        let place = [("bucket", self.bucket.clone()), (word, name(sha256))];
+        let place = [("bucket", self.bucket.clone()), (word, object_name(sha256))];
         let place = place.map(|(name, value)| (name.to_owned(), Value::String(value)));
-        Stored {
+        StoredBody {
             sha256: sha256.to_owned(),
             bytes,
             store: self.kind.name(),
@@ -135,94 +139,101 @@ impl Objects {
         }
     }
 
-    fn unsent(&self, unsent: Unsent) -> Error {
+    fn upload_error(&self, unsent: UploadError) -> Error {
         match unsent {
-            Unsent::Fault(fault) => named(fault, &self.place(), None),
-            Unsent::Lost(fault) => Error::Unavailable {
-                file: self.place().into(),
+            UploadError::Rejected(fault) => into_store_error(fault, &self.location(), None),
+            UploadError::UploadLost(fault) => Error::Unavailable {
+                file: self.location().into(),
                 source: io::Error::other(fault),
             },
-            Unsent::Source(error) => Error::Interrupted(error),
+            UploadError::SourceUnreadable(error) => Error::Interrupted(error),
         }
     }
 
     /// An interrupted download is an error of the bucket, not of the source.
-    fn broken(&self, error: Error) -> Error {
+    fn download_error(&self, error: Error) -> Error {
         match error {
             Error::Interrupted(source) => Error::Unavailable {
-                file: self.place().into(),
+                file: self.location().into(),
                 source,
             },
             error => error,
         }
     }
 
-    fn corrupt(&self, reference: &ResultRef) -> Error {
+    fn corrupt_error(&self, reference: &ResultRef) -> Error {
         Error::Corrupt {
             uri: reference.uri.clone(),
-            file: self.place().into(),
+            file: self.location().into(),
         }
     }
 }
 
-fn name(sha256: &str) -> String {
-    format!("{PREFIX}/{sha256}")
+fn object_name(sha256: &str) -> String {
+    format!("{KEY_PREFIX}/{sha256}")
 }
 
-fn key(sha256: &str) -> Path {
-    Path::from(name(sha256))
+fn object_key(sha256: &str) -> Path {
+    Path::from(object_name(sha256))
 }
 
 #[async_trait]
-impl Bodies for Objects {
-    async fn put(&self, body: Source<'_>) -> Result<Stored, Error> {
+impl BodyStore for BucketBodyStore {
+    async fn put(&self, body: BodySource<'_>) -> Result<StoredBody, Error> {
         let staged = match body {
-            Source::Bytes(bytes) => {
+            BodySource::Bytes(bytes) => {
                 let hash = sha256(&bytes);
                 let count = bytes.len() as u64;
-                let sent = whole(&*self.client, &key(&hash), bytes, Attributes::new()).await;
-                sent.map_err(|unsent| self.unsent(unsent))?;
-                return Ok(self.stored(&hash, count));
+                let sent =
+                    upload_bytes(&*self.client, &object_key(&hash), bytes, Attributes::new()).await;
+                sent.map_err(|unsent| self.upload_error(unsent))?;
+                return Ok(self.to_stored_body(&hash, count));
             }
-            Source::Stream(reader) => stage(&self.scratch, reader, WhenFull::Wait).await?,
+            BodySource::Stream(reader) => {
+                stage_body(&self.scratch, reader, FullDiskPolicy::Wait).await?
+            }
         };
         self.put_staged(&staged).await
     }
 
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
-        let address = self.address(reference)?;
-        let named = |fault| named(fault, &self.place(), Some(&reference.uri));
-        let found = self.client.get(&key(&address)).await.map_err(named)?;
+        let address = self.hash_in_bucket(reference)?;
+        let named = |fault| into_store_error(fault, &self.location(), Some(&reference.uri));
+        let found = self
+            .client
+            .get(&object_key(&address))
+            .await
+            .map_err(named)?;
         let bytes = found.meta.size.min(reference.meta.bytes);
-        let mut hashing = Hashing::of(bytes);
+        let mut hashing = StreamHasher::for_size(bytes);
         let mut body = BytesMut::with_capacity(usize::try_from(bytes).unwrap_or(0));
         let mut pieces = found.into_stream();
         while let Some(piece) = pieces.try_next().await.map_err(named)? {
             body.extend_from_slice(&piece);
-            hashing.take(piece);
+            hashing.update(piece);
         }
-        if hashing.end().await? == address {
+        if hashing.finish().await? == address {
             return Ok(body.freeze());
         }
-        Err(self.corrupt(reference))
+        Err(self.corrupt_error(reference))
     }
 
     async fn read(
         &self,
         reference: &ResultRef,
         range: Option<Range<u64>>,
-    ) -> Result<Reading, Error> {
+    ) -> Result<BodyStream, Error> {
         self.fetch(reference).await?.read(range)
     }
 
     async fn delete(&self, reference: &ResultRef) -> Result<(), Error> {
-        let Ok(address) = address(reference) else {
+        let Ok(address) = body_name(reference) else {
             return Ok(());
         };
-        self.address(reference)?;
-        match self.client.delete(&key(&address)).await {
+        self.hash_in_bucket(reference)?;
+        match self.client.delete(&object_key(&address)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(fault) => Err(named(fault, &self.place(), None)),
+            Err(fault) => Err(into_store_error(fault, &self.location(), None)),
         }
     }
 }

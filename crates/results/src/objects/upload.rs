@@ -7,7 +7,7 @@ use object_store::{
     Attributes, ObjectStore, ObjectStoreExt as _, PutMultipartOptions, PutOptions, WriteMultipart,
 };
 
-use crate::Pieces;
+use crate::ByteStream;
 
 /// Size of every part except the last; smaller bodies are sent in one request.
 pub(super) const PART_BYTES: usize = 8 * 1024 * 1024;
@@ -15,28 +15,28 @@ pub(super) const PART_BYTES: usize = 8 * 1024 * 1024;
 const PARTS_AT_ONCE: usize = 3;
 
 /// Why an upload failed.
-pub(super) enum Unsent {
+pub(super) enum UploadError {
     /// The bucket returned an error.
-    Fault(object_store::Error),
+    Rejected(object_store::Error),
     /// The bucket does not know the upload any more.
-    Lost(object_store::Error),
+    UploadLost(object_store::Error),
     /// The body could not be read.
-    Source(std::io::Error),
+    SourceUnreadable(std::io::Error),
 }
 
-impl From<object_store::Error> for Unsent {
+impl From<object_store::Error> for UploadError {
     fn from(fault: object_store::Error) -> Self {
-        Self::Fault(fault)
+        Self::Rejected(fault)
     }
 }
 
 /// Uploads a body from memory; returns its `ETag`.
-pub(super) async fn whole(
+pub(super) async fn upload_bytes(
     client: &dyn ObjectStore,
     key: &Path,
     body: Bytes,
     attributes: Attributes,
-) -> Result<Option<String>, Unsent> {
+) -> Result<Option<String>, UploadError> {
     if body.len() <= PART_BYTES {
         let options = PutOptions {
             attributes,
@@ -47,17 +47,17 @@ pub(super) async fn whole(
     }
     let begin = (0..body.len()).step_by(PART_BYTES);
     let pieces = begin.map(|at| Ok(body.slice(at..body.len().min(at + PART_BYTES))));
-    let pieces: Pieces = Box::pin(futures_util::stream::iter(pieces.collect::<Vec<_>>()));
-    parts(client, key, pieces, attributes).await
+    let pieces: ByteStream = Box::pin(futures_util::stream::iter(pieces.collect::<Vec<_>>()));
+    upload_parts(client, key, pieces, attributes).await
 }
 
 /// Uploads a body in parts; aborts the upload if the source fails.
-pub(super) async fn parts(
+pub(super) async fn upload_parts(
     client: &dyn ObjectStore,
     key: &Path,
-    mut pieces: Pieces,
+    mut pieces: ByteStream,
     attributes: Attributes,
-) -> Result<Option<String>, Unsent> {
+) -> Result<Option<String>, UploadError> {
     let options = PutMultipartOptions {
         attributes,
         ..PutMultipartOptions::default()
@@ -72,16 +72,16 @@ pub(super) async fn parts(
                 writer.put(piece);
             }
             Ok(None) => break None,
-            Err(error) => break Some(Unsent::Source(error)),
+            Err(error) => break Some(UploadError::SourceUnreadable(error)),
         }
         if let Err(fault) = writer.wait_for_capacity(PARTS_AT_ONCE).await {
-            break Some(Unsent::Fault(fault));
+            break Some(UploadError::Rejected(fault));
         }
     };
     let Some(broken) = broken else {
         return match writer.finish().await {
             Ok(put) => Ok(put.e_tag),
-            Err(fault) => finished(client, key, bytes, fault).await,
+            Err(fault) => check_completed(client, key, bytes, fault).await,
         };
     };
     if let Err(error) = writer.abort().await {
@@ -91,17 +91,17 @@ pub(super) async fn parts(
 }
 
 /// If the upload is unknown, it may have completed and only the response was lost.
-async fn finished(
+async fn check_completed(
     client: &dyn ObjectStore,
     key: &Path,
     bytes: u64,
     fault: object_store::Error,
-) -> Result<Option<String>, Unsent> {
+) -> Result<Option<String>, UploadError> {
     if !matches!(fault, object_store::Error::NotFound { .. }) {
         return Err(fault.into());
     }
     match client.head(key).await {
         Ok(found) if found.size == bytes => Ok(found.e_tag),
-        _ => Err(Unsent::Lost(fault)),
+        _ => Err(UploadError::UploadLost(fault)),
     }
 }

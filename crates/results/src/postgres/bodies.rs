@@ -13,27 +13,30 @@ use serde_json::Map;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-use super::draft::{CHUNK_BYTES, Draft, delete, delete_old, old, renew, sweep, whole};
-use super::head::{Head, Lost};
+use super::layout::{BodyLayout, ChunkError};
 use super::logs::PostgresLogs;
-use super::pool::{Connect, Pool};
-use crate::bodies::{hash, within};
-use crate::{Bodies, Error, Old, Reading, Source, Stored};
+use super::pool::{PostgresConnector, StatementPool};
+use super::upload::{
+    BodyUpload, CHUNK_BYTES, delete_body, delete_old_body, insert_small_body, list_old_bodies,
+    renew_body, sweep_drafts,
+};
+use crate::bodies::{body_hash, clamp_range};
+use crate::{BodyEntry, BodySource, BodyStore, BodyStream, Error, StoredBody};
 
 /// Name of the store in references.
-const STORE: &str = "postgres";
+const STORE_NAME: &str = "postgres";
 
 /// Bodies in Postgres, in chunks of 1 MiB.
 #[derive(Clone)]
-pub struct Postgres {
-    pool: Arc<Pool>,
+pub struct PostgresBodyStore {
+    pool: Arc<StatementPool>,
 }
 
-impl Postgres {
+impl PostgresBodyStore {
     /// Opens bodies in a database whose schema is up to date; deletes incomplete bodies of dead processes.
-    pub async fn open(connect: Arc<dyn Connect>) -> Result<Self, Error> {
-        let pool = Arc::new(Pool::new(connect));
-        sweep(&pool).await?;
+    pub async fn open(connect: Arc<dyn PostgresConnector>) -> Result<Self, Error> {
+        let pool = Arc::new(StatementPool::new(connect));
+        sweep_drafts(&pool).await?;
         Ok(Self { pool })
     }
 
@@ -44,28 +47,28 @@ impl Postgres {
         }
     }
 
-    async fn head(&self, reference: &ResultRef) -> Result<Head, Error> {
+    async fn find_layout(&self, reference: &ResultRef) -> Result<BodyLayout, Error> {
         let uri = &reference.uri;
-        let found = Head::find(&self.pool, &hash(reference)?).await;
-        let found = found.map_err(|lost| lost.named(&self.pool, uri))?;
+        let found = BodyLayout::find(&self.pool, &body_hash(reference)?).await;
+        let found = found.map_err(|lost| lost.into_store_error(&self.pool, uri))?;
         found.ok_or_else(|| Error::NotAvailable { uri: uri.clone() })
     }
 
     /// Stores a body that fits into one chunk.
-    async fn put_small(&self, bytes: &[u8]) -> Result<Stored, Error> {
+    async fn put_small(&self, bytes: &[u8]) -> Result<StoredBody, Error> {
         let hash = Sha256::digest(bytes).to_vec();
-        if whole(&self.pool, &hash, bytes).await? || self.holds(&hash).await? {
-            return Ok(stored(&hash, bytes.len() as u64));
+        if insert_small_body(&self.pool, &hash, bytes).await? || self.renew_if_sound(&hash).await? {
+            return Ok(to_stored_body(&hash, bytes.len() as u64));
         }
-        let mut draft = Draft::begin(&self.pool).await?;
+        let mut draft = BodyUpload::start(&self.pool).await?;
         draft.write(bytes).await?;
-        finish(draft).await
+        finish_upload(draft).await
     }
 
-    async fn put_large(&self, bytes: Bytes) -> Result<Stored, Error> {
+    async fn put_large(&self, bytes: Bytes) -> Result<StoredBody, Error> {
         let hash = Sha256::digest(&bytes);
-        if self.holds(&hash).await? {
-            return Ok(stored(&hash, bytes.len() as u64));
+        if self.renew_if_sound(&hash).await? {
+            return Ok(to_stored_body(&hash, bytes.len() as u64));
         }
         self.put_stream(&mut &bytes[..]).await
     }
@@ -73,14 +76,14 @@ impl Postgres {
     async fn put_stream(
         &self,
         reader: &mut (dyn AsyncRead + Send + Unpin),
-    ) -> Result<Stored, Error> {
+    ) -> Result<StoredBody, Error> {
         let mut chunk = Vec::with_capacity(CHUNK_BYTES);
-        if fill(reader, &mut chunk).await? {
+        if read_chunk(reader, &mut chunk).await? {
             return self.put_small(&chunk).await;
         }
-        let mut draft = Draft::begin(&self.pool).await?;
-        match pour(&mut draft, reader, &mut chunk).await {
-            Ok(()) => finish(draft).await,
+        let mut draft = BodyUpload::start(&self.pool).await?;
+        match write_chunks(&mut draft, reader, &mut chunk).await {
+            Ok(()) => finish_upload(draft).await,
             Err(error) => {
                 draft.abandon().await;
                 Err(error)
@@ -89,20 +92,19 @@ impl Postgres {
     }
 
     /// Whether a body with this hash exists and is intact; if so, sets its storage time to now.
-    async fn holds(&self, hash: &[u8]) -> Result<bool, Error> {
-        match Head::find(&self.pool, hash).await {
-            Ok(Some(head)) => {
-                Ok(head.is_whole(&self.pool).await? && renew(&self.pool, hash, head.draft).await?)
-            }
-            Ok(None) | Err(Lost::Damaged) => Ok(false),
-            Err(Lost::Failed(error)) => Err(error),
+    async fn renew_if_sound(&self, hash: &[u8]) -> Result<bool, Error> {
+        match BodyLayout::find(&self.pool, hash).await {
+            Ok(Some(head)) => Ok(head.is_sound(&self.pool).await?
+                && renew_body(&self.pool, hash, head.draft).await?),
+            Ok(None) | Err(ChunkError::Damaged) => Ok(false),
+            Err(ChunkError::Failed(error)) => Err(error),
         }
     }
 }
 
 /// Writes the first chunk and all that follow.
-async fn pour(
-    draft: &mut Draft<'_>,
+async fn write_chunks(
+    draft: &mut BodyUpload<'_>,
     reader: &mut (dyn AsyncRead + Send + Unpin),
     chunk: &mut Vec<u8>,
 ) -> Result<(), Error> {
@@ -113,13 +115,13 @@ async fn pour(
         if is_last {
             return Ok(());
         }
-        is_last = fill(reader, chunk).await?;
+        is_last = read_chunk(reader, chunk).await?;
     }
     Ok(())
 }
 
 /// Reads one chunk; returns whether the body ended in it.
-async fn fill(
+async fn read_chunk(
     reader: &mut (dyn AsyncRead + Send + Unpin),
     chunk: &mut Vec<u8>,
 ) -> Result<bool, Error> {
@@ -129,38 +131,38 @@ async fn fill(
     Ok(read.map_err(Error::Interrupted)? < CHUNK_BYTES)
 }
 
-async fn finish(draft: Draft<'_>) -> Result<Stored, Error> {
+async fn finish_upload(draft: BodyUpload<'_>) -> Result<StoredBody, Error> {
     let (hash, bytes) = draft.finish().await?;
-    Ok(stored(&hash, bytes))
+    Ok(to_stored_body(&hash, bytes))
 }
 
-fn stored(hash: &[u8], bytes: u64) -> Stored {
+fn to_stored_body(hash: &[u8], bytes: u64) -> StoredBody {
     let sha256 = hex::encode(hash);
     let place = [("schema", "noetl"), ("table", "body"), ("pk", &sha256)];
     let place = place.map(|(name, value)| (name.to_owned(), value.into()));
-    Stored {
+    StoredBody {
         location: Map::from_iter(place),
         sha256,
         bytes,
-        store: STORE,
+        store: STORE_NAME,
         compression: None,
     }
 }
 
 /// The remaining chunks of a body.
-struct Rest {
-    pool: Arc<Pool>,
-    head: Head,
+struct ChunkReader {
+    pool: Arc<StatementPool>,
+    layout: BodyLayout,
     uri: String,
     range: Range<u64>,
     chunks: Range<i32>,
 }
 
-impl Rest {
-    async fn next(mut self) -> Option<(io::Result<Bytes>, Self)> {
+impl ChunkReader {
+    async fn next_chunk(mut self) -> Option<(io::Result<Bytes>, Self)> {
         let n = self.chunks.next()?;
-        let begin = self.head.begin(n);
-        let piece = self.head.chunk(&self.pool, n).await.map(|chunk| {
+        let begin = self.layout.chunk_offset(n);
+        let piece = self.layout.read_chunk(&self.pool, n).await.map(|chunk| {
             let place = |byte: u64| {
                 let place = usize::try_from(byte.saturating_sub(begin)).unwrap_or(usize::MAX);
                 place.min(chunk.len())
@@ -170,33 +172,33 @@ impl Rest {
         let piece = piece.map_err(|lost| {
             // Chunks after a missing one must not be returned.
             self.chunks = 0..0;
-            io::Error::other(lost.named(&self.pool, &self.uri))
+            io::Error::other(lost.into_store_error(&self.pool, &self.uri))
         });
         Some((piece, self))
     }
 }
 
 #[async_trait]
-impl Bodies for Postgres {
-    async fn put(&self, body: Source<'_>) -> Result<Stored, Error> {
+impl BodyStore for PostgresBodyStore {
+    async fn put(&self, body: BodySource<'_>) -> Result<StoredBody, Error> {
         match body {
-            Source::Bytes(bytes) if bytes.len() <= CHUNK_BYTES => self.put_small(&bytes).await,
-            Source::Bytes(bytes) => self.put_large(bytes).await,
-            Source::Stream(reader) => self.put_stream(reader).await,
+            BodySource::Bytes(bytes) if bytes.len() <= CHUNK_BYTES => self.put_small(&bytes).await,
+            BodySource::Bytes(bytes) => self.put_large(bytes).await,
+            BodySource::Stream(reader) => self.put_stream(reader).await,
         }
     }
 
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
-        let head = self.head(reference).await?;
-        let lost = |lost: Lost| lost.named(&self.pool, &reference.uri);
-        let mut chunks = head.chunks(&(0..head.bytes.max(1)));
-        let first = chunks.next().ok_or_else(|| lost(Lost::Damaged))?;
-        let mut body = BytesMut::from(&head.chunk(&self.pool, first).await.map_err(lost)?[..]);
+        let head = self.find_layout(reference).await?;
+        let lost = |lost: ChunkError| lost.into_store_error(&self.pool, &reference.uri);
+        let mut chunks = head.chunks_in(&(0..head.bytes.max(1)));
+        let first = chunks.next().ok_or_else(|| lost(ChunkError::Damaged))?;
+        let mut body = BytesMut::from(&head.read_chunk(&self.pool, first).await.map_err(lost)?[..]);
         for n in chunks {
-            body.extend_from_slice(&head.chunk(&self.pool, n).await.map_err(lost)?);
+            body.extend_from_slice(&head.read_chunk(&self.pool, n).await.map_err(lost)?);
         }
-        if Sha256::digest(&body)[..] != hash(reference)? {
-            return Err(lost(Lost::Damaged));
+        if Sha256::digest(&body)[..] != body_hash(reference)? {
+            return Err(lost(ChunkError::Damaged));
         }
         Ok(body.freeze())
     }
@@ -205,31 +207,31 @@ impl Bodies for Postgres {
         &self,
         reference: &ResultRef,
         range: Option<Range<u64>>,
-    ) -> Result<Reading, Error> {
-        let head = self.head(reference).await?;
-        let range = within(range, head.bytes);
-        let chunks = head.chunks(&range);
-        let checked = head.check(&self.pool, chunks.clone()).await;
-        checked.map_err(|lost| lost.named(&self.pool, &reference.uri))?;
-        let rest = Rest {
+    ) -> Result<BodyStream, Error> {
+        let head = self.find_layout(reference).await?;
+        let range = clamp_range(range, head.bytes);
+        let chunks = head.chunks_in(&range);
+        let checked = head.check_chunks(&self.pool, chunks.clone()).await;
+        checked.map_err(|lost| lost.into_store_error(&self.pool, &reference.uri))?;
+        let rest = ChunkReader {
             pool: Arc::clone(&self.pool),
-            head,
+            layout: head,
             uri: reference.uri.clone(),
             range: range.clone(),
             chunks,
         };
-        Ok(Reading {
+        Ok(BodyStream {
             bytes: head.bytes,
             range,
-            pieces: Box::pin(stream::unfold(rest, Rest::next)),
+            chunks: Box::pin(stream::unfold(rest, ChunkReader::next_chunk)),
         })
     }
 
     async fn delete(&self, reference: &ResultRef) -> Result<(), Error> {
-        let Ok(hash) = hash(reference) else {
+        let Ok(hash) = body_hash(reference) else {
             return Ok(());
         };
-        delete(&self.pool, &hash).await
+        delete_body(&self.pool, &hash).await
     }
 
     async fn stored_before(
@@ -237,15 +239,15 @@ impl Bodies for Postgres {
         before: Time,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Old>, Error> {
+    ) -> Result<Vec<BodyEntry>, Error> {
         let after = after.and_then(|after| hex::decode(after).ok());
-        old(&self.pool, before, &after.unwrap_or_default(), limit).await
+        list_old_bodies(&self.pool, before, &after.unwrap_or_default(), limit).await
     }
 
     async fn delete_stored_before(&self, sha256: &str, before: Time) -> Result<bool, Error> {
         let Ok(hash) = hex::decode(sha256) else {
             return Ok(false);
         };
-        delete_old(&self.pool, &hash, before).await
+        delete_old_body(&self.pool, &hash, before).await
     }
 }

@@ -7,12 +7,12 @@ use model::id::{ExecutionId, Name};
 use model::task_log::LogLine;
 use tokio_postgres::types::Type;
 
-use super::pool::Pool;
-use crate::logs::{FULL, LOG_BYTES_MAX};
-use crate::{Error, LogAsk, LogPage, TaskLogs};
+use super::pool::StatementPool;
+use crate::logs::{LOG_BYTES_MAX, LOG_FULL_MESSAGE};
+use crate::{Error, LogPage, LogQuery, TaskLogs};
 
 /// The lock on the execution's row is held until the lines are committed, so lines become visible in order.
-const APPEND: &str = "WITH head AS (INSERT INTO noetl.task_log AS h (execution_id, last, bytes) \
+const APPEND_LINES: &str = "WITH head AS (INSERT INTO noetl.task_log AS h (execution_id, last, bytes) \
         VALUES ($1, $5, $6) ON CONFLICT (execution_id) DO UPDATE \
         SET last = h.last + excluded.last, bytes = h.bytes + excluded.bytes WHERE h.bytes < $7 \
         RETURNING last, bytes), \
@@ -21,28 +21,32 @@ const APPEND: &str = "WITH head AS (INSERT INTO noetl.task_log AS h (execution_i
         FROM head, unnest($2, $3, $4) WITH ORDINALITY AS l (step, task, line, place)) \
     SELECT bytes FROM head";
 
-const READ: &str = "SELECT n, line FROM noetl.task_log_line WHERE execution_id = $1 AND n > $2 \
+const SELECT_LINES: &str = "SELECT n, line FROM noetl.task_log_line WHERE execution_id = $1 AND n > $2 \
     AND ($4 IS NULL OR step = $4) AND ($5 IS NULL OR task = $5) ORDER BY n LIMIT $3";
 
 /// Task logs in Postgres.
 #[derive(Clone)]
 pub struct PostgresLogs {
-    pub(super) pool: Arc<Pool>,
+    pub(super) pool: Arc<StatementPool>,
 }
 
 impl PostgresLogs {
     /// Appends lines of one execution; returns the size of its log and of the lines, or `None` if the log was already
     /// full.
-    async fn take(&self, lines: &[LogLine], bytes_max: i64) -> Result<Option<(i64, i64)>, Error> {
+    async fn append_lines(
+        &self,
+        lines: &[LogLine],
+        bytes_max: i64,
+    ) -> Result<Option<(i64, i64)>, Error> {
         let Some(first) = lines.first() else {
             return Ok(None);
         };
         let execution = first.execution.0;
-        let texts: Vec<String> = lines.iter().map(text).collect();
+        let texts: Vec<String> = lines.iter().map(to_json).collect();
         let steps: Vec<&str> = lines.iter().map(|line| line.step.as_str()).collect();
         let tasks: Vec<&str> = lines.iter().map(|line| line.task.as_str()).collect();
-        let count = number(lines.len());
-        let added = number(texts.iter().map(String::len).sum());
+        let count = saturating_i64(lines.len());
+        let added = saturating_i64(texts.iter().map(String::len).sum());
         let values = [
             (&execution as _, Type::INT8),
             (&steps as _, Type::TEXT_ARRAY),
@@ -52,16 +56,16 @@ impl PostgresLogs {
             (&added as _, Type::INT8),
             (&bytes_max as _, Type::INT8),
         ];
-        let rows = self.pool.ask(APPEND, &values).await?;
+        let rows = self.pool.query(APPEND_LINES, &values).await?;
         Ok(rows.first().map(|row| (row.get(0), added)))
     }
 }
 
-fn text(line: &LogLine) -> String {
+fn to_json(line: &LogLine) -> String {
     serde_json::to_string(line).expect("a log line serializes to JSON")
 }
 
-fn number(count: usize) -> i64 {
+fn saturating_i64(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
@@ -70,21 +74,22 @@ impl TaskLogs for PostgresLogs {
     async fn append(&self, lines: &[LogLine]) -> Result<(), Error> {
         let bytes_max = i64::try_from(LOG_BYTES_MAX).unwrap_or(i64::MAX);
         for lines in lines.chunk_by(|one, two| one.execution == two.execution) {
-            let taken = self.take(lines, bytes_max).await?;
+            let taken = self.append_lines(lines, bytes_max).await?;
             let is_last = taken.is_some_and(|(bytes, added)| {
                 bytes >= bytes_max && bytes.saturating_sub(added) < bytes_max
             });
             if let (true, Some(line)) = (is_last, lines.last()) {
-                self.take(&[line.remark(FULL.to_owned())], i64::MAX).await?;
+                self.append_lines(&[line.annotation(LOG_FULL_MESSAGE.to_owned())], i64::MAX)
+                    .await?;
             }
         }
         Ok(())
     }
 
-    async fn read(&self, execution: ExecutionId, ask: &LogAsk) -> Result<LogPage, Error> {
+    async fn read(&self, execution: ExecutionId, ask: &LogQuery) -> Result<LogPage, Error> {
         let execution = execution.0;
         let after = i64::try_from(ask.after).unwrap_or(i64::MAX);
-        let limit = number(ask.limit);
+        let limit = saturating_i64(ask.limit);
         let (step, task) = (
             ask.step.as_ref().map(Name::as_str),
             ask.task.as_ref().map(Name::as_str),
@@ -96,7 +101,7 @@ impl TaskLogs for PostgresLogs {
             (&step as _, Type::TEXT),
             (&task as _, Type::TEXT),
         ];
-        let rows = self.pool.ask(READ, &values).await?;
+        let rows = self.pool.query(SELECT_LINES, &values).await?;
         let last = rows.last().map(|row| row.get::<_, i64>(0));
         let lines = rows.iter().map(|row| serde_json::from_str(row.get(1)));
         Ok(LogPage {

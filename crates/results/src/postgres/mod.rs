@@ -3,14 +3,14 @@
 //! Each statement is atomic and idempotent, so a lost connection is handled by retrying.
 
 mod bodies;
-mod draft;
-mod head;
+mod layout;
 mod logs;
 mod pool;
+mod upload;
 
-pub use bodies::Postgres;
+pub use bodies::PostgresBodyStore;
 pub use logs::PostgresLogs;
-pub use pool::{Connect, ConnectError};
+pub use pool::{ConnectError, PostgresConnector};
 
 /// Connection to the database.
 pub use tokio_postgres::Client as PostgresClient;

@@ -15,13 +15,13 @@ use crate::Error;
 /// Maximum number of connections.
 const CONNECTIONS_MAX: usize = 6;
 /// How long a caller waits for a free connection.
-const ROOM_MAX: Duration = Duration::from_secs(30);
+const PERMIT_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Timeout of a statement; each transfers at most a few chunks.
-const STATEMENT_MAX: Duration = Duration::from_secs(30);
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Additional time to wait for a response beyond the timeout of the database itself.
-const ANSWER_SLACK: Duration = Duration::from_secs(5);
+const RESPONSE_MARGIN: Duration = Duration::from_secs(5);
 /// Delays before retries; the number of attempts is one more.
-const WAITS: [Duration; 5] = [
+const RETRY_WAITS: [Duration; 5] = [
     Duration::from_millis(10),
     Duration::from_millis(50),
     Duration::from_millis(200),
@@ -34,103 +34,107 @@ pub type ConnectError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Connects to a database whose schema is up to date.
 #[async_trait]
-pub trait Connect: Send + Sync {
+pub trait PostgresConnector: Send + Sync {
     /// Opens a connection that its own task drives; commits are durable when they are acknowledged.
     async fn connect(&self, statement_max: Duration) -> Result<Client, ConnectError>;
 
     /// Host, port and database for display; never the password.
-    fn place(&self) -> String;
+    fn location(&self) -> String;
 }
 
 /// Values of a statement with their types.
-pub(super) type Values<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
+pub(super) type SqlValues<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
 /// Connection pool.
-pub(super) struct Pool {
-    connect: Arc<dyn Connect>,
+pub(super) struct StatementPool {
+    connector: Arc<dyn PostgresConnector>,
     idle: Mutex<Vec<Client>>,
-    room: Semaphore,
+    permits: Semaphore,
 }
 
 /// Why a statement failed.
 #[derive(Debug, thiserror::Error)]
-enum Fault {
+enum StatementError {
     #[error("cannot connect to the database")]
-    Unreached(#[source] ConnectError),
+    ConnectFailed(#[source] ConnectError),
     #[error("all connections are in use")]
-    Busy,
+    PoolExhausted,
     #[error("the database did not respond in time")]
-    Silent,
+    TimedOut,
     #[error("the database rejected the statement")]
-    Refused(#[source] tokio_postgres::Error),
+    Rejected(#[source] tokio_postgres::Error),
 }
 
-impl Pool {
-    pub(super) fn new(connect: Arc<dyn Connect>) -> Self {
+impl StatementPool {
+    pub(super) fn new(connector: Arc<dyn PostgresConnector>) -> Self {
         Self {
-            connect,
+            connector,
             idle: Mutex::default(),
-            room: Semaphore::new(CONNECTIONS_MAX),
+            permits: Semaphore::new(CONNECTIONS_MAX),
         }
     }
 
     /// Host, port and database.
-    pub(super) fn place(&self) -> String {
-        self.connect.place()
+    pub(super) fn location(&self) -> String {
+        self.connector.location()
     }
 
     /// Runs an idempotent statement; retries transient errors.
-    pub(super) async fn ask(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Error> {
-        let mut waits = WAITS.iter();
+    pub(super) async fn query(&self, sql: &str, values: SqlValues<'_>) -> Result<Vec<Row>, Error> {
+        let mut waits = RETRY_WAITS.iter();
         loop {
-            let fault = match self.once(sql, values).await {
+            let fault = match self.query_once(sql, values).await {
                 Ok(rows) => return Ok(rows),
                 Err(fault) => fault,
             };
             match waits.next() {
                 Some(wait) if fault.is_passing() => sleep(*wait).await,
-                _ => return Err(self.named(fault)),
+                _ => return Err(self.store_error(fault)),
             }
         }
     }
 
-    async fn once(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Fault> {
-        let room = timeout(ROOM_MAX, self.room.acquire()).await;
+    async fn query_once(
+        &self,
+        sql: &str,
+        values: SqlValues<'_>,
+    ) -> Result<Vec<Row>, StatementError> {
+        let room = timeout(PERMIT_WAIT_MAX, self.permits.acquire()).await;
         let Ok(Ok(_place)) = room else {
-            return Err(Fault::Busy);
+            return Err(StatementError::PoolExhausted);
         };
-        let client = self.client().await?;
+        let client = self.acquire_client().await?;
         let asked = client.query_typed(sql, values);
-        let answered = timeout(STATEMENT_MAX + ANSWER_SLACK, asked).await;
+        let answered = timeout(STATEMENT_TIMEOUT + RESPONSE_MARGIN, asked).await;
         let found = answered
-            .map_err(|_| Fault::Silent)?
-            .map_err(Fault::Refused)?;
-        self.idle().push(client);
+            .map_err(|_| StatementError::TimedOut)?
+            .map_err(StatementError::Rejected)?;
+        self.lock_idle().push(client);
         Ok(found)
     }
 
-    async fn client(&self) -> Result<Client, Fault> {
+    async fn acquire_client(&self) -> Result<Client, StatementError> {
         loop {
-            let kept = self.idle().pop();
+            let kept = self.lock_idle().pop();
             match kept {
                 Some(client) if client.is_closed() => {}
                 Some(client) => return Ok(client),
                 None => {
-                    let made = self.connect.connect(STATEMENT_MAX).await;
-                    return made.map_err(Fault::Unreached);
+                    let made = self.connector.connect(STATEMENT_TIMEOUT).await;
+                    return made.map_err(StatementError::ConnectFailed);
                 }
             }
         }
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Client>> {
+    fn lock_idle(&self) -> std::sync::MutexGuard<'_, Vec<Client>> {
         self.idle.lock().expect("the lock is not poisoned")
     }
 
-    fn named(&self, fault: Fault) -> Error {
-        let file = self.place().into();
+    fn store_error(&self, fault: StatementError) -> Error {
+        let file = self.location().into();
         match fault {
-            Fault::Refused(error) if error.code() == Some(&SqlState::DISK_FULL) => {
+            StatementError::Rejected(error) if error.code() == Some(&SqlState::DISK_FULL) => {
                 Error::Full { file }
             }
             fault => Error::Unavailable {
@@ -141,11 +145,11 @@ impl Pool {
     }
 }
 
-impl Fault {
+impl StatementError {
     /// Whether the error is transient.
     fn is_passing(&self) -> bool {
-        let Self::Refused(error) = self else {
-            return matches!(self, Self::Unreached(_));
+        let Self::Rejected(error) = self else {
+            return matches!(self, Self::ConnectFailed(_));
         };
         match error.code() {
             // An error without a code comes from the network.

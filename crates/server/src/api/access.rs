@@ -12,18 +12,18 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use model::time::Time;
 use sha2::{Digest, Sha256};
-use store::{AccessId, AuditEntry, AuditOutcome, Store, TokenRow};
+use store::{AccessTokenId, AccessTokenRow, AuditEntry, AuditOutcome, Store};
 use tokio::time::Instant;
 use wire::api::Role;
 
 use crate::api::error::ApiError;
-use crate::api::listen::Peer;
-use crate::api::state::Api;
+use crate::api::listen::PeerInfo;
+use crate::api::state::ApiState;
 
 /// Prefix of every access token.
-const PREFIX: &str = "noetl_pat_";
+const TOKEN_PREFIX: &str = "noetl_pat_";
 /// How long a token lookup is cached; a revoked token works for at most this long.
-const REMEMBERED: Duration = Duration::from_secs(2);
+const CACHE_TTL: Duration = Duration::from_secs(2);
 /// How many failed authentications of one address per minute are recorded in the audit log; further ones are rejected
 /// without a record.
 const FAILURES_MAX: u32 = 20;
@@ -33,7 +33,7 @@ const ADDRESSES_MAX: usize = 10_000;
 
 /// Whether access tokens are required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum AccessMode {
     /// Everyone who can connect may do everything; for loopback addresses.
     Open,
     /// An access token is always required.
@@ -41,13 +41,13 @@ pub enum Access {
 }
 
 /// A permission that a request needs.
-pub(crate) trait Action: Send + Sync + 'static {
+pub(crate) trait Permission: Send + Sync + 'static {
     /// Whether a token with this role has the permission.
     fn allows(role: Role) -> bool;
     /// The lowest role with the permission.
     const NEEDS: &str;
     /// Whether only servers of the same cluster have it.
-    const CLUSTER: bool = false;
+    const IS_CLUSTER_ONLY: bool = false;
 }
 
 macro_rules! actions {
@@ -55,7 +55,7 @@ macro_rules! actions {
         $(
             $(#[$doc])*
             pub(crate) struct $name;
-            impl Action for $name {
+            impl Permission for $name {
                 fn allows($role: Role) -> bool { $allows }
                 const NEEDS: &str = $needs;
             }
@@ -77,14 +77,14 @@ actions! {
 }
 
 /// Act as another server of the cluster.
-pub(crate) struct Cluster;
+pub(crate) struct ClusterPeer;
 
-impl Action for Cluster {
+impl Permission for ClusterPeer {
     fn allows(_role: Role) -> bool {
         false
     }
     const NEEDS: &str = "server";
-    const CLUSTER: bool = true;
+    const IS_CLUSTER_ONLY: bool = true;
 }
 
 /// The authenticated caller.
@@ -95,7 +95,7 @@ pub(crate) enum Principal {
     /// The holder of an access token.
     Token {
         /// ID of the token.
-        id: AccessId,
+        id: AccessTokenId,
         /// Name of the token.
         name: String,
         /// Role of the token.
@@ -115,10 +115,10 @@ impl Principal {
         }
     }
 
-    fn may<A: Action>(&self) -> bool {
+    fn may<A: Permission>(&self) -> bool {
         match self {
             Self::Anyone => true,
-            Self::Server => A::CLUSTER || A::allows(Role::Worker),
+            Self::Server => A::IS_CLUSTER_ONLY || A::allows(Role::Worker),
             Self::Token { role, .. } => A::allows(*role),
         }
     }
@@ -128,12 +128,12 @@ impl Principal {
 pub(crate) struct Authorized<A> {
     /// The caller.
     pub(crate) principal: Principal,
-    action: PhantomData<A>,
+    permission: PhantomData<A>,
 }
 
-impl<A: Action> Authorized<A> {
+impl<A: Permission> Authorized<A> {
     /// Checks another permission that the body of the request turns out to need.
-    pub(crate) fn also<B: Action>(&self) -> Result<(), ApiError> {
+    pub(crate) fn check_also<B: Permission>(&self) -> Result<(), ApiError> {
         if self.principal.may::<B>() {
             Ok(())
         } else {
@@ -142,58 +142,58 @@ impl<A: Action> Authorized<A> {
     }
 }
 
-fn forbidden<A: Action>() -> ApiError {
+fn forbidden<A: Permission>() -> ApiError {
     let detail = format!("this request needs the role `{}`", A::NEEDS);
     ApiError::new(StatusCode::FORBIDDEN, "FORBIDDEN", detail)
-        .remedy("use a token with that role: `noetl token create NAME --role ROLE`")
+        .with_remedy("use a token with that role: `noetl token create NAME --role ROLE`")
 }
 
-impl<A: Action> FromRequestParts<Api> for Authorized<A> {
+impl<A: Permission> FromRequestParts<ApiState> for Authorized<A> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, api: &ApiState) -> Result<Self, ApiError> {
         let principal = authenticate(parts, api).await?;
         if !principal.may::<A>() {
-            deny(parts, api, &principal.name()).await;
+            audit_denial(parts, api, &principal.name()).await;
             return Err(forbidden::<A>());
         }
         Ok(Self {
             principal,
-            action: PhantomData,
+            permission: PhantomData,
         })
     }
 }
 
-async fn authenticate(parts: &Parts, api: &Api) -> Result<Principal, ApiError> {
-    if api.access == Access::Open && !parts.headers.contains_key(AUTHORIZATION) {
+async fn authenticate(parts: &Parts, api: &ApiState) -> Result<Principal, ApiError> {
+    if api.access == AccessMode::Open && !parts.headers.contains_key(AUTHORIZATION) {
         return Ok(Principal::Anyone);
     }
-    let address = parts.extensions.get::<ConnectInfo<Peer>>();
+    let address = parts.extensions.get::<ConnectInfo<PeerInfo>>();
     let address = address.map(|ConnectInfo(peer)| peer.address.ip());
     let header = parts.headers.get(AUTHORIZATION);
     let header = header.and_then(|value| value.to_str().ok()).unwrap_or("");
-    let Some(token) = bearer(header) else {
+    let Some(token) = bearer_token(header) else {
         return Err(unauthenticated("an access token is required"));
     };
     if api
-        .cluster
+        .cluster_secret_hash
         .as_ref()
-        .is_some_and(|secret| *secret == digest(token))
+        .is_some_and(|secret| *secret == token_digest(token))
     {
         return Ok(Principal::Server);
     }
     match api.tokens.find(&**api.store(), token).await? {
         Some(principal) => Ok(principal),
-        None if api.access == Access::Open => Ok(Principal::Anyone),
+        None if api.access == AccessMode::Open => Ok(Principal::Anyone),
         // Only invalid tokens are rate limited: behind a proxy, holders of valid tokens have the same address.
-        None if address.is_some_and(|address| !api.tokens.may_fail(address)) => {
+        None if address.is_some_and(|address| !api.tokens.record_failure(address)) => {
             let status = StatusCode::TOO_MANY_REQUESTS;
             let detail = "rate limited: too many failed authentication attempts from this address";
             Err(ApiError::new(status, "TOO_MANY_FAILURES", detail)
-                .remedy("use a valid access token, or retry in a minute"))
+                .with_remedy("use a valid access token, or retry in a minute"))
         }
         None => {
-            deny(parts, api, "unknown token").await;
+            audit_denial(parts, api, "unknown token").await;
             Err(unauthenticated(
                 "the access token is unknown, expired or revoked",
             ))
@@ -201,54 +201,54 @@ async fn authenticate(parts: &Parts, api: &Api) -> Result<Principal, ApiError> {
     }
 }
 
-fn bearer(header: &str) -> Option<&str> {
+fn bearer_token(header: &str) -> Option<&str> {
     let (scheme, token) = header.split_once(' ')?;
     let token = token.trim();
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
 fn unauthenticated(detail: &str) -> ApiError {
-    ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", detail).remedy(
+    ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", detail).with_remedy(
         "send `Authorization: Bearer TOKEN`; an admin creates one with `noetl token create`",
     )
 }
 
-async fn deny(parts: &Parts, api: &Api, who: &str) {
+async fn audit_denial(parts: &Parts, api: &ApiState, who: &str) {
     let entry = AuditEntry {
         actor: who.to_owned(),
         action: "api.call".into(),
         resource: format!("{} {}", parts.method, parts.uri.path()),
         outcome: AuditOutcome::Denied,
-        source: source(parts),
+        source: source_address(parts),
         detail: None,
     };
-    if let Err(error) = api.store().audit(entry).await {
+    if let Err(error) = api.store().add_audit_entry(entry).await {
         tracing::warn!(%error, "failed to record a denied request in the audit log");
     }
 }
 
 /// Remote address of a request, for the audit log.
-pub(crate) fn source(parts: &Parts) -> Option<String> {
-    let peer = parts.extensions.get::<ConnectInfo<Peer>>();
+pub(crate) fn source_address(parts: &Parts) -> Option<String> {
+    let peer = parts.extensions.get::<ConnectInfo<PeerInfo>>();
     peer.map(|ConnectInfo(peer)| peer.address.to_string())
 }
 
 /// SHA-256 of a token; only the hash is stored and compared.
-pub(crate) fn digest(token: &str) -> [u8; 32] {
+pub(crate) fn token_digest(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
 
 /// Cached token lookups, and failed attempts by address.
 #[derive(Default)]
-pub(crate) struct Tokens {
-    seen: Mutex<HashMap<[u8; 32], (Instant, Principal)>>,
+pub(crate) struct AccessTokenCache {
+    entries: Mutex<HashMap<[u8; 32], (Instant, Principal)>>,
     failures: Mutex<HashMap<IpAddr, (Instant, u32)>>,
 }
 
-impl Tokens {
+impl AccessTokenCache {
     async fn find(&self, store: &dyn Store, token: &str) -> Result<Option<Principal>, ApiError> {
-        let hash = digest(token);
-        if let Some(principal) = self.remembered(&hash) {
+        let hash = token_digest(token);
+        if let Some(principal) = self.cached(&hash) {
             return Ok(Some(principal));
         }
         let Some(row) = store.token_by_hash(&hash).await? else {
@@ -269,33 +269,33 @@ impl Tokens {
             role,
         };
         let mut seen = self
-            .seen
+            .entries
             .lock()
             .expect("no holder of the token cache lock panics");
-        seen.retain(|_, (since, _)| since.elapsed() < REMEMBERED);
+        seen.retain(|_, (since, _)| since.elapsed() < CACHE_TTL);
         seen.insert(hash, (Instant::now(), principal.clone()));
         Ok(Some(principal))
     }
 
-    fn remembered(&self, hash: &[u8; 32]) -> Option<Principal> {
+    fn cached(&self, hash: &[u8; 32]) -> Option<Principal> {
         let seen = self
-            .seen
+            .entries
             .lock()
             .expect("no holder of the token cache lock panics");
         let (since, principal) = seen.get(hash)?;
-        (since.elapsed() < REMEMBERED).then(|| principal.clone())
+        (since.elapsed() < CACHE_TTL).then(|| principal.clone())
     }
 
     /// Clears the cache after a token was revoked.
-    pub(crate) fn forget(&self) {
-        self.seen
+    pub(crate) fn clear(&self) {
+        self.entries
             .lock()
             .expect("no holder of the token cache lock panics")
             .clear();
     }
 
     /// Counts a failed attempt of an address. Returns false if it has made too many recently.
-    fn may_fail(&self, address: IpAddr) -> bool {
+    fn record_failure(&self, address: IpAddr) -> bool {
         let mut failures = self
             .failures
             .lock()
@@ -314,30 +314,35 @@ impl Tokens {
 }
 
 /// Whether a token is valid at this time.
-pub(crate) fn is_live(row: &TokenRow, now: Time) -> bool {
+pub(crate) fn is_live(row: &AccessTokenRow, now: Time) -> bool {
     row.revoked_at.is_none() && row.expires_at.is_none_or(|expires| now < expires)
 }
 
 /// ID of a token, derived from its hash, so that two servers that register the same token store it once.
-fn access_id(hash: &[u8; 32]) -> AccessId {
+fn access_token_id(hash: &[u8; 32]) -> AccessTokenId {
     let head: [u8; 8] = hash[..8].try_into().expect("a hash has 32 bytes");
-    AccessId(i64::from_be_bytes(head) & i64::MAX)
+    AccessTokenId(i64::from_be_bytes(head) & i64::MAX)
 }
 
 /// A new token: its text, which is shown once, and the row to store.
-pub(crate) struct Fresh {
+pub(crate) struct GeneratedAccessToken {
     pub(crate) text: String,
-    pub(crate) row: TokenRow,
+    pub(crate) row: AccessTokenRow,
 }
 
 /// Generates a token.
-pub(crate) fn fresh(name: &str, role: Role, now: Time, expires_in: Option<Duration>) -> Fresh {
+pub(crate) fn generate_access_token(
+    name: &str,
+    role: Role,
+    now: Time,
+    expires_in: Option<Duration>,
+) -> GeneratedAccessToken {
     let mut bytes = [0_u8; 32];
     rand::fill(&mut bytes);
-    let text = format!("{PREFIX}{}", hex::encode(bytes));
-    let hash = digest(&text);
-    let row = TokenRow {
-        id: access_id(&hash),
+    let text = format!("{TOKEN_PREFIX}{}", hex::encode(bytes));
+    let hash = token_digest(&text);
+    let row = AccessTokenRow {
+        id: access_token_id(&hash),
         name: name.to_owned(),
         hash,
         role: role.to_string().into(),
@@ -346,7 +351,7 @@ pub(crate) fn fresh(name: &str, role: Role, now: Time, expires_in: Option<Durati
         last_used_at: None,
         revoked_at: None,
     };
-    Fresh { text, row }
+    GeneratedAccessToken { text, row }
 }
 
 /// The admin token of a store, if this start created it.
@@ -367,27 +372,29 @@ impl std::fmt::Debug for AdminToken {
 }
 
 /// Creates the first admin token of a store that has no valid one.
-pub(crate) async fn first_admin(store: &dyn Store) -> Result<Option<AdminToken>, store::Error> {
+pub(crate) async fn create_first_admin(
+    store: &dyn Store,
+) -> Result<Option<AdminToken>, store::Error> {
     let now = store.now();
     let admin = Role::Admin.to_string();
     let tokens = store.tokens().await?;
-    let is_admin = |row: &TokenRow| row.role.as_str() == admin && is_live(row, now);
+    let is_admin = |row: &AccessTokenRow| row.role.as_str() == admin && is_live(row, now);
     if tokens.iter().any(is_admin) {
         return Ok(None);
     }
-    let fresh = fresh("admin", Role::Admin, now, None);
+    let fresh = generate_access_token("admin", Role::Admin, now, None);
     store.put_token(fresh.row).await?;
     Ok(Some(AdminToken(fresh.text)))
 }
 
 /// Registers a token that was created elsewhere, for example one in a file that servers share.
-pub(crate) async fn keep_admin(store: &dyn Store, text: &str) -> Result<(), store::Error> {
-    let hash = digest(text.trim());
+pub(crate) async fn store_admin_token(store: &dyn Store, text: &str) -> Result<(), store::Error> {
+    let hash = token_digest(text.trim());
     if store.token_by_hash(&hash).await?.is_some() {
         return Ok(());
     }
-    let row = TokenRow {
-        id: access_id(&hash),
+    let row = AccessTokenRow {
+        id: access_token_id(&hash),
         name: "admin".to_owned(),
         hash,
         role: Role::Admin.to_string().into(),
@@ -412,7 +419,7 @@ mod tests {
                 Author::allows(role),
                 Administer::allows(role),
                 Work::allows(role),
-                Cluster::allows(role),
+                ClusterPeer::allows(role),
             ]
         };
         assert_eq!(may(Role::Worker), [false, false, false, false, true, false]);
@@ -427,19 +434,19 @@ mod tests {
 
     #[test]
     fn only_a_bearer_is_a_token() {
-        assert_eq!(bearer("Bearer abc"), Some("abc"));
-        assert_eq!(bearer("bearer  abc "), Some("abc"));
-        assert_eq!(bearer("Basic abc"), None);
-        assert_eq!(bearer("Bearer "), None);
-        assert_eq!(bearer("abc"), None);
+        assert_eq!(bearer_token("Bearer abc"), Some("abc"));
+        assert_eq!(bearer_token("bearer  abc "), Some("abc"));
+        assert_eq!(bearer_token("Basic abc"), None);
+        assert_eq!(bearer_token("Bearer "), None);
+        assert_eq!(bearer_token("abc"), None);
     }
 
     #[test]
     fn fresh_tokens_differ_and_only_their_hash_is_kept() {
-        let one = fresh("a", Role::Viewer, Time(0), Some(Duration::from_secs(5)));
-        let two = fresh("a", Role::Viewer, Time(0), None);
+        let one = generate_access_token("a", Role::Viewer, Time(0), Some(Duration::from_secs(5)));
+        let two = generate_access_token("a", Role::Viewer, Time(0), None);
         assert_ne!(one.text, two.text);
-        assert_eq!(one.row.hash, digest(&one.text));
+        assert_eq!(one.row.hash, token_digest(&one.text));
         assert!(is_live(&one.row, Time(4_999_999)));
         assert!(!is_live(&one.row, Time(5_000_000)));
     }

@@ -12,13 +12,13 @@ use futures_util::TryStreamExt;
 use model::result_ref::ResultRef;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::StreamReader;
-use wire::api::BodyStored;
+use wire::api::StoreBodyResponse;
 
 use crate::api::access::{Authorized, Work};
-use crate::api::error::{ApiError, Failures};
-use crate::api::extract::Body;
-use crate::api::state::Api;
-use crate::api::{Answer, Json, range};
+use crate::api::error::{ApiError, ErrorResponses};
+use crate::api::extract::JsonBody;
+use crate::api::state::ApiState;
+use crate::api::{ApiResult, Json, range};
 use crate::error::Error;
 
 /// Maximum size of a body.
@@ -27,29 +27,29 @@ const BODY_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 /// Store a body. It is durable when the response arrives.
 #[utoipa::path(put, path = "/api/bodies", tag = "workers",
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
-    responses((status = 200, description = "the location of the body", body = BodyStored), Failures),
+    responses((status = 200, description = "the location of the body", body = StoreBodyResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn put(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Work>,
     body: RequestBody,
-) -> Answer<BodyStored> {
+) -> ApiResult<StoreBodyResponse> {
     let chunks = body.into_data_stream().map_err(io::Error::other);
-    let mut reader = Bounded {
+    let mut reader = SizeLimitedReader {
         reader: StreamReader::new(chunks),
-        left: BODY_BYTES_MAX,
-        is_over: false,
+        remaining_bytes: BODY_BYTES_MAX,
+        is_exceeded: false,
     };
-    let source = ::results::Source::Stream(&mut reader);
+    let source = ::results::BodySource::Stream(&mut reader);
     let stored = api.server.shared.bodies.put(source).await;
-    if reader.is_over {
+    if reader.is_exceeded {
         let status = StatusCode::PAYLOAD_TOO_LARGE;
         let detail = format!("body exceeds {BODY_BYTES_MAX} bytes");
         return Err(ApiError::new(status, "BODY_TOO_LARGE", detail)
-            .remedy("return the result of the task in parts"));
+            .with_remedy("return the result of the task in parts"));
     }
     let stored = stored.map_err(Error::from)?;
-    Ok(Json(BodyStored {
+    Ok(Json(StoreBodyResponse {
         sha256: stored.sha256,
         bytes: stored.bytes,
         store: stored.store.to_owned(),
@@ -58,13 +58,13 @@ pub(crate) async fn put(
 }
 
 /// A reader that fails when the size limit is exceeded, so that nothing is stored.
-struct Bounded<R> {
+struct SizeLimitedReader<R> {
     reader: R,
-    left: u64,
-    is_over: bool,
+    remaining_bytes: u64,
+    is_exceeded: bool,
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for SizeLimitedReader<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -73,13 +73,13 @@ impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.reader).poll_read(context, buffer))?;
         let read = (buffer.filled().len() - before) as u64;
-        let Some(left) = self.left.checked_sub(read) else {
-            self.is_over = true;
+        let Some(left) = self.remaining_bytes.checked_sub(read) else {
+            self.is_exceeded = true;
             // A read that fails must not return bytes.
             buffer.set_filled(before);
             return Poll::Ready(Err(io::ErrorKind::FileTooLarge.into()));
         };
-        self.left = left;
+        self.remaining_bytes = left;
         Poll::Ready(Ok(()))
     }
 }
@@ -88,19 +88,23 @@ impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
 #[utoipa::path(post, path = "/api/bodies/read", tag = "workers", request_body(content = Object),
     responses((status = 200, description = "the bytes of the body", content_type = "application/octet-stream", body = Vec<u8>),
         (status = 206, description = "the requested bytes", content_type = "application/octet-stream", body = Vec<u8>),
-        Failures),
+        ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn read(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Work>,
     headers: HeaderMap,
-    Body(reference): Body<ResultRef>,
+    JsonBody(reference): JsonBody<ResultRef>,
 ) -> Result<Response, ApiError> {
-    let range = range::wanted(&headers, reference.meta.bytes)?;
+    let range = range::parse_range_header(&headers, reference.meta.bytes)?;
     let is_part = range.is_some();
     let reading = api.server.shared.bodies.read(&reference, range).await;
     let reading = reading.map_err(Error::from)?;
-    Ok(range::answer(reading, "application/octet-stream", is_part))
+    Ok(range::body_response(
+        reading,
+        "application/octet-stream",
+        is_part,
+    ))
 }
 
 #[cfg(test)]
@@ -111,14 +115,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_just_fits_passes_and_one_that_does_not_breaks_off() {
-        for (left, is_over) in [(5, false), (4, true)] {
-            let mut bounded = Bounded {
+        for (remaining_bytes, is_over) in [(5, false), (4, true)] {
+            let mut bounded = SizeLimitedReader {
                 reader: &b"hello"[..],
-                left,
-                is_over: false,
+                remaining_bytes,
+                is_exceeded: false,
             };
             let read = bounded.read_to_end(&mut Vec::new()).await;
-            assert_eq!((read.is_err(), bounded.is_over), (is_over, is_over));
+            assert_eq!((read.is_err(), bounded.is_exceeded), (is_over, is_over));
         }
     }
 }

@@ -5,45 +5,47 @@ use model::playbook::Playbook;
 use serde_json::{Value, json};
 use store::CatalogEntry;
 use wire::api::{
-    CatalogList, PathRequest, PlaybookEntry, RegisterRequest, Registered, ValidateRequest,
-    Validated,
+    CatalogEntryRequest, CatalogList, PlaybookEntry, RegisterRequest, RegisterResponse,
+    ValidateRequest, ValidateResponse,
 };
 
 use crate::api::access::{Author, Authorized, View};
-use crate::api::error::{self, ApiError, Failures};
-use crate::api::extract::{Body, Segment};
-use crate::api::state::Api;
-use crate::api::{Answer, Json};
+use crate::api::error::{self, ApiError, ErrorResponses};
+use crate::api::extract::{JsonBody, PathParam};
+use crate::api::state::ApiState;
+use crate::api::{ApiResult, Json};
 
 /// Maximum length of a path in bytes.
 const PATH_MAX: usize = 512;
 
 /// Register a playbook. Registering the same text again does not create a new version.
 #[utoipa::path(post, path = "/api/catalog/register", tag = "catalog", request_body = RegisterRequest,
-    responses((status = 200, description = "the playbook is registered", body = Registered), Failures),
+    responses((status = 200, description = "the playbook is registered", body = RegisterResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("author"))))]
 pub(crate) async fn register(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Author>,
-    Body(request): Body<RegisterRequest>,
-) -> Answer<Registered> {
+    JsonBody(request): JsonBody<RegisterRequest>,
+) -> ApiResult<RegisterResponse> {
     if let Some(kind) = &request.resource_type
         && !kind.eq_ignore_ascii_case("playbook")
     {
         let detail = format!("resource type `{kind}` is not supported");
-        return Err(ApiError::invalid("RESOURCE_TYPE_UNKNOWN", detail).remedy("use `playbook`"));
+        return Err(
+            ApiError::invalid("RESOURCE_TYPE_UNKNOWN", detail).with_remedy("use `playbook`")
+        );
     }
     let path = match request.path {
         Some(path) => path,
-        None => own_path(&request.content)?,
+        None => playbook_path(&request.content)?,
     };
     if path.is_empty() || path.len() > PATH_MAX || path.contains(['\0', '@']) {
         let detail = format!("invalid catalog path `{path}`");
         return Err(ApiError::invalid("PATH_INVALID", detail)
-            .remedy("use 1 to 512 bytes without NUL and `@`"));
+            .with_remedy("use 1 to 512 bytes without NUL and `@`"));
     }
     let entry = api.server.register(&path, &request.content).await?.entry;
-    Ok(Json(Registered {
+    Ok(Json(RegisterResponse {
         catalog_id: catalog_id(&entry),
         path: entry.path.to_string(),
         version: entry.version,
@@ -52,22 +54,22 @@ pub(crate) async fn register(
 }
 
 /// Path in the playbook's own metadata.
-pub(crate) fn own_path(text: &str) -> Result<String, ApiError> {
-    Ok(parsed(text)?.path.to_string())
+pub(crate) fn playbook_path(text: &str) -> Result<String, ApiError> {
+    Ok(parse_playbook(text)?.path.to_string())
 }
 
-fn parsed(text: &str) -> Result<Playbook, ApiError> {
+fn parse_playbook(text: &str) -> Result<Playbook, ApiError> {
     let parsed = model::playbook::parse("playbook.yaml", text.as_bytes());
     parsed
         .playbook
-        .ok_or_else(|| error::playbook(&parsed.diagnostics))
+        .ok_or_else(|| error::invalid_playbook(&parsed.diagnostics))
 }
 
 fn catalog_id(entry: &CatalogEntry) -> String {
     format!("{}@{}", entry.path, entry.version)
 }
 
-fn shown(entry: &CatalogEntry, content: Option<String>) -> PlaybookEntry {
+fn to_entry(entry: &CatalogEntry, content: Option<String>) -> PlaybookEntry {
     PlaybookEntry {
         path: entry.path.to_string(),
         version: entry.version,
@@ -80,16 +82,23 @@ fn shown(entry: &CatalogEntry, content: Option<String>) -> PlaybookEntry {
 
 /// List all playbooks with their latest versions.
 #[utoipa::path(post, path = "/api/catalog/list", tag = "catalog",
-    responses((status = 200, description = "the entries", body = CatalogList), Failures),
+    responses((status = 200, description = "the entries", body = CatalogList), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn list(State(api): State<Api>, _may: Authorized<View>) -> Answer<CatalogList> {
+pub(crate) async fn list(
+    State(api): State<ApiState>,
+    _may: Authorized<View>,
+) -> ApiResult<CatalogList> {
     let entries = api.store().catalog().await?;
-    let entries = entries.iter().map(|entry| shown(entry, None)).collect();
+    let entries = entries.iter().map(|entry| to_entry(entry, None)).collect();
     Ok(Json(CatalogList { entries }))
 }
 
-async fn entry(api: &Api, path: &str, version: Option<u32>) -> Result<CatalogEntry, ApiError> {
-    let entry = api.store().latest(path, version).await?;
+async fn find_entry(
+    api: &ApiState,
+    path: &str,
+    version: Option<u32>,
+) -> Result<CatalogEntry, ApiError> {
+    let entry = api.store().catalog_entry(path, version).await?;
     entry.ok_or_else(|| {
         let detail = match version {
             Some(version) => format!("playbook `{path}` has no version {version} in the catalog"),
@@ -100,31 +109,31 @@ async fn entry(api: &Api, path: &str, version: Option<u32>) -> Result<CatalogEnt
 }
 
 /// Read a version of a playbook, or its latest.
-#[utoipa::path(post, path = "/api/catalog/resource", tag = "catalog", request_body = PathRequest,
-    responses((status = 200, description = "the entry with its text", body = PlaybookEntry), Failures),
+#[utoipa::path(post, path = "/api/catalog/resource", tag = "catalog", request_body = CatalogEntryRequest,
+    responses((status = 200, description = "the entry with its text", body = PlaybookEntry), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn resource(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<View>,
-    Body(request): Body<PathRequest>,
-) -> Answer<PlaybookEntry> {
-    let entry = entry(&api, &request.path, request.version).await?;
-    Ok(Json(shown(&entry, Some(entry.text.to_string()))))
+    JsonBody(request): JsonBody<CatalogEntryRequest>,
+) -> ApiResult<PlaybookEntry> {
+    let entry = find_entry(&api, &request.path, request.version).await?;
+    Ok(Json(to_entry(&entry, Some(entry.text.to_string()))))
 }
 
 /// Validate a playbook without registering it. Returns all errors and warnings with their positions.
 #[utoipa::path(post, path = "/api/catalog/playbooks/validate", tag = "catalog", request_body = ValidateRequest,
-    responses((status = 200, description = "the diagnostics", body = Validated), Failures),
+    responses((status = 200, description = "the diagnostics", body = ValidateResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn validate(
-    State(_): State<Api>,
+    State(_): State<ApiState>,
     _may: Authorized<View>,
-    Body(request): Body<ValidateRequest>,
-) -> Answer<Validated> {
+    JsonBody(request): JsonBody<ValidateRequest>,
+) -> ApiResult<ValidateResponse> {
     let parsed = model::playbook::parse("playbook.yaml", request.content.as_bytes());
     let diagnostics = parsed.diagnostics.iter();
     let diagnostics = diagnostics.filter_map(|found| serde_json::to_value(found).ok());
-    Ok(Json(Validated {
+    Ok(Json(ValidateResponse {
         valid: !parsed.has_errors(),
         diagnostics: diagnostics.collect(),
     }))
@@ -132,16 +141,16 @@ pub(crate) async fn validate(
 
 /// Read a JSON schema for a form of the playbook's inputs, derived from its `workload`.
 #[utoipa::path(get, path = "/api/catalog/{path}/ui_schema", tag = "catalog", params(("path" = String, Path)),
-    responses((status = 200, description = "the schema", body = Object), Failures),
+    responses((status = 200, description = "the schema", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn ui_schema(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<View>,
-    Segment(path): Segment,
-) -> Answer<Value> {
-    let entry = entry(&api, &path, None).await?;
-    let playbook = parsed(&entry.text)?;
-    let mut schema = schema(&Value::Object(playbook.workload));
+    PathParam(path): PathParam,
+) -> ApiResult<Value> {
+    let entry = find_entry(&api, &path, None).await?;
+    let playbook = parse_playbook(&entry.text)?;
+    let mut schema = infer_schema(&Value::Object(playbook.workload));
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!(playbook.name);
     Ok(Json(json!({
@@ -153,17 +162,17 @@ pub(crate) async fn ui_schema(
 }
 
 /// JSON schema of a value that is its own default.
-fn schema(value: &Value) -> Value {
+fn infer_schema(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let fields = fields.iter();
             let properties: serde_json::Map<String, Value> = fields
-                .map(|(name, value)| (name.clone(), schema(value)))
+                .map(|(name, value)| (name.clone(), infer_schema(value)))
                 .collect();
             json!({"type": "object", "properties": properties})
         }
         Value::Array(items) => {
-            let items_schema = items.first().map_or(json!({}), schema);
+            let items_schema = items.first().map_or(json!({}), infer_schema);
             json!({"type": "array", "items": items_schema, "default": items})
         }
         Value::String(text) => json!({"type": "string", "default": text}),
@@ -181,7 +190,7 @@ mod tests {
     #[test]
     fn a_workload_becomes_a_form_with_its_defaults() {
         let workload = json!({"region": "eu", "limit": 3, "tags": ["a"], "deep": {"on": true}});
-        let schema = schema(&workload);
+        let schema = infer_schema(&workload);
         assert_eq!(
             schema["properties"]["region"],
             json!({"type": "string", "default": "eu"})

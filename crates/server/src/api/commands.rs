@@ -5,27 +5,27 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::Response;
 use model::id::{CommandId, LeaseEpoch, PlaybookHash, WorkerId};
-use model::raw::Raw;
-use model::result_ref::{Resolved, ResultRef};
+use model::raw::RawJson;
+use model::result_ref::{ResolvedRef, ResultRef};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 use wire::api::{
-    BuildAnswer, BuildRequest, ClaimAnswer, ClaimRequest, EventsAtAnswer, EventsAtRequest,
-    HeartbeatRequest, LeaveRequest, LookUpRequest, LoopRequest, SessionRequest, SessionResponse,
-    ToldAnswer, WorkerPool,
+    BuildCommandsRequest, BuildCommandsResponse, ClaimRequest, ClaimResponse, HeartbeatRequest,
+    LoadEventsRequest, LoadEventsResponse, LoopResultsRequest, NoticesResponse, ResolveRefRequest,
+    SessionRequest, SessionResponse, WorkerEntry, WorkerRequest,
 };
 use wire::{Ask, Held, PlaybookText, Pulse, Transport};
 
-use crate::api::access::{Authorized, Cluster, View, Work};
-use crate::api::error::{ApiError, Failures};
-use crate::api::extract::{Body, Segment};
-use crate::api::leases::fenced;
-use crate::api::references::streamed;
+use crate::api::access::{Authorized, ClusterPeer, View, Work};
+use crate::api::error::{ApiError, ErrorResponses};
+use crate::api::extract::{JsonBody, PathParam};
+use crate::api::leases::fenced_error;
+use crate::api::references::stream_response;
 use crate::api::sessions::WorkerCaller;
-use crate::api::state::Api;
-use crate::api::{Answer, Json};
-use crate::drive::Order;
+use crate::api::state::ApiState;
+use crate::api::{ApiResult, Json};
+use crate::driver::DriverRequest;
 
 /// Maximum wait of a claim.
 const WAIT_MAX: Duration = Duration::from_secs(30);
@@ -42,20 +42,20 @@ const NAME_MAX: usize = 200;
 ///
 /// Waits up to `wait_ms` for the first command.
 #[utoipa::path(post, path = "/api/commands/claim", tag = "workers", request_body = ClaimRequest,
-    responses((status = 200, description = "commands, possibly none", body = ClaimAnswer), Failures),
+    responses((status = 200, description = "commands, possibly none", body = ClaimResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn claim(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     caller: WorkerCaller,
-    Body(request): Body<ClaimRequest>,
-) -> Answer<ClaimAnswer> {
-    named(&request.worker)?;
+    JsonBody(request): JsonBody<ClaimRequest>,
+) -> ApiResult<ClaimResponse> {
+    check_worker_name(&request.worker)?;
     if !(1..=CLAIM_MAX).contains(&request.max) {
         let detail = format!("invalid `max`: expected a number from 1 to {CLAIM_MAX}");
         return Err(ApiError::invalid("BODY_INVALID", detail));
     }
     // A claim counts as a heartbeat: without a session, the claims would expire at once.
-    api.keep_session(&caller, &request.worker).await?;
+    api.renew_session_if_due(&caller, &request.worker).await?;
     let ask = Ask {
         worker: request.worker,
         pool: request.pool,
@@ -70,10 +70,10 @@ pub(crate) async fn claim(
     };
     api.seal_leases(&caller.principal, &ask.worker, &mut commands)
         .await?;
-    Ok(Json(ClaimAnswer { commands }))
+    Ok(Json(ClaimResponse { commands }))
 }
 
-fn named(worker: &WorkerId) -> Result<(), ApiError> {
+fn check_worker_name(worker: &WorkerId) -> Result<(), ApiError> {
     if worker.0.is_empty() || worker.0.len() > NAME_MAX {
         let detail = format!("invalid `worker`: expected 1 to {NAME_MAX} bytes");
         return Err(ApiError::invalid("BODY_INVALID", detail));
@@ -84,7 +84,7 @@ fn named(worker: &WorkerId) -> Result<(), ApiError> {
 /// A worker's request about one command.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct OneCommand {
+pub(crate) struct CommandRequest {
     /// The worker that holds the command.
     #[schema(value_type = String)]
     worker: WorkerId,
@@ -93,68 +93,71 @@ pub(crate) struct OneCommand {
     lease_epoch: LeaseEpoch,
 }
 
-fn command(text: &str) -> Result<CommandId, ApiError> {
+fn parse_command_id(text: &str) -> Result<CommandId, ApiError> {
     text.parse()
         .map_err(|_| ApiError::invalid("ID_INVALID", format!("invalid command ID `{text}`")))
 }
 
 /// Renew the lease of one command. Returns instructions for the worker.
 #[utoipa::path(post, path = "/api/commands/{id}/heartbeat", tag = "workers", params(("id" = String, Path)),
-    request_body = OneCommand,
-    responses((status = 200, description = "the lease is valid", body = ToldAnswer), Failures),
+    request_body = CommandRequest,
+    responses((status = 200, description = "the lease is valid", body = NoticesResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn keep(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     caller: WorkerCaller,
-    Segment(id): Segment,
-    Body(request): Body<OneCommand>,
-) -> Answer<ToldAnswer> {
-    let command = command(&id)?;
-    named(&request.worker)?;
-    let lease_epoch = opened(&api, &caller, command, &request).await?;
-    api.keep_session(&caller, &request.worker).await?;
-    let held = api.store().held(&request.worker).await?;
+    PathParam(id): PathParam,
+    JsonBody(request): JsonBody<CommandRequest>,
+) -> ApiResult<NoticesResponse> {
+    let command = parse_command_id(&id)?;
+    check_worker_name(&request.worker)?;
+    let lease_epoch = claimed_epoch(&api, &caller, command, &request).await?;
+    api.renew_session_if_due(&caller, &request.worker).await?;
+    let held = api.store().worker_claims(&request.worker).await?;
     let claim = held
         .iter()
         .find(|held| held.command == command && held.lease_epoch == lease_epoch);
-    let claim = claim.ok_or_else(|| fenced(command))?;
-    let told = crate::transport::told(claim).into_iter().collect();
-    Ok(Json(ToldAnswer { told }))
+    let claim = claim.ok_or_else(|| fenced_error(command))?;
+    let notices = crate::transport::notice_for(claim).into_iter().collect();
+    Ok(Json(NoticesResponse { notices }))
 }
 
 /// Decodes the epoch that a worker sends for a command.
-async fn opened(
-    api: &Api,
+async fn claimed_epoch(
+    api: &ApiState,
     caller: &WorkerCaller,
     command: CommandId,
-    request: &OneCommand,
+    request: &CommandRequest,
 ) -> Result<LeaseEpoch, ApiError> {
     let held = Held {
         command,
         lease_epoch: request.lease_epoch,
     };
-    api.must_open_lease(&caller.principal, &request.worker, held)
+    api.check_lease(&caller.principal, &request.worker, held)
         .await
 }
 
 /// Release a command; other workers can claim it at once.
 #[utoipa::path(post, path = "/api/commands/{id}/release", tag = "workers", params(("id" = String, Path)),
-    request_body = OneCommand,
-    responses((status = 200, description = "the command is released, or was not held", body = Object), Failures),
+    request_body = CommandRequest,
+    responses((status = 200, description = "the command is released, or was not held", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn release(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     caller: WorkerCaller,
-    Segment(id): Segment,
-    Body(request): Body<OneCommand>,
-) -> Answer<Value> {
-    let command = command(&id)?;
-    named(&request.worker)?;
-    let lease_epoch = opened(&api, &caller, command, &request).await?;
+    PathParam(id): PathParam,
+    JsonBody(request): JsonBody<CommandRequest>,
+) -> ApiResult<Value> {
+    let command = parse_command_id(&id)?;
+    check_worker_name(&request.worker)?;
+    let lease_epoch = claimed_epoch(&api, &caller, command, &request).await?;
     api.check_session(&caller, &request.worker).await?;
-    api.store().release(command, lease_epoch).await?;
-    for order in [Order::Forget(command), Order::Offered] {
-        api.server.shared.drive.send(order).await?;
+    api.store().release_claim(command, lease_epoch).await?;
+    for order in [
+        DriverRequest::ForgetHolder(command),
+        DriverRequest::RecheckOffers,
+    ] {
+        api.server.shared.driver.send(order).await?;
     }
     Ok(Json(json!({})))
 }
@@ -165,24 +168,24 @@ pub(crate) async fn release(
 /// this name; calls without it are then rejected. A live session under the same name is replaced if it was started
 /// with the same access token, and its commands are released; with another access token the request is rejected.
 #[utoipa::path(post, path = "/api/worker/pool/register", tag = "workers", request_body = SessionRequest,
-    responses((status = 200, description = "the session has started", body = SessionResponse), Failures),
+    responses((status = 200, description = "the session has started", body = SessionResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn register(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     caller: WorkerCaller,
-    Body(request): Body<SessionRequest>,
-) -> Answer<SessionResponse> {
+    JsonBody(request): JsonBody<SessionRequest>,
+) -> ApiResult<SessionResponse> {
     let SessionRequest {
         heartbeat,
         session_secret,
     } = request;
-    named(&heartbeat.worker)?;
+    check_worker_name(&heartbeat.worker)?;
     let session_secret = api
-        .begin_session(&caller, &heartbeat.worker, session_secret)
+        .start_session(&caller, &heartbeat.worker, session_secret)
         .await?;
-    take_heartbeat(&api, &caller, heartbeat).await?;
+    apply_heartbeat(&api, &caller, heartbeat).await?;
     Ok(Json(SessionResponse {
-        told: Vec::new(),
+        notices: Vec::new(),
         session_secret,
     }))
 }
@@ -191,28 +194,30 @@ pub(crate) async fn register(
 ///
 /// A command that was claimed more than 8 seconds ago and is not listed is released.
 #[utoipa::path(post, path = "/api/worker/pool/heartbeat", tag = "workers", request_body = HeartbeatRequest,
-    responses((status = 200, description = "the session is renewed", body = ToldAnswer), Failures),
+    responses((status = 200, description = "the session is renewed", body = NoticesResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn heartbeat(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     caller: WorkerCaller,
-    Body(request): Body<HeartbeatRequest>,
-) -> Answer<ToldAnswer> {
-    named(&request.worker)?;
+    JsonBody(request): JsonBody<HeartbeatRequest>,
+) -> ApiResult<NoticesResponse> {
+    check_worker_name(&request.worker)?;
     api.renew_session(&caller, &request.worker).await?;
-    take_heartbeat(&api, &caller, request).await?;
-    Ok(Json(ToldAnswer { told: Vec::new() }))
+    apply_heartbeat(&api, &caller, request).await?;
+    Ok(Json(NoticesResponse {
+        notices: Vec::new(),
+    }))
 }
 
 /// Applies a heartbeat after the session was renewed.
-async fn take_heartbeat(
-    api: &Api,
+async fn apply_heartbeat(
+    api: &ApiState,
     caller: &WorkerCaller,
     request: HeartbeatRequest,
 ) -> Result<(), ApiError> {
-    api.workers.seen(&request);
-    let mut holds = Vec::with_capacity(request.holds.len());
-    for held in request.holds {
+    api.workers.record_heartbeat(&request);
+    let mut holds = Vec::with_capacity(request.claims.len());
+    for held in request.claims {
         let opened = api
             .open_lease(&caller.principal, &request.worker, held)
             .await?;
@@ -225,80 +230,80 @@ async fn take_heartbeat(
         worker: request.worker,
         holds,
     };
-    api.transport().reclaim_unheard(&pulse).await?;
+    api.transport().release_unacknowledged(&pulse).await?;
     Ok(())
 }
 
 /// Deregister a worker and release its commands.
-#[utoipa::path(post, path = "/api/worker/pool/deregister", tag = "workers", request_body = LeaveRequest,
-    responses((status = 200, description = "the session has ended", body = Object), Failures),
+#[utoipa::path(post, path = "/api/worker/pool/deregister", tag = "workers", request_body = WorkerRequest,
+    responses((status = 200, description = "the session has ended", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn deregister(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     caller: WorkerCaller,
-    Body(request): Body<LeaveRequest>,
-) -> Answer<Value> {
-    named(&request.worker)?;
+    JsonBody(request): JsonBody<WorkerRequest>,
+) -> ApiResult<Value> {
+    check_worker_name(&request.worker)?;
     let holder = api.check_session(&caller, &request.worker).await?;
-    api.workers.gone(&request.worker);
+    api.workers.remove(&request.worker);
     let transport = api.transport();
     transport.end_session(&request.worker, &holder).await?;
     Ok(Json(json!({})))
 }
 
 /// Long-poll for worker instructions: stop a command, or drain.
-#[utoipa::path(post, path = "/api/worker/pool/listen", tag = "workers", request_body = LeaveRequest,
-    responses((status = 200, description = "instructions, possibly none", body = ToldAnswer), Failures),
+#[utoipa::path(post, path = "/api/worker/pool/listen", tag = "workers", request_body = WorkerRequest,
+    responses((status = 200, description = "instructions, possibly none", body = NoticesResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn listen(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     caller: WorkerCaller,
-    Body(request): Body<LeaveRequest>,
-) -> Answer<ToldAnswer> {
-    named(&request.worker)?;
+    JsonBody(request): JsonBody<WorkerRequest>,
+) -> ApiResult<NoticesResponse> {
+    check_worker_name(&request.worker)?;
     api.check_session(&caller, &request.worker).await?;
     let transport = api.transport();
-    let told = tokio::select! {
-        told = transport.listen(&request.worker) => told?,
+    let notices = tokio::select! {
+        notices = transport.listen(&request.worker) => notices?,
         () = tokio::time::sleep(LISTEN_MAX) => Vec::new(),
         () = api.closing.cancelled() => Vec::new(),
     };
-    Ok(Json(ToldAnswer { told }))
+    Ok(Json(NoticesResponse { notices }))
 }
 
 /// List the workers known to this server.
 #[utoipa::path(get, path = "/api/worker/pools", tag = "workers",
-    responses((status = 200, description = "the workers", body = Vec<WorkerPool>), Failures),
+    responses((status = 200, description = "the workers", body = Vec<WorkerEntry>), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn pools(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<View>,
-) -> Answer<Vec<WorkerPool>> {
+) -> ApiResult<Vec<WorkerEntry>> {
     Ok(Json(api.workers.list()))
 }
 
 /// Read a playbook by its hash.
 #[utoipa::path(get, path = "/api/catalog/hash/{hash}", tag = "workers", params(("hash" = String, Path)),
-    responses((status = 200, description = "the text of the playbook", body = Object), Failures),
+    responses((status = 200, description = "the text of the playbook", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn playbook(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Work>,
-    Segment(hash): Segment,
-) -> Answer<PlaybookText> {
+    PathParam(hash): PathParam,
+) -> ApiResult<PlaybookText> {
     let hash = PlaybookHash(hash.into());
     Ok(Json(api.transport().playbook(&hash).await?))
 }
 
 /// Read events of a run by `seq`.
-#[utoipa::path(post, path = "/api/commands/events", tag = "workers", request_body = EventsAtRequest,
-    responses((status = 200, description = "the events that exist", body = EventsAtAnswer), Failures),
+#[utoipa::path(post, path = "/api/commands/events", tag = "workers", request_body = LoadEventsRequest,
+    responses((status = 200, description = "the events that exist", body = LoadEventsResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn events(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Work>,
-    Body(request): Body<EventsAtRequest>,
-) -> Answer<EventsAtAnswer> {
+    JsonBody(request): JsonBody<LoadEventsRequest>,
+) -> ApiResult<LoadEventsResponse> {
     if request.seqs.len() > EVENTS_MAX {
         let detail = format!("more than {EVENTS_MAX} events requested at once");
         return Err(ApiError::invalid("BODY_INVALID", detail));
@@ -307,18 +312,18 @@ pub(crate) async fn events(
         .transport()
         .events(request.execution_id, &request.seqs)
         .await?;
-    Ok(Json(EventsAtAnswer::of(&events)))
+    Ok(Json(LoadEventsResponse::from_events(&events)))
 }
 
 /// Read the results of a loop as `{results: […], stats: {…}}`.
-#[utoipa::path(post, path = "/api/commands/loop", tag = "workers", request_body = LoopRequest,
-    responses((status = 200, description = "the results in index order", body = Object), Failures),
+#[utoipa::path(post, path = "/api/commands/loop", tag = "workers", request_body = LoopResultsRequest,
+    responses((status = 200, description = "the results in index order", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn loop_results(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Work>,
-    Body(request): Body<LoopRequest>,
-) -> Answer<Raw> {
+    JsonBody(request): JsonBody<LoopResultsRequest>,
+) -> ApiResult<RawJson> {
     let transport = api.transport();
     let results = transport.loop_results(request.execution_id, &request.pointer);
     Ok(Json(results.await?))
@@ -326,45 +331,45 @@ pub(crate) async fn loop_results(
 
 /// Read the combined parts of a result manifest, streamed.
 #[utoipa::path(post, path = "/api/commands/manifest", tag = "workers", request_body(content = Object),
-    responses((status = 200, description = "the parts, combined by the rule of the manifest", content_type = "application/json", body = Object), Failures),
+    responses((status = 200, description = "the parts, combined by the rule of the manifest", content_type = "application/json", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn manifest(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Work>,
-    Body(reference): Body<ResultRef>,
+    JsonBody(reference): JsonBody<ResultRef>,
 ) -> Result<Response, ApiError> {
     let pieces = api.transport().manifest(&reference).await?;
-    Ok(streamed(pieces))
+    Ok(stream_response(pieces))
 }
 
 /// Resolve a result address (`noetl://execution/…`) to a reference or to an inline value.
-#[utoipa::path(post, path = "/api/commands/reference", tag = "workers", request_body = LookUpRequest,
-    responses((status = 200, description = "`{body: …}` or `{value: …}`", body = Object), Failures),
+#[utoipa::path(post, path = "/api/commands/reference", tag = "workers", request_body = ResolveRefRequest,
+    responses((status = 200, description = "`{body: …}` or `{value: …}`", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn look_up(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Work>,
-    Body(request): Body<LookUpRequest>,
-) -> Answer<Resolved> {
-    Ok(Json(api.transport().look_up(&request.reference).await?))
+    JsonBody(request): JsonBody<ResolveRefRequest>,
+) -> ApiResult<ResolvedRef> {
+    Ok(Json(api.transport().resolve_ref(&request.reference).await?))
 }
 
 /// Build commands of runs owned by this server for a worker of another server.
-#[utoipa::path(post, path = "/api/cluster/build", tag = "workers", request_body = BuildRequest,
-    responses((status = 200, description = "the commands that can run", body = BuildAnswer), Failures),
+#[utoipa::path(post, path = "/api/cluster/build", tag = "workers", request_body = BuildCommandsRequest,
+    responses((status = 200, description = "the commands that can run", body = BuildCommandsResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("server"))))]
 pub(crate) async fn build(
-    State(api): State<Api>,
-    _may: Authorized<Cluster>,
-    Body(request): Body<BuildRequest>,
-) -> Answer<BuildAnswer> {
+    State(api): State<ApiState>,
+    _may: Authorized<ClusterPeer>,
+    JsonBody(request): JsonBody<BuildCommandsRequest>,
+) -> ApiResult<BuildCommandsResponse> {
     let (reply, answer) = tokio::sync::oneshot::channel();
-    let order = Order::Build {
+    let order = DriverRequest::BuildCommands {
         worker: request.worker,
         commands: request.commands,
         reply,
     };
-    api.server.shared.drive.send(order).await?;
+    api.server.shared.driver.send(order).await?;
     let commands = answer.await.unwrap_or_default();
-    Ok(Json(BuildAnswer { commands }))
+    Ok(Json(BuildCommandsResponse { commands }))
 }

@@ -22,32 +22,32 @@ const HEAD_MAX: Duration = Duration::from_secs(10);
 const IDLE_MAX: Duration = Duration::from_secs(75);
 
 /// A TCP stream, encrypted or not.
-pub(crate) enum Socket {
+pub(crate) enum ClientSocket {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 /// An open connection, counted against the maximum.
-pub(crate) struct Connection {
-    socket: Socket,
-    activity: Arc<Activity>,
+pub(crate) struct ClientConnection {
+    socket: ClientSocket,
+    activity: Arc<ConnectionActivity>,
     timer: Pin<Box<Sleep>>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl Connection {
-    pub(crate) fn new(socket: Socket, place: OwnedSemaphorePermit) -> Self {
-        let activity = Activity::default();
+impl ClientConnection {
+    pub(crate) fn new(socket: ClientSocket, place: OwnedSemaphorePermit) -> Self {
+        let activity = ConnectionActivity::default();
         Self {
             socket,
             timer: Box::pin(sleep_until(Instant::now() + HEAD_MAX)),
             activity: Arc::new(activity),
-            _place: place,
+            _permit: place,
         }
     }
 
     /// Activity of the connection.
-    pub(crate) fn activity(&self) -> Arc<Activity> {
+    pub(crate) fn activity(&self) -> Arc<ConnectionActivity> {
         Arc::clone(&self.activity)
     }
 
@@ -69,7 +69,7 @@ impl Connection {
 
 /// Activity of a connection.
 #[derive(Debug)]
-pub(crate) struct Activity {
+pub(crate) struct ConnectionActivity {
     state: Mutex<ActivityState>,
 }
 
@@ -78,20 +78,20 @@ struct ActivityState {
     /// Requests that are being handled.
     requests: usize,
     /// When the first byte of the current head arrived, or when the client connected.
-    head_since: Option<Instant>,
+    head_started_at: Option<Instant>,
     /// When something was last sent.
     sent_at: Instant,
     /// Whether the connection uses HTTP/2, which also sends frames between requests.
     is_framed: bool,
 }
 
-impl Default for Activity {
+impl Default for ConnectionActivity {
     fn default() -> Self {
         let now = Instant::now();
         Self {
             state: Mutex::new(ActivityState {
                 requests: 0,
-                head_since: Some(now),
+                head_started_at: Some(now),
                 sent_at: now,
                 is_framed: false,
             }),
@@ -99,7 +99,7 @@ impl Default for Activity {
     }
 }
 
-impl Activity {
+impl ConnectionActivity {
     fn state(&self) -> std::sync::MutexGuard<'_, ActivityState> {
         self.state
             .lock()
@@ -107,23 +107,23 @@ impl Activity {
     }
 
     /// Records a request; it is being handled until the returned guard is dropped.
-    pub(crate) fn begin(self: Arc<Self>, is_framed: bool) -> RequestGuard {
+    pub(crate) fn start_request(self: Arc<Self>, is_framed: bool) -> RequestGuard {
         let mut state = self.state();
         state.requests += 1;
-        state.head_since = None;
+        state.head_started_at = None;
         state.is_framed = is_framed;
         drop(state);
         RequestGuard(self)
     }
 
-    fn received(&self) {
+    fn on_received(&self) {
         let mut state = self.state();
         if state.requests == 0 && !state.is_framed {
-            state.head_since.get_or_insert_with(Instant::now);
+            state.head_started_at.get_or_insert_with(Instant::now);
         }
     }
 
-    fn sent(&self) {
+    fn on_sent(&self) {
         self.state().sent_at = Instant::now();
     }
 
@@ -133,13 +133,13 @@ impl Activity {
         if state.requests > 0 {
             return None;
         }
-        let head = state.head_since.map(|since| since + HEAD_MAX);
+        let head = state.head_started_at.map(|since| since + HEAD_MAX);
         Some(head.unwrap_or(state.sent_at + IDLE_MAX))
     }
 }
 
 /// A request that is being handled.
-pub(crate) struct RequestGuard(Arc<Activity>);
+pub(crate) struct RequestGuard(Arc<ConnectionActivity>);
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
@@ -149,7 +149,7 @@ impl Drop for RequestGuard {
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for ClientConnection {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -158,11 +158,11 @@ impl AsyncRead for Connection {
         let this = self.get_mut();
         let before = buffer.filled().len();
         let read = match &mut this.socket {
-            Socket::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Socket::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+            ClientSocket::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            ClientSocket::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
         };
         if buffer.filled().len() > before {
-            this.activity.received();
+            this.activity.on_received();
         }
         match read {
             Poll::Pending => this.poll_deadline(context),
@@ -175,14 +175,14 @@ impl AsyncRead for Connection {
     }
 }
 
-impl Connection {
+impl ClientConnection {
     fn is_late(&self) -> bool {
         let deadline = self.activity.deadline();
         deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for ClientConnection {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -190,26 +190,26 @@ impl AsyncWrite for Connection {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = match &mut this.socket {
-            Socket::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Socket::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+            ClientSocket::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            ClientSocket::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
         };
         if let Poll::Ready(Ok(_)) = written {
-            this.activity.sent();
+            this.activity.on_sent();
         }
         written
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().socket {
-            Socket::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Socket::Tls(stream) => Pin::new(stream).poll_flush(context),
+            ClientSocket::Plain(stream) => Pin::new(stream).poll_flush(context),
+            ClientSocket::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().socket {
-            Socket::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Socket::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+            ClientSocket::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            ClientSocket::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }
@@ -222,22 +222,22 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_head_has_ten_seconds_and_a_request_has_no_limit() {
-        let activity = Arc::new(Activity::default());
+        let activity = Arc::new(ConnectionActivity::default());
         let start = Instant::now();
         assert_eq!(activity.deadline(), Some(start + HEAD_MAX));
         advance(Duration::from_secs(4)).await;
-        activity.received();
+        activity.on_received();
         assert_eq!(
             activity.deadline(),
             Some(start + HEAD_MAX),
             "received bytes do not extend the deadline"
         );
-        let request = Arc::clone(&activity).begin(false);
+        let request = Arc::clone(&activity).start_request(false);
         advance(Duration::from_secs(600)).await;
         assert_eq!(activity.deadline(), None);
         drop(request);
         assert_eq!(activity.deadline(), Some(Instant::now() + IDLE_MAX));
-        activity.received();
+        activity.on_received();
         assert_eq!(activity.deadline(), Some(Instant::now() + HEAD_MAX));
     }
 
@@ -249,7 +249,7 @@ mod tests {
         let (accepted, _) = listener.accept().await.unwrap();
         let places = Arc::new(tokio::sync::Semaphore::new(1));
         let place = Arc::clone(&places).acquire_owned().await.unwrap();
-        let mut connection = Connection::new(Socket::Plain(accepted), place);
+        let mut connection = ClientConnection::new(ClientSocket::Plain(accepted), place);
         let start = Instant::now();
         let mut byte = [0_u8; 1];
         let read = tokio::io::AsyncReadExt::read(&mut connection, &mut byte).await;
@@ -262,10 +262,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_sent_keeps_a_stream_open() {
-        let activity = Arc::new(Activity::default());
-        drop(Arc::clone(&activity).begin(false));
+        let activity = Arc::new(ConnectionActivity::default());
+        drop(Arc::clone(&activity).start_request(false));
         advance(Duration::from_secs(70)).await;
-        activity.sent();
+        activity.on_sent();
         assert_eq!(activity.deadline(), Some(Instant::now() + IDLE_MAX));
     }
 }

@@ -2,27 +2,31 @@
 
 use axum::extract::State;
 use model::id::{ExecutionId, Name};
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::status::RunStatus;
 use serde_json::{Value, json};
 use wire::api::{
-    CancelRequest, CtxPatch, Execution, FinalizeRequest, NoteRequest, RerunRequest, RetryRequest,
-    Started,
+    CancelRequest, ExecuteResponse, ExecutionSummary, FinalizeRequest, PatchCtxRequest,
+    ReasonRequest, RerunRequest, RetryRequest,
 };
 
 use crate::api::access::{Authorized, Operate, View};
-use crate::api::error::{ApiError, Failures};
-use crate::api::executions::{row, shown};
-use crate::api::extract::{Body, Id, IdAnd, MaybeBody};
-use crate::api::state::Api;
-use crate::api::{Answer, Json};
+use crate::api::error::{ApiError, ErrorResponses};
+use crate::api::executions::{find_row, to_summary};
+use crate::api::extract::{ExecutionPath, ExecutionSubPath, JsonBody, OptionalJsonBody};
+use crate::api::state::ApiState;
+use crate::api::{ApiResult, Json};
 use crate::control::Control;
 use crate::rerun::Rerun;
 
 /// Sends a control request and returns the run afterwards.
-async fn say(api: &Api, id: ExecutionId, control: Control) -> Answer<Execution> {
+async fn apply_control(
+    api: &ApiState,
+    id: ExecutionId,
+    control: Control,
+) -> ApiResult<ExecutionSummary> {
     api.server.control(id, control).await?;
-    Ok(Json(shown(row(api, id).await?)))
+    Ok(Json(to_summary(find_row(api, id).await?)))
 }
 
 /// Cancel a run.
@@ -30,63 +34,63 @@ async fn say(api: &Api, id: ExecutionId, control: Control) -> Answer<Execution> 
 /// Workers stop their tools. The run ends when all have confirmed, or after 10 seconds.
 #[utoipa::path(post, path = "/api/executions/{id}/cancel", tag = "control", params(("id" = String, Path)),
     request_body = Option<CancelRequest>,
-    responses((status = 200, description = "the request is recorded", body = Execution), Failures),
+    responses((status = 200, description = "the request is recorded", body = ExecutionSummary), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn cancel(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Operate>,
-    Id(id): Id,
-    MaybeBody(request): MaybeBody<CancelRequest>,
-) -> Answer<Execution> {
+    ExecutionPath(id): ExecutionPath,
+    OptionalJsonBody(request): OptionalJsonBody<CancelRequest>,
+) -> ApiResult<ExecutionSummary> {
     let control = Control::Cancel {
         reason: request.reason,
         cascade: request.cascade,
     };
-    say(&api, id, control).await
+    apply_control(&api, id, control).await
 }
 
 /// Pause a run.
 #[utoipa::path(post, path = "/api/executions/{id}/pause", tag = "control", params(("id" = String, Path)),
-    request_body = Option<NoteRequest>,
-    responses((status = 200, description = "the run is paused", body = Execution), Failures),
+    request_body = Option<ReasonRequest>,
+    responses((status = 200, description = "the run is paused", body = ExecutionSummary), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn pause(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Operate>,
-    Id(id): Id,
-    MaybeBody(request): MaybeBody<NoteRequest>,
-) -> Answer<Execution> {
+    ExecutionPath(id): ExecutionPath,
+    OptionalJsonBody(request): OptionalJsonBody<ReasonRequest>,
+) -> ApiResult<ExecutionSummary> {
     let reason = request.reason;
-    say(&api, id, Control::Pause { reason }).await
+    apply_control(&api, id, Control::Pause { reason }).await
 }
 
 /// Resume a paused run.
 #[utoipa::path(post, path = "/api/executions/{id}/resume", tag = "control", params(("id" = String, Path)),
-    request_body = Option<NoteRequest>,
-    responses((status = 200, description = "the run continues", body = Execution), Failures),
+    request_body = Option<ReasonRequest>,
+    responses((status = 200, description = "the run continues", body = ExecutionSummary), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn resume(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Operate>,
-    Id(id): Id,
-    MaybeBody(_): MaybeBody<NoteRequest>,
-) -> Answer<Execution> {
-    say(&api, id, Control::Resume).await
+    ExecutionPath(id): ExecutionPath,
+    OptionalJsonBody(_): OptionalJsonBody<ReasonRequest>,
+) -> ApiResult<ExecutionSummary> {
+    apply_control(&api, id, Control::Resume).await
 }
 
 /// Retry the failed steps of a run, in the same run.
 #[utoipa::path(post, path = "/api/executions/{id}/retry", tag = "control", params(("id" = String, Path)),
     request_body = Option<RetryRequest>,
-    responses((status = 200, description = "the retry has started", body = Execution), Failures),
+    responses((status = 200, description = "the retry has started", body = ExecutionSummary), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn retry(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Operate>,
-    Id(id): Id,
-    MaybeBody(request): MaybeBody<RetryRequest>,
-) -> Answer<Execution> {
+    ExecutionPath(id): ExecutionPath,
+    OptionalJsonBody(request): OptionalJsonBody<RetryRequest>,
+) -> ApiResult<ExecutionSummary> {
     let version = request.version;
-    say(&api, id, Control::Retry { version }).await
+    apply_control(&api, id, Control::Retry { version }).await
 }
 
 /// Rerun a finished run as a new run.
@@ -94,14 +98,14 @@ pub(crate) async fn retry(
 /// Results of steps before `from_step` are reused; without it, everything runs again.
 #[utoipa::path(post, path = "/api/executions/{id}/rerun", tag = "control", params(("id" = String, Path)),
     request_body = Option<RerunRequest>,
-    responses((status = 200, description = "the new run", body = Started), Failures),
+    responses((status = 200, description = "the new run", body = ExecuteResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn rerun(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Operate>,
-    Id(id): Id,
-    MaybeBody(request): MaybeBody<RerunRequest>,
-) -> Answer<Started> {
+    ExecutionPath(id): ExecutionPath,
+    OptionalJsonBody(request): OptionalJsonBody<RerunRequest>,
+) -> ApiResult<ExecuteResponse> {
     let rerun = Rerun {
         from_step: request.from_step,
         from_iteration: request.from_iteration,
@@ -109,7 +113,7 @@ pub(crate) async fn rerun(
         version: request.version,
     };
     let execution_id = api.server.rerun(id, rerun).await?;
-    Ok(Json(Started {
+    Ok(Json(ExecuteResponse {
         execution_id,
         status: RunStatus::Running,
     }))
@@ -120,53 +124,53 @@ pub(crate) async fn rerun(
 /// Workers stop as for a cancellation; then the run ends with the given status. Its final step does not run.
 #[utoipa::path(post, path = "/api/executions/{id}/finalize", tag = "control", params(("id" = String, Path)),
     request_body = FinalizeRequest,
-    responses((status = 200, description = "the request is recorded", body = Execution), Failures),
+    responses((status = 200, description = "the request is recorded", body = ExecutionSummary), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn finalize(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Operate>,
-    Id(id): Id,
-    Body(request): Body<FinalizeRequest>,
-) -> Answer<Execution> {
+    ExecutionPath(id): ExecutionPath,
+    JsonBody(request): JsonBody<FinalizeRequest>,
+) -> ApiResult<ExecutionSummary> {
     let control = Control::Finalize {
         ending: request.status,
         reason: request.reason,
     };
-    say(&api, id, control).await
+    apply_control(&api, id, control).await
 }
 
 /// Send a signal to a run that waits for it now or later.
 #[utoipa::path(post, path = "/api/executions/{id}/signal/{name}", tag = "control",
     params(("id" = String, Path), ("name" = String, Path)),
     request_body(content = Option<Object>, description = "payload of the signal"),
-    responses((status = 200, description = "the signal is recorded", body = Execution), Failures),
+    responses((status = 200, description = "the signal is recorded", body = ExecutionSummary), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn signal(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Operate>,
-    IdAnd(id, name): IdAnd,
-    MaybeBody(payload): MaybeBody<Option<Raw>>,
-) -> Answer<Execution> {
+    ExecutionSubPath(id, name): ExecutionSubPath,
+    OptionalJsonBody(payload): OptionalJsonBody<Option<RawJson>>,
+) -> ApiResult<ExecutionSummary> {
     if name.starts_with('$') {
         let detail =
             format!("invalid signal name `{name}`: names that start with `$` are reserved");
         return Err(ApiError::invalid("SIGNAL_NAME_INVALID", detail));
     }
     let name = Name::from(name);
-    say(&api, id, Control::Signal { name, payload }).await
+    apply_control(&api, id, Control::Signal { name, payload }).await
 }
 
 /// Read the current `ctx` of a run.
 #[utoipa::path(get, path = "/api/vars/{id}", tag = "control", params(("id" = String, Path)),
-    responses((status = 200, description = "the variables", body = Object), Failures),
+    responses((status = 200, description = "the variables", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn variables(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<View>,
-    Id(id): Id,
-) -> Answer<Value> {
-    row(&api, id).await?;
-    let state = api.server.state_at(id).await?;
+    ExecutionPath(id): ExecutionPath,
+) -> ApiResult<Value> {
+    find_row(&api, id).await?;
+    let state = api.server.load_state(id).await?;
     Ok(Json(json!({
         "execution_id": id,
         "variables": &*state.ctx,
@@ -175,15 +179,15 @@ pub(crate) async fn variables(
 
 /// Patch the `ctx` of a run.
 #[utoipa::path(post, path = "/api/vars/{id}", tag = "control", params(("id" = String, Path)),
-    request_body = CtxPatch,
-    responses((status = 200, description = "the patch is recorded", body = Execution), Failures),
+    request_body = PatchCtxRequest,
+    responses((status = 200, description = "the patch is recorded", body = ExecutionSummary), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn patch(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Operate>,
-    Id(id): Id,
-    Body(request): Body<CtxPatch>,
-) -> Answer<Execution> {
-    let patch = Raw::of(&request.variables);
-    say(&api, id, Control::Patch(patch)).await
+    ExecutionPath(id): ExecutionPath,
+    JsonBody(request): JsonBody<PatchCtxRequest>,
+) -> ApiResult<ExecutionSummary> {
+    let patch = RawJson::from_serializable(&request.variables);
+    apply_control(&api, id, Control::Patch(patch)).await
 }

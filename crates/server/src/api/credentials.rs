@@ -7,18 +7,18 @@ use axum::http::request::Parts;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use wire::api::{
-    CredentialEntry, CredentialList, CredentialRequest, KeyRotated, KeychainRequest, KeychainState,
-    SecretsAnswer, SecretsRequest,
+    CredentialEntry, CredentialList, KeychainEntryStatus, RotateKeyResponse, SecretsRequest,
+    SecretsResponse, SetCredentialRequest, SetKeychainEntryRequest,
 };
 use wire::{SecretsAsk, Transport as _};
 
-use crate::api::access::{Administer, Authorized, Work, source};
-use crate::api::error::{ApiError, Failures};
-use crate::api::extract::{Body, MaybeBody, Pair, Segment};
-use crate::api::state::Api;
-use crate::api::{Answer, Json};
-use crate::keychain::Global;
-use crate::tokens::Actor;
+use crate::access_tokens::Actor;
+use crate::api::access::{Administer, Authorized, Work, source_address};
+use crate::api::error::{ApiError, ErrorResponses};
+use crate::api::extract::{JsonBody, OptionalJsonBody, PathParam, PathParamPair};
+use crate::api::state::ApiState;
+use crate::api::{ApiResult, Json};
+use crate::keychain::SharedEntry;
 
 /// Longest lifetime of an entry that expires: a hundred years.
 const EXPIRES_MAX_S: u64 = 100 * 366 * 24 * 3_600;
@@ -26,58 +26,58 @@ const EXPIRES_MAX_S: u64 = 100 * 366 * 24 * 3_600;
 fn actor(may: &Authorized<Administer>, parts: &Parts) -> Actor {
     Actor {
         name: may.principal.name(),
-        source: source(parts),
+        source: source_address(parts),
     }
 }
 
 /// Set a credential. If the name exists, a new version is created.
-#[utoipa::path(post, path = "/api/credentials", tag = "credentials", request_body = CredentialRequest,
-    responses((status = 200, description = "the credential is stored, encrypted", body = CredentialEntry), Failures),
+#[utoipa::path(post, path = "/api/credentials", tag = "credentials", request_body = SetCredentialRequest,
+    responses((status = 200, description = "the credential is stored, encrypted", body = CredentialEntry), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn set(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     may: Authorized<Administer>,
     parts: Parts,
-    Body(request): Body<CredentialRequest>,
-) -> Answer<CredentialEntry> {
+    JsonBody(request): JsonBody<SetCredentialRequest>,
+) -> ApiResult<CredentialEntry> {
     let set = api.server.set_credential(&request, actor(&may, &parts));
     Ok(Json(set.await?))
 }
 
 /// List credentials, without their values.
 #[utoipa::path(get, path = "/api/credentials", tag = "credentials",
-    responses((status = 200, description = "the credentials", body = CredentialList), Failures),
+    responses((status = 200, description = "the credentials", body = CredentialList), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn list(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Administer>,
-) -> Answer<CredentialList> {
+) -> ApiResult<CredentialList> {
     let credentials = api.server.credentials().await?;
     Ok(Json(CredentialList { credentials }))
 }
 
 /// Read a credential, without its values.
 #[utoipa::path(get, path = "/api/credentials/{name}", tag = "credentials", params(("name" = String, Path)),
-    responses((status = 200, description = "the credential", body = CredentialEntry), Failures),
+    responses((status = 200, description = "the credential", body = CredentialEntry), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn show(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Administer>,
-    Segment(name): Segment,
-) -> Answer<CredentialEntry> {
+    PathParam(name): PathParam,
+) -> ApiResult<CredentialEntry> {
     Ok(Json(api.server.credential(&name).await?))
 }
 
 /// Remove a credential. Workers that cached it drop it within a minute.
 #[utoipa::path(delete, path = "/api/credentials/{name}", tag = "credentials", params(("name" = String, Path)),
-    responses((status = 200, description = "the credential is removed", body = Object), Failures),
+    responses((status = 200, description = "the credential is removed", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn remove(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     may: Authorized<Administer>,
     parts: Parts,
-    Segment(name): Segment,
-) -> Answer<Value> {
+    PathParam(name): PathParam,
+) -> ApiResult<Value> {
     let removed = api.server.remove_credential(&name, actor(&may, &parts));
     removed.await?;
     Ok(Json(json!({ "name": name, "removed": true })))
@@ -85,16 +85,16 @@ pub(crate) async fn remove(
 
 /// Re-encrypt all values with the current master key. A local store generates a new key first.
 #[utoipa::path(post, path = "/api/keychain/rotate-key", tag = "credentials",
-    responses((status = 200, description = "numbers of re-encrypted and remaining values", body = KeyRotated), Failures),
+    responses((status = 200, description = "numbers of re-encrypted and remaining values", body = RotateKeyResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn rotate(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     may: Authorized<Administer>,
     parts: Parts,
-    MaybeBody(_): MaybeBody<IgnoredAny>,
-) -> Answer<KeyRotated> {
+    OptionalJsonBody(_): OptionalJsonBody<IgnoredAny>,
+) -> ApiResult<RotateKeyResponse> {
     let rotated = api.server.rotate_master_key(actor(&may, &parts)).await?;
-    Ok(Json(KeyRotated {
+    Ok(Json(RotateKeyResponse {
         key_id: rotated.key_id,
         rewrapped: rotated.rewrapped,
         remaining: rotated.remaining,
@@ -102,9 +102,9 @@ pub(crate) async fn rotate(
 }
 
 /// Catalog path of the playbook that a catalog ID names.
-async fn path_of(api: &Api, id: &str) -> Result<String, ApiError> {
-    let (path, _) = model::playbook::entry_named(id);
-    if let Some(entry) = api.store().latest(path, None).await? {
+async fn playbook_path(api: &ApiState, id: &str) -> Result<String, ApiError> {
+    let (path, _) = model::playbook::parse_catalog_id(id);
+    if let Some(entry) = api.store().catalog_entry(path, None).await? {
         Ok(entry.path.to_string())
     } else {
         let detail = format!("playbook `{path}` is not in the catalog");
@@ -115,87 +115,89 @@ async fn path_of(api: &Api, id: &str) -> Result<String, ApiError> {
 /// Read the state of a keychain entry that all runs of a playbook share, without its value.
 #[utoipa::path(get, path = "/api/keychain/{catalog_id}/{name}", tag = "credentials",
     params(("catalog_id" = String, Path), ("name" = String, Path)),
-    responses((status = 200, description = "whether it is resolved, and until when", body = KeychainState), Failures),
+    responses((status = 200, description = "whether it is resolved, and until when", body = KeychainEntryStatus), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn keychain(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Administer>,
-    Pair(id, name): Pair,
-) -> Answer<KeychainState> {
-    let path = path_of(&api, &id).await?;
-    let entry = Global {
+    PathParamPair(id, name): PathParamPair,
+) -> ApiResult<KeychainEntryStatus> {
+    let path = playbook_path(&api, &id).await?;
+    let entry = SharedEntry {
         path: &path,
         name: &name,
     };
-    Ok(Json(api.server.keychain_state(entry).await?))
+    Ok(Json(api.server.keychain_entry_status(entry).await?))
 }
 
 /// Set a keychain entry for all runs of a playbook.
-#[utoipa::path(post, path = "/api/keychain/{catalog_id}/{name}", tag = "credentials", request_body = KeychainRequest,
+#[utoipa::path(post, path = "/api/keychain/{catalog_id}/{name}", tag = "credentials", request_body = SetKeychainEntryRequest,
     params(("catalog_id" = String, Path), ("name" = String, Path)),
-    responses((status = 200, description = "the entry is stored, encrypted", body = KeychainState), Failures),
+    responses((status = 200, description = "the entry is stored, encrypted", body = KeychainEntryStatus), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn set_keychain(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     may: Authorized<Administer>,
     parts: Parts,
-    Pair(id, name): Pair,
-    Body(request): Body<KeychainRequest>,
-) -> Answer<KeychainState> {
+    PathParamPair(id, name): PathParamPair,
+    JsonBody(request): JsonBody<SetKeychainEntryRequest>,
+) -> ApiResult<KeychainEntryStatus> {
     let is_possible = |s: u64| (1..=EXPIRES_MAX_S).contains(&s);
     if !request.expires_in_s.is_none_or(is_possible) {
         let detail = format!("invalid `expires_in_s`: expected a number from 1 to {EXPIRES_MAX_S}");
         return Err(ApiError::invalid("BODY_INVALID", detail));
     }
-    let path = path_of(&api, &id).await?;
-    let entry = Global {
+    let path = playbook_path(&api, &id).await?;
+    let entry = SharedEntry {
         path: &path,
         name: &name,
     };
     let life = request.expires_in_s.map(Duration::from_secs);
     let actor = actor(&may, &parts);
-    let set = api.server.set_keychain(entry, &request.data, life, actor);
+    let set = api
+        .server
+        .set_keychain_entry(entry, &request.data, life, actor);
     Ok(Json(set.await?))
 }
 
 /// Remove a keychain entry that all runs of a playbook share; it is resolved again on next use.
 #[utoipa::path(delete, path = "/api/keychain/{catalog_id}/{name}", tag = "credentials",
     params(("catalog_id" = String, Path), ("name" = String, Path)),
-    responses((status = 200, description = "the entry is removed", body = Object), Failures),
+    responses((status = 200, description = "the entry is removed", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn forget_keychain(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     may: Authorized<Administer>,
     parts: Parts,
-    Pair(id, name): Pair,
-) -> Answer<Value> {
-    let path = path_of(&api, &id).await?;
-    let entry = Global {
+    PathParamPair(id, name): PathParamPair,
+) -> ApiResult<Value> {
+    let path = playbook_path(&api, &id).await?;
+    let entry = SharedEntry {
         path: &path,
         name: &name,
     };
     let removed = api
         .server
-        .forget_keychain(entry, actor(&may, &parts))
+        .forget_keychain_entry(entry, actor(&may, &parts))
         .await?;
     Ok(Json(json!({ "name": name, "removed": removed })))
 }
 
 /// Resolve the secrets of a command's step, for the worker that holds the command.
 #[utoipa::path(post, path = "/api/commands/secrets", tag = "workers", request_body = SecretsRequest,
-    responses((status = 200, description = "the values, in the order of the names", body = SecretsAnswer), Failures),
+    responses((status = 200, description = "the values, in the order of the names", body = SecretsResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn secrets(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     may: Authorized<Work>,
-    Body(request): Body<SecretsRequest>,
-) -> Answer<SecretsAnswer> {
+    JsonBody(request): JsonBody<SecretsRequest>,
+) -> ApiResult<SecretsResponse> {
     let held = wire::Held {
         command: request.command,
         lease_epoch: request.lease_epoch,
     };
     let lease_epoch = api
-        .must_open_lease(&may.principal, &request.worker, held)
+        .check_lease(&may.principal, &request.worker, held)
         .await?;
     let ask = SecretsAsk {
         worker: request.worker,
@@ -204,5 +206,5 @@ pub(crate) async fn secrets(
         names: request.names,
     };
     let secrets = api.transport().secrets(&ask).await?;
-    Ok(Json(SecretsAnswer::of(&secrets)))
+    Ok(Json(SecretsResponse::from_secrets(&secrets)))
 }

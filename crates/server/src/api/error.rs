@@ -8,11 +8,11 @@ use serde_json::Value;
 use utoipa::openapi::{Content, RefOr, ResponseBuilder, Responses};
 use wire::api::Problem;
 
+use crate::access_tokens::AccessTokenError;
 use crate::control::ControlError;
-use crate::error::{Error, FREE_SPACE};
+use crate::error::{Error, FREE_SPACE_REMEDY};
 use crate::keychain::KeychainError;
 use crate::submit::SubmitError;
-use crate::tokens::TokenError;
 
 /// Why a request was not carried out.
 #[derive(Debug, Clone)]
@@ -65,19 +65,19 @@ impl ApiError {
 
     /// Adds a remedy.
     #[must_use]
-    pub(crate) fn remedy(mut self, remedy: impl Into<String>) -> Self {
+    pub(crate) fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
     }
 
     /// Adds the list of individual errors.
     #[must_use]
-    pub(crate) fn errors(mut self, errors: Vec<Value>) -> Self {
+    pub(crate) fn with_errors(mut self, errors: Vec<Value>) -> Self {
         self.errors = errors;
         self
     }
 
-    fn problem(self) -> Problem {
+    fn into_problem(self) -> Problem {
         let title = self.status.canonical_reason().unwrap_or("Error");
         Problem {
             type_: format!("/docs#{}", self.code),
@@ -94,7 +94,7 @@ impl ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = self.status;
-        let body = serde_json::to_vec(&self.problem()).unwrap_or_default();
+        let body = serde_json::to_vec(&self.into_problem()).unwrap_or_default();
         let json = HeaderValue::from_static("application/problem+json");
         let mut response = (status, [(header::CONTENT_TYPE, json)], body).into_response();
         let headers = response.headers_mut();
@@ -122,11 +122,9 @@ impl From<Error> for ApiError {
             }
             Error::Store(store::Error::Full { .. } | store::Error::ReserveExhausted { .. })
             | Error::Body(::results::Error::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
-            Error::Store(error) if error.is_passing() => StatusCode::SERVICE_UNAVAILABLE,
+            Error::Store(error) if error.is_transient() => StatusCode::SERVICE_UNAVAILABLE,
             Error::Body(error) if error.is_missing() => StatusCode::NOT_FOUND,
-            Error::Elsewhere(_) | Error::Stopping | Error::Body(_) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Error::OwnedBy(_) | Error::Stopping | Error::Body(_) => StatusCode::SERVICE_UNAVAILABLE,
             Error::TooLarge(..) => StatusCode::PAYLOAD_TOO_LARGE,
             Error::Store(_) | Error::BrokenLog(_) | Error::Keychain(_) => {
                 StatusCode::INTERNAL_SERVER_ERROR
@@ -137,7 +135,7 @@ impl From<Error> for ApiError {
         }
         let refused = Self::new(status, error.code(), error.to_string());
         match status {
-            StatusCode::INSUFFICIENT_STORAGE => refused.remedy(FREE_SPACE),
+            StatusCode::INSUFFICIENT_STORAGE => refused.with_remedy(FREE_SPACE_REMEDY),
             _ => refused,
         }
     }
@@ -180,8 +178,10 @@ impl From<Refusal> for ApiError {
             | Refusal::Default(_)
             | Refusal::StepUnknown(_)
             | Refusal::NotALoop
-            | Refusal::Claims
-            | Refusal::NoIteration { .. } => Self::invalid(refusal.code(), refusal.to_string()),
+            | Refusal::CursorLoop
+            | Refusal::IterationOutOfRange { .. } => {
+                Self::invalid(refusal.code(), refusal.to_string())
+            }
             _ => Self::conflict(refusal.code(), refusal.to_string()),
         }
     }
@@ -200,11 +200,11 @@ impl From<SubmitError> for ApiError {
     fn from(error: SubmitError) -> Self {
         match error {
             SubmitError::Failed(error) => error.into(),
-            SubmitError::Invalid(diagnostics) => playbook(&diagnostics),
+            SubmitError::Invalid(diagnostics) => invalid_playbook(&diagnostics),
             SubmitError::Refused(refusal) => refusal.into(),
             SubmitError::NoPlaybook(path) => {
                 let detail = format!("playbook `{path}` is not in the catalog");
-                Self::not_found("PLAYBOOK_NOT_FOUND", detail).remedy(
+                Self::not_found("PLAYBOOK_NOT_FOUND", detail).with_remedy(
                     "register it first: POST /api/catalog/register, or `noetl register FILE`",
                 )
             }
@@ -213,22 +213,22 @@ impl From<SubmitError> for ApiError {
 }
 
 /// Error for an invalid playbook, with all diagnostics.
-pub(crate) fn playbook(diagnostics: &[Diagnostic]) -> ApiError {
+pub(crate) fn invalid_playbook(diagnostics: &[Diagnostic]) -> ApiError {
     let first = diagnostics.iter().find(|found| found.is_error());
     let detail = first.map_or("the playbook has errors", |found| found.message.as_str());
     let errors = diagnostics.iter();
     let errors = errors.filter_map(|found| serde_json::to_value(found).ok());
-    ApiError::invalid("PLAYBOOK_INVALID", detail).errors(errors.collect())
+    ApiError::invalid("PLAYBOOK_INVALID", detail).with_errors(errors.collect())
 }
 
-impl From<TokenError> for ApiError {
-    fn from(error: TokenError) -> Self {
+impl From<AccessTokenError> for ApiError {
+    fn from(error: AccessTokenError) -> Self {
         match error {
-            TokenError::Name | TokenError::Expires => {
+            AccessTokenError::InvalidName | AccessTokenError::InvalidExpiry => {
                 Self::invalid("BODY_INVALID", error.to_string())
             }
-            TokenError::Unknown(_) => Self::not_found("TOKEN_NOT_FOUND", error.to_string()),
-            TokenError::Store(error) => error.into(),
+            AccessTokenError::NotFound(_) => Self::not_found("TOKEN_NOT_FOUND", error.to_string()),
+            AccessTokenError::Store(error) => error.into(),
         }
     }
 }
@@ -238,7 +238,7 @@ impl From<wire::Error> for ApiError {
         match error {
             wire::Error::Fenced(_) => Self::conflict("FENCED", error.to_string()),
             wire::Error::NotFound(what) => Self::not_found("NOT_FOUND", what),
-            wire::Error::Denied {
+            wire::Error::SecretsRefused {
                 code,
                 detail,
                 is_passing,
@@ -264,9 +264,9 @@ impl From<wire::Error> for ApiError {
 }
 
 /// Error responses that every route may return.
-pub(crate) struct Failures;
+pub(crate) struct ErrorResponses;
 
-impl utoipa::IntoResponses for Failures {
+impl utoipa::IntoResponses for ErrorResponses {
     fn responses() -> std::collections::BTreeMap<String, RefOr<utoipa::openapi::Response>> {
         let kinds = [
             ("400", "the request is malformed"),

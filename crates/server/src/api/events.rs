@@ -7,19 +7,19 @@ use model::id::{CommandId, LeaseEpoch, Name, WorkerId};
 use serde::Deserialize;
 use serde_json::json;
 use store::Priority;
-use wire::api::{BatchAnswer, BatchRequest, BatchState, BatchStatus, EventAnswer};
-use wire::{FORWARDED, Held, Report, Transport, WireEvent};
+use wire::api::{BatchRequest, BatchResponse, BatchState, BatchStatusResponse, EventResponse};
+use wire::{FORWARDED_HEADER, Held, ReportRequest, Transport, WireEvent};
 
-use crate::api::access::{Access, Authorized, Principal, View};
-use crate::api::error::{ApiError, Failures};
-use crate::api::extract::{Body, Segment};
-use crate::api::leases::fenced;
+use crate::api::access::{AccessMode, Authorized, Principal, View};
+use crate::api::error::{ApiError, ErrorResponses};
+use crate::api::extract::{JsonBody, PathParam};
+use crate::api::leases::fenced_error;
 use crate::api::sessions::{SessionOwner, WorkerCaller};
-use crate::api::state::Api;
-use crate::api::{Answer, Json};
+use crate::api::state::ApiState;
+use crate::api::{ApiResult, Json};
 use crate::error::Error;
-use crate::ingest::{self, IncomingEvents, Refused};
-use crate::peers::{self, Driver};
+use crate::ingest::{self, IncomingEvents, IngestError};
+use crate::peers::{self, OwnerStatus};
 
 /// Maximum number of events per batch.
 const BATCH_MAX: usize = 256;
@@ -28,22 +28,22 @@ const BATCH_MAX: usize = 256;
 ///
 /// The event is durable when the response has status 200. Sending the same event again returns its original `seq`.
 #[utoipa::path(post, path = "/api/events", tag = "events", request_body = WireEvent,
-    responses((status = 200, description = "the event is recorded; otherwise `status` gives the reason", body = EventAnswer), Failures),
+    responses((status = 200, description = "the event is recorded; otherwise `status` gives the reason", body = EventResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn one(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     caller: WorkerCaller,
     headers: HeaderMap,
-    Body(event): Body<WireEvent>,
-) -> Answer<EventAnswer> {
-    if !event.names_execution() {
+    JsonBody(event): JsonBody<WireEvent>,
+) -> ApiResult<EventResponse> {
+    if !event.has_execution() {
         let detail = "missing field `execution_id`";
         return Err(ApiError::invalid("BODY_INVALID", detail));
     }
-    let mut request = plain(event);
-    name_claim(&mut request)?;
-    open_claim(&api, &caller, &mut request).await?;
-    let mut answer = take(&api, request, &headers).await?;
+    let mut request = single_event_batch(event);
+    fill_claim(&mut request)?;
+    check_claim(&api, &caller, &mut request).await?;
+    let mut answer = ingest_events(&api, request, &headers).await?;
     let answer = answer.events.pop();
     answer
         .map(Json)
@@ -51,7 +51,7 @@ pub(crate) async fn one(
 }
 
 /// Makes a batch of one event.
-fn plain(event: WireEvent) -> BatchRequest {
+fn single_event_batch(event: WireEvent) -> BatchRequest {
     BatchRequest {
         execution_id: event.execution_id,
         worker_id: event.worker_id.clone(),
@@ -72,40 +72,40 @@ fn plain(event: WireEvent) -> BatchRequest {
 /// processed soon after.
 #[utoipa::path(post, path = "/api/events/batch", tag = "events", request_body = BatchRequest,
     params(("idempotency-key" = Option<String>, Header), ("prefer" = Option<String>, Header)),
-    responses((status = 200, description = "the events are recorded", body = BatchAnswer),
-        (status = 202, description = "the events are durable and will be processed", body = BatchAnswer), Failures),
+    responses((status = 200, description = "the events are recorded", body = BatchResponse),
+        (status = 202, description = "the events are durable and will be processed", body = BatchResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn batch(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     caller: WorkerCaller,
     headers: HeaderMap,
-    Body(mut request): Body<BatchRequest>,
+    JsonBody(mut request): JsonBody<BatchRequest>,
 ) -> Result<Response, ApiError> {
     for event in &mut request.events {
-        if !event.names_execution() {
+        if !event.has_execution() {
             event.execution_id = request.execution_id;
         }
     }
-    check(&request)?;
+    check_batch(&request)?;
     if is_report(&request, &headers) {
-        let answer = report(&api, &caller.principal, request, &headers).await?;
+        let answer = apply_report(&api, &caller.principal, request, &headers).await?;
         return Ok(Json(answer).into_response());
     }
-    name_claim(&mut request)?;
-    open_claim(&api, &caller, &mut request).await?;
+    fill_claim(&mut request)?;
+    check_claim(&api, &caller, &mut request).await?;
     if wants_async(&headers) {
         let answer =
-            ingest::accept(&api.server.shared, request_id(&api, &headers), request).await?;
+            ingest::store_batch(&api.server.shared, request_id(&api, &headers), request).await?;
         return Ok((StatusCode::ACCEPTED, Json(answer)).into_response());
     }
-    Ok(Json(take(&api, request, &headers).await?).into_response())
+    Ok(Json(ingest_events(&api, request, &headers).await?).into_response())
 }
 
 /// Whether a batch is a report of a current worker, in the form of the log. A batch that another server forwarded for
 /// an older client is not: only reports name the worker's pool.
 fn is_report(request: &BatchRequest, headers: &HeaderMap) -> bool {
     let is_own = |event: &WireEvent| event.step_run_id.is_some();
-    let is_translated = headers.contains_key(FORWARDED) && request.pool.is_none();
+    let is_translated = headers.contains_key(FORWARDED_HEADER) && request.pool.is_none();
     request.command_id.is_some() && request.events.iter().all(is_own) && !is_translated
 }
 
@@ -119,14 +119,14 @@ struct ClaimMeta {
 }
 
 /// Takes the claim of a batch from its events. All of them must be about one command and from one worker.
-fn name_claim(request: &mut BatchRequest) -> Result<(), ApiError> {
+fn fill_claim(request: &mut BatchRequest) -> Result<(), ApiError> {
     for (index, event) in request.events.iter().enumerate() {
-        let meta: Option<ClaimMeta> = event.meta.as_ref().and_then(|meta| meta.read().ok());
+        let meta: Option<ClaimMeta> = event.meta.as_ref().and_then(|meta| meta.parse_as().ok());
         let meta = meta.unwrap_or_default();
         if let Some(command) = meta.command_id
             && *request.command_id.get_or_insert(command) != command
         {
-            return Err(Refused::SeveralCommands.into());
+            return Err(IngestError::SeveralCommands.into());
         }
         request.lease_epoch = request.lease_epoch.or(meta.lease_epoch);
         if let Some(worker) = &event.worker_id
@@ -143,8 +143,8 @@ fn name_claim(request: &mut BatchRequest) -> Result<(), ApiError> {
 ///
 /// A client that sends no epoch is identified by the session under which it claimed. A `command.heartbeat` event
 /// renews that session.
-async fn open_claim(
-    api: &Api,
+async fn check_claim(
+    api: &ApiState,
     caller: &WorkerCaller,
     request: &mut BatchRequest,
 ) -> Result<(), ApiError> {
@@ -156,20 +156,18 @@ async fn open_claim(
     if let Some(worker) = &request.worker_id
         && request.events.iter().any(is_beat)
     {
-        api.keep_session(caller, worker).await?;
+        api.renew_session_if_due(caller, worker).await?;
     }
     if let Some((command, lease_epoch)) = request.command_id.zip(request.lease_epoch) {
         let worker = match &request.worker_id {
             Some(worker) => worker.clone(),
-            None => holder(api, command).await?,
+            None => find_holder(api, command).await?,
         };
         let held = Held {
             command,
             lease_epoch,
         };
-        let opened = api
-            .must_open_lease(&caller.principal, &worker, held)
-            .await?;
+        let opened = api.check_lease(&caller.principal, &worker, held).await?;
         request.lease_epoch = Some(opened);
         request.worker_id = Some(worker);
         return Ok(());
@@ -179,10 +177,10 @@ async fn open_claim(
         return Ok(());
     }
     let may_omit = match &request.worker_id {
-        None => api.access == Access::Open,
+        None => api.access == AccessMode::Open,
         Some(worker) => match api.session_owner(caller, worker).await? {
             SessionOwner::Caller => true,
-            SessionOwner::Nobody => api.access == Access::Open,
+            SessionOwner::Nobody => api.access == AccessMode::Open,
             SessionOwner::Another => false,
         },
     };
@@ -190,25 +188,28 @@ async fn open_claim(
         return Ok(());
     }
     let detail = "the events do not name the lease they belong to";
-    Err(ApiError::conflict("FENCED", detail)
-        .remedy("send the `meta.command_id` and `meta.lease_epoch` that came with the command"))
+    Err(ApiError::conflict("FENCED", detail).with_remedy(
+        "send the `meta.command_id` and `meta.lease_epoch` that came with the command",
+    ))
 }
 
 /// Finds the holder of a command.
-async fn holder(api: &Api, command: CommandId) -> Result<WorkerId, ApiError> {
+async fn find_holder(api: &ApiState, command: CommandId) -> Result<WorkerId, ApiError> {
     let open = api.store().open_commands(command.execution).await?;
     let found = open.into_iter().find(|open| open.command.id == command);
     let holder = found.and_then(|open| open.worker);
-    holder.ok_or_else(|| fenced(command))
+    holder.ok_or_else(|| fenced_error(command))
 }
 
-fn check(request: &BatchRequest) -> Result<(), ApiError> {
+fn check_batch(request: &BatchRequest) -> Result<(), ApiError> {
     if request.events.len() > BATCH_MAX {
         let detail = format!(
             "batch has more than {BATCH_MAX} events: {}",
             request.events.len()
         );
-        return Err(ApiError::invalid("BATCH_TOO_LARGE", detail).remedy("send several batches"));
+        return Err(
+            ApiError::invalid("BATCH_TOO_LARGE", detail).with_remedy("send several batches")
+        );
     }
     if request.events.is_empty() && request.command_id.is_none() {
         return Err(ApiError::invalid(
@@ -235,35 +236,35 @@ fn wants_async(headers: &HeaderMap) -> bool {
 }
 
 /// ID of the batch: the client's idempotency key, or a new ID.
-fn request_id(api: &Api, headers: &HeaderMap) -> Name {
+fn request_id(api: &ApiState, headers: &HeaderMap) -> Name {
     let key = headers.get("idempotency-key");
     let key = key.and_then(|value| value.to_str().ok()).map(str::trim);
     match key.filter(|key| !key.is_empty()) {
         Some(key) => Name::from(key),
-        None => Name::from(api.server.fresh_id().to_string()),
+        None => Name::from(api.server.new_execution_id().to_string()),
     }
 }
 
 /// Handles a worker's report on a command it holds.
-async fn report(
-    api: &Api,
+async fn apply_report(
+    api: &ApiState,
     principal: &Principal,
     request: BatchRequest,
     headers: &HeaderMap,
-) -> Result<BatchAnswer, ApiError> {
+) -> Result<BatchResponse, ApiError> {
     let request_id = request_id(api, headers).to_string();
-    let mut report = as_report(api, request)?;
+    let mut report = to_report(api, request)?;
     let held = Held {
         command: report.command,
         lease_epoch: report.lease_epoch,
     };
     let worker = report.worker.clone();
-    report.lease_epoch = api.must_open_lease(principal, &worker, held).await?;
-    let transport = api.transport_for(headers.contains_key(FORWARDED));
+    report.lease_epoch = api.check_lease(principal, &worker, held).await?;
+    let transport = api.transport_for(headers.contains_key(FORWARDED_HEADER));
     let mut receipt = transport.report(report).await?;
     api.seal_leases(principal, &worker, &mut receipt.next)
         .await?;
-    Ok(BatchAnswer {
+    Ok(BatchResponse {
         request_id,
         status: BatchState::Completed,
         events: Vec::new(),
@@ -272,7 +273,7 @@ async fn report(
     })
 }
 
-fn as_report(api: &Api, request: BatchRequest) -> Result<Report, ApiError> {
+fn to_report(api: &ApiState, request: BatchRequest) -> Result<ReportRequest, ApiError> {
     let missing = |name: &str| {
         let detail = format!("a report under `command_id` needs `{name}`");
         ApiError::invalid("BODY_INVALID", detail)
@@ -287,7 +288,7 @@ fn as_report(api: &Api, request: BatchRequest) -> Result<Report, ApiError> {
     let mut events = Vec::with_capacity(request.events.len());
     let mut wrong = Vec::new();
     for (index, event) in request.events.iter().enumerate() {
-        match event.event(now) {
+        match event.to_event(now) {
             Ok(mut event) => {
                 event.worker_id = Some(worker.clone());
                 events.push(event);
@@ -297,9 +298,9 @@ fn as_report(api: &Api, request: BatchRequest) -> Result<Report, ApiError> {
     }
     if !wrong.is_empty() {
         let detail = format!("cannot parse {} of the events", wrong.len());
-        return Err(ApiError::invalid("EVENT_INVALID", detail).errors(wrong));
+        return Err(ApiError::invalid("EVENT_INVALID", detail).with_errors(wrong));
     }
-    Ok(Report {
+    Ok(ReportRequest {
         command,
         worker,
         lease_epoch: request.lease_epoch.ok_or_else(|| missing("lease_epoch"))?,
@@ -312,13 +313,13 @@ fn as_report(api: &Api, request: BatchRequest) -> Result<Report, ApiError> {
 }
 
 /// Ingests events; forwards them if another server owns the run.
-async fn take(
-    api: &Api,
+async fn ingest_events(
+    api: &ApiState,
     request: BatchRequest,
     headers: &HeaderMap,
-) -> Result<BatchAnswer, ApiError> {
+) -> Result<BatchResponse, ApiError> {
     let shared = &api.server.shared;
-    let is_passed_on = headers.contains_key(FORWARDED);
+    let is_passed_on = headers.contains_key(FORWARDED_HEADER);
     let incoming = IncomingEvents {
         execution: request.execution_id,
         worker: request.worker_id.clone(),
@@ -326,22 +327,22 @@ async fn take(
         lease_epoch: request.lease_epoch,
         events: request.events.clone(),
     };
-    match ingest::take(shared, incoming).await {
-        Ok(taken) => Ok(BatchAnswer {
+    match ingest::ingest_batch(shared, incoming).await {
+        Ok(taken) => Ok(BatchResponse {
             request_id: request_id(api, headers).to_string(),
             status: BatchState::Completed,
             events: taken.events,
             verdict: None,
             next: Vec::new(),
         }),
-        Err(Refused::Failed(Error::Elsewhere(owner))) if !is_passed_on => {
-            match peers::driver(shared, &owner).await? {
-                Driver::Reachable(client) => client
+        Err(IngestError::Failed(Error::OwnedBy(owner))) if !is_passed_on => {
+            match peers::owner_status(shared, &owner).await? {
+                OwnerStatus::Reachable(client) => client
                     .post("/api/events/batch", &request)
                     .await
-                    .map_err(passed_on),
-                Driver::Silent => Err(Error::Elsewhere(owner).into()),
-                Driver::Dead => {
+                    .map_err(forwarded_error),
+                OwnerStatus::Unreachable => Err(Error::OwnedBy(owner).into()),
+                OwnerStatus::Dead => {
                     api.server
                         .adopt(request.execution_id, Priority::Normal)
                         .await?;
@@ -355,35 +356,36 @@ async fn take(
 }
 
 /// Passes on the error of another server.
-fn passed_on(error: wire::CallError) -> ApiError {
+fn forwarded_error(error: wire::CallError) -> ApiError {
     match error {
         wire::CallError::Problem(problem) => {
             let status = StatusCode::from_u16(problem.status);
             let status = status.unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-            ApiError::new(status, &problem.code, problem.detail).errors(problem.errors)
+            ApiError::new(status, &problem.code, problem.detail).with_errors(problem.errors)
         }
         error => ApiError::unavailable(error.to_string()),
     }
 }
 
-impl From<Refused> for ApiError {
-    fn from(refused: Refused) -> Self {
+impl From<IngestError> for ApiError {
+    fn from(refused: IngestError) -> Self {
         let detail = refused.to_string();
         match refused {
-            Refused::Invalid(wrong) => {
+            IngestError::Invalid(wrong) => {
                 let first = wrong.first().map_or(String::new(), |(_, why)| why.clone());
                 let wrong = wrong.into_iter();
                 let wrong = wrong.map(|(index, why)| json!({"index": index, "detail": why}));
-                Self::invalid("EVENT_INVALID", first).errors(wrong.collect())
+                Self::invalid("EVENT_INVALID", first).with_errors(wrong.collect())
             }
-            Refused::ServersOwn(_) => Self::new(StatusCode::FORBIDDEN, "EVENT_NOT_YOURS", detail),
-            Refused::Conflict(_) => Self::conflict("EVENT_ID_CONFLICT", detail),
-            Refused::SeveralCommands => {
-                Self::invalid("BATCH_SPANS_COMMANDS", detail).remedy("send one batch per command")
+            IngestError::ServerOnly(_) => {
+                Self::new(StatusCode::FORBIDDEN, "EVENT_NOT_YOURS", detail)
             }
-            Refused::Fenced | Refused::Unclaimed(_) => Self::conflict("FENCED", detail),
-            Refused::Failed(error) => error.into(),
-            Refused::Unfit(refusal) => refusal.into(),
+            IngestError::Conflict(_) => Self::conflict("EVENT_ID_CONFLICT", detail),
+            IngestError::SeveralCommands => Self::invalid("BATCH_SPANS_COMMANDS", detail)
+                .with_remedy("send one batch per command"),
+            IngestError::Fenced | IngestError::Unclaimed(_) => Self::conflict("FENCED", detail),
+            IngestError::Failed(error) => error.into(),
+            IngestError::Refused(refusal) => refusal.into(),
         }
     }
 }
@@ -391,14 +393,14 @@ impl From<Refused> for ApiError {
 /// Read the status of an asynchronous batch.
 #[utoipa::path(get, path = "/api/events/batch/{request_id}/status", tag = "events",
     params(("request_id" = String, Path)),
-    responses((status = 200, description = "the status", body = BatchStatus), Failures),
+    responses((status = 200, description = "the status", body = BatchStatusResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn batch_status(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<View>,
-    Segment(request_id): Segment,
-) -> Answer<BatchStatus> {
-    let status = ingest::status(&api.server.shared, &Name::from(request_id.as_str())).await?;
+    PathParam(request_id): PathParam,
+) -> ApiResult<BatchStatusResponse> {
+    let status = ingest::batch_status(&api.server.shared, &Name::from(request_id.as_str())).await?;
     status.map(Json).ok_or_else(|| {
         let detail = format!("batch `{request_id}` not found");
         ApiError::not_found("BATCH_NOT_FOUND", detail)

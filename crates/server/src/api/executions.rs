@@ -10,25 +10,27 @@ use model::status::RunStatus;
 use model::time::Time;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::{ExecutionRow, Filter};
+use store::{ExecutionFilter, ExecutionRow};
 use utoipa::IntoParams;
 use wire::api::{
-    CancellationCheck, EventPage, ExecuteRequest, Execution, ExecutionPage, LoopEntry, OutlinePage,
-    RunAnswer, Started,
+    CancellationStatus, EventPage, ExecuteRequest, ExecuteResponse, ExecutionDetail, ExecutionPage,
+    ExecutionSummary, LoopEntry, OutlinePage,
 };
 
 use crate::api::access::{Author, Authorized, Operate, View};
-use crate::api::error::{ApiError, Failures};
-use crate::api::extract::{Body, Id, IdAnd, Params, id};
-use crate::api::state::Api;
-use crate::api::{Answer, Json};
-use crate::submit::RunRequest;
+use crate::api::error::{ApiError, ErrorResponses};
+use crate::api::extract::{
+    ExecutionPath, ExecutionSubPath, JsonBody, QueryParams, parse_execution_id,
+};
+use crate::api::state::ApiState;
+use crate::api::{ApiResult, Json};
+use crate::submit::ExecutionOptions;
 
 /// Maximum and default page size.
 const PAGE_MAX: usize = 1_000;
-const PAGE: usize = 50;
+const PAGE_DEFAULT: usize = 50;
 /// Maximum number of events read for one page if a type filter is set.
-const LOOKED_AT_MAX: usize = 20_000;
+const SCANNED_EVENTS_MAX: usize = 20_000;
 
 /// Maximum length of a trace ID.
 const TRACE_MAX: usize = 128;
@@ -38,28 +40,28 @@ const TRACE_MAX: usize = 128;
 /// The run is durable when the response arrives. A request with a playbook text needs the role `author`.
 #[utoipa::path(post, path = "/api/execute", tag = "runs", request_body = ExecuteRequest,
     params(("traceparent" = Option<String>, Header)),
-    responses((status = 200, description = "the run has started", body = Started), Failures),
+    responses((status = 200, description = "the run has started", body = ExecuteResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn execute(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     may: Authorized<Operate>,
     headers: HeaderMap,
-    Body(request): Body<ExecuteRequest>,
-) -> Answer<Started> {
+    JsonBody(request): JsonBody<ExecuteRequest>,
+) -> ApiResult<ExecuteResponse> {
     if request.playbook.is_some() {
         // The text is registered in the catalog, and workers run its code.
-        may.also::<Author>()?;
+        may.check_also::<Author>()?;
     }
-    let trace_id = trace(&request, &headers)?;
-    let execution_id = start(&api, request, trace_id).await?;
-    Ok(Json(Started {
+    let trace_id = find_trace_id(&request, &headers)?;
+    let execution_id = start_execution(&api, request, trace_id).await?;
+    Ok(Json(ExecuteResponse {
         execution_id,
         status: RunStatus::Running,
     }))
 }
 
 /// Trace of a request: the one it names, or that of its `traceparent` header.
-fn trace(request: &ExecuteRequest, headers: &HeaderMap) -> Result<Option<Name>, ApiError> {
+fn find_trace_id(request: &ExecuteRequest, headers: &HeaderMap) -> Result<Option<Name>, ApiError> {
     if let Some(trace) = &request.trace_id {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
         if trace.is_empty() || trace.len() > TRACE_MAX || !trace.bytes().all(is_plain) {
@@ -73,11 +75,11 @@ fn trace(request: &ExecuteRequest, headers: &HeaderMap) -> Result<Option<Name>, 
     let parent = headers
         .get("traceparent")
         .and_then(|value| value.to_str().ok());
-    Ok(parent.and_then(trace_of_parent).map(Name::from))
+    Ok(parent.and_then(parse_traceparent).map(Name::from))
 }
 
 /// Trace ID in a W3C `traceparent` header; `None` if the header is malformed, which is treated as absent.
-fn trace_of_parent(header: &str) -> Option<&str> {
+fn parse_traceparent(header: &str) -> Option<&str> {
     let is_hex = |text: &str| {
         text.bytes()
             .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
@@ -93,8 +95,8 @@ fn trace_of_parent(header: &str) -> Option<&str> {
     (is_formed && version != "ff" && !is_zero(trace) && !is_zero(span)).then_some(trace)
 }
 
-async fn start(
-    api: &Api,
+async fn start_execution(
+    api: &ApiState,
     request: ExecuteRequest,
     trace_id: Option<Name>,
 ) -> Result<ExecutionId, ApiError> {
@@ -106,10 +108,10 @@ async fn start(
             "invalid `payload`: expected an object",
         ));
     }
-    let (path, version) = playbook(api, &request).await?;
+    let (path, version) = resolve_playbook(api, &request).await?;
     let execution = match &request.dedup {
-        Some(word) => known(api, word).await?,
-        None => api.server.fresh_id(),
+        Some(word) => deduplicated_id(api, word).await?,
+        None => api.server.new_execution_id(),
     };
     if request.dedup.is_some() && api.store().execution(execution).await?.is_some() {
         return Ok(execution);
@@ -119,7 +121,7 @@ async fn start(
             execution,
             &path,
             version,
-            RunRequest {
+            ExecutionOptions {
                 payload: request.payload,
                 trace_id,
             },
@@ -129,11 +131,14 @@ async fn start(
 }
 
 /// Catalog path and version of the playbook that a request names; a text is registered first.
-async fn playbook(api: &Api, request: &ExecuteRequest) -> Result<(String, Option<u32>), ApiError> {
+async fn resolve_playbook(
+    api: &ApiState,
+    request: &ExecuteRequest,
+) -> Result<(String, Option<u32>), ApiError> {
     if let Some(text) = &request.playbook {
         let path = match &request.path {
             Some(path) => path.clone(),
-            None => crate::api::catalog::own_path(text)?,
+            None => crate::api::catalog::playbook_path(text)?,
         };
         let registered = api.server.register(&path, text).await?;
         return Ok((path, Some(registered.entry.version)));
@@ -145,22 +150,22 @@ async fn playbook(api: &Api, request: &ExecuteRequest) -> Result<(String, Option
         let detail = "one of `path`, `catalog_id` or `playbook` is required";
         return Err(ApiError::invalid("PLAYBOOK_NOT_NAMED", detail));
     };
-    let (path, version) = model::playbook::entry_named(id);
+    let (path, version) = model::playbook::parse_catalog_id(id);
     Ok((path.to_owned(), version.or(request.version)))
 }
 
 /// ID of the run that the first request with this `dedup` key started, or a new one.
-async fn known(api: &Api, word: &str) -> Result<ExecutionId, ApiError> {
-    let fresh = api.server.fresh_id().to_string();
-    let key = format!("{}{word}", store::DEDUP);
+async fn deduplicated_id(api: &ApiState, word: &str) -> Result<ExecutionId, ApiError> {
+    let fresh = api.server.new_execution_id().to_string();
+    let key = format!("{}{word}", store::DEDUP_PREFIX);
     let first = api.store().set_setting_once(&key, &fresh).await?;
-    id(&first)
+    parse_execution_id(&first)
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ListParams {
+pub(crate) struct ListExecutionsParams {
     /// Filter by status: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED.
     #[param(value_type = Option<String>)]
     status: Option<RunStatus>,
@@ -183,22 +188,26 @@ pub(crate) struct ListParams {
 }
 
 /// List runs, newest first.
-#[utoipa::path(get, path = "/api/executions", tag = "runs", params(ListParams),
-    responses((status = 200, description = "a page of runs", body = ExecutionPage), Failures),
+#[utoipa::path(get, path = "/api/executions", tag = "runs", params(ListExecutionsParams),
+    responses((status = 200, description = "a page of runs", body = ExecutionPage), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn list(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<View>,
-    Params(params): Params<ListParams>,
-) -> Answer<ExecutionPage> {
-    let limit = page(params.limit)?;
-    let filter = Filter {
+    QueryParams(params): QueryParams<ListExecutionsParams>,
+) -> ApiResult<ExecutionPage> {
+    let limit = page_limit(params.limit)?;
+    let filter = ExecutionFilter {
         status: params.status,
         path: params.path.map(Name::from),
         since: params.since,
         until: params.until,
         parent: params.parent,
-        before: params.cursor.as_deref().map(id).transpose()?,
+        before: params
+            .cursor
+            .as_deref()
+            .map(parse_execution_id)
+            .transpose()?,
         limit: limit + 1,
     };
     let mut rows = api.store().executions(&filter).await?;
@@ -208,15 +217,15 @@ pub(crate) async fn list(
         .then(|| rows.last().map(|row| row.id.to_string()))
         .flatten();
     Ok(Json(ExecutionPage {
-        executions: rows.into_iter().map(shown).collect(),
+        executions: rows.into_iter().map(to_summary).collect(),
         next_cursor,
     }))
 }
 
 /// Checks the page size of a request.
-pub(crate) fn page(limit: Option<usize>) -> Result<usize, ApiError> {
+pub(crate) fn page_limit(limit: Option<usize>) -> Result<usize, ApiError> {
     match limit {
-        None => Ok(PAGE),
+        None => Ok(PAGE_DEFAULT),
         Some(limit) if (1..=PAGE_MAX).contains(&limit) => Ok(limit),
         Some(limit) => {
             let detail = format!("invalid `limit` {limit}: expected a number from 1 to {PAGE_MAX}");
@@ -226,8 +235,8 @@ pub(crate) fn page(limit: Option<usize>) -> Result<usize, ApiError> {
 }
 
 /// Converts a row for responses.
-pub(crate) fn shown(row: ExecutionRow) -> Execution {
-    Execution {
+pub(crate) fn to_summary(row: ExecutionRow) -> ExecutionSummary {
+    ExecutionSummary {
         execution_id: row.id,
         status: row.status,
         name: row.name,
@@ -246,7 +255,7 @@ pub(crate) fn shown(row: ExecutionRow) -> Execution {
 }
 
 /// Reads a run, or returns a 404 error.
-pub(crate) async fn row(api: &Api, id: ExecutionId) -> Result<ExecutionRow, ApiError> {
+pub(crate) async fn find_row(api: &ApiState, id: ExecutionId) -> Result<ExecutionRow, ApiError> {
     let row = api.store().execution(id).await?;
     row.ok_or_else(|| ApiError::not_found("EXECUTION_NOT_FOUND", format!("run {id} not found")))
 }
@@ -256,17 +265,17 @@ pub(crate) async fn row(api: &Api, id: ExecutionId) -> Result<ExecutionRow, ApiE
 /// A result of more than 1 MiB, or of a loop with more than 1,000 iterations, is omitted: `result` is null and
 /// `result_href` is the path to read it from.
 #[utoipa::path(get, path = "/api/executions/{id}", tag = "runs", params(("id" = String, Path)),
-    responses((status = 200, description = "the run", body = RunAnswer), Failures),
+    responses((status = 200, description = "the run", body = ExecutionDetail), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn show(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<View>,
-    Id(id): Id,
-) -> Answer<RunAnswer> {
-    let execution = shown(row(&api, id).await?);
+    ExecutionPath(id): ExecutionPath,
+) -> ApiResult<ExecutionDetail> {
+    let execution = to_summary(find_row(&api, id).await?);
     let run = api.server.small_result(id).await?;
-    let omitted = run.omitted.as_ref();
-    Ok(Json(RunAnswer {
+    let omitted = run.omitted_step.as_ref();
+    Ok(Json(ExecutionDetail {
         execution_id: id,
         status: run.status,
         result: run.result,
@@ -278,28 +287,28 @@ pub(crate) async fn show(
 
 /// Read the status of a run.
 #[utoipa::path(get, path = "/api/executions/{id}/status", tag = "runs", params(("id" = String, Path)),
-    responses((status = 200, description = "the status", body = Execution), Failures),
+    responses((status = 200, description = "the status", body = ExecutionSummary), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn status(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<View>,
-    Id(id): Id,
-) -> Answer<Execution> {
-    Ok(Json(shown(row(&api, id).await?)))
+    ExecutionPath(id): ExecutionPath,
+) -> ApiResult<ExecutionSummary> {
+    Ok(Json(to_summary(find_row(&api, id).await?)))
 }
 
 /// Check whether work for a run should stop.
 #[utoipa::path(get, path = "/api/executions/{id}/cancellation-check", tag = "runs",
     params(("id" = String, Path)),
-    responses((status = 200, description = "whether it should stop", body = CancellationCheck), Failures),
+    responses((status = 200, description = "whether it should stop", body = CancellationStatus), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn cancellation(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<View>,
-    Id(id): Id,
-) -> Answer<CancellationCheck> {
-    let row = row(&api, id).await?;
-    Ok(Json(CancellationCheck {
+    ExecutionPath(id): ExecutionPath,
+) -> ApiResult<CancellationStatus> {
+    let row = find_row(&api, id).await?;
+    Ok(Json(CancellationStatus {
         execution_id: id,
         status: row.status,
         cancelled: row.cancelling || row.status == RunStatus::Cancelled,
@@ -323,23 +332,23 @@ pub(crate) struct EventParams {
 /// Read the event log of a run.
 #[utoipa::path(get, path = "/api/executions/{id}/events", tag = "runs",
     params(("id" = String, Path), EventParams),
-    responses((status = 200, description = "a page of the event log", body = EventPage), Failures),
+    responses((status = 200, description = "a page of the event log", body = EventPage), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn events(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<View>,
-    Id(id): Id,
-    Params(params): Params<EventParams>,
-) -> Answer<EventPage> {
-    let end = row(&api, id).await?.version;
-    let limit = page(params.limit)?;
+    ExecutionPath(id): ExecutionPath,
+    QueryParams(params): QueryParams<EventParams>,
+) -> ApiResult<EventPage> {
+    let end = find_row(&api, id).await?.version;
+    let limit = page_limit(params.limit)?;
     let kind = params.type_.as_deref().map(str::parse).transpose();
-    let kind: Option<model::event::Kind> =
+    let kind: Option<model::event::EventKind> =
         kind.map_err(|error| ApiError::invalid("PARAMETER_INVALID", format!("{error}")))?;
     let mut after = Seq(params.after_seq.unwrap_or(0).min(i64::MAX.unsigned_abs()));
     let mut looked_at = 0;
     let mut events = Vec::new();
-    while events.len() < limit && after < end && looked_at < LOOKED_AT_MAX {
+    while events.len() < limit && after < end && looked_at < SCANNED_EVENTS_MAX {
         let wanted = if kind.is_some() { PAGE_MAX } else { limit };
         let found = api.store().events(id, after, wanted).await?;
         let Some(last) = found.last().map(|event| event.seq) else {
@@ -383,16 +392,16 @@ pub(crate) struct OutlineParams {
 /// The cost of this request does not depend on the number of iterations.
 #[utoipa::path(get, path = "/api/executions/{id}/outline", tag = "runs",
     params(("id" = String, Path), OutlineParams),
-    responses((status = 200, description = "a page of the outline", body = OutlinePage), Failures),
+    responses((status = 200, description = "a page of the outline", body = OutlinePage), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn outline(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<View>,
-    Id(id): Id,
-    Params(params): Params<OutlineParams>,
-) -> Answer<OutlinePage> {
-    row(&api, id).await?;
-    let limit = page(params.limit)?;
+    ExecutionPath(id): ExecutionPath,
+    QueryParams(params): QueryParams<OutlineParams>,
+) -> ApiResult<OutlinePage> {
+    find_row(&api, id).await?;
+    let limit = page_limit(params.limit)?;
     let after = Seq(params.after_seq.unwrap_or(0).min(i64::MAX.unsigned_abs()));
     let outline = api.server.reader().outline(id, after, limit).await?;
     let to_json = |events: Vec<Event>| events.iter().map(Event::to_raw).collect();
@@ -416,15 +425,18 @@ pub(crate) async fn outline(
 /// Count the iterations of a loop by status.
 #[utoipa::path(get, path = "/api/executions/{id}/loops/{step}", tag = "runs",
     params(("id" = String, Path), ("step" = String, Path)),
-    responses((status = 200, description = "counts of the latest run of the loop", body = Object), Failures),
+    responses((status = 200, description = "counts of the latest run of the loop", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn loops(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<View>,
-    IdAnd(id, step): IdAnd,
-) -> Answer<Value> {
-    row(&api, id).await?;
-    let found = api.server.loop_of(id, &Name::from(step.as_str())).await?;
+    ExecutionSubPath(id, step): ExecutionSubPath,
+) -> ApiResult<Value> {
+    find_row(&api, id).await?;
+    let found = api
+        .server
+        .loop_status(id, &Name::from(step.as_str()))
+        .await?;
     found.map(Json).ok_or_else(|| {
         let detail = format!("run {id} has no loop at step `{step}`");
         ApiError::not_found("LOOP_NOT_FOUND", detail)
@@ -433,15 +445,15 @@ pub(crate) async fn loops(
 
 /// Read the playbook of a run as a graph with the status of each step.
 #[utoipa::path(get, path = "/api/executions/{id}/graph", tag = "runs", params(("id" = String, Path)),
-    responses((status = 200, description = "steps and arcs", body = Object), Failures),
+    responses((status = 200, description = "steps and arcs", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn graph(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<View>,
-    Id(id): Id,
-) -> Answer<Value> {
-    let row = row(&api, id).await?;
-    let net = api.server.shared.playbooks.net(&row.hash).await?;
+    ExecutionPath(id): ExecutionPath,
+) -> ApiResult<Value> {
+    let row = find_row(&api, id).await?;
+    let net = api.server.shared.catalog.net(&row.hash).await?;
     let states = api.store().steps(id).await?;
     let states: BTreeMap<&Name, _> = states
         .iter()
@@ -477,7 +489,7 @@ mod tests {
     fn a_traceparent_gives_its_trace_and_a_malformed_one_nothing() {
         let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
         let whole = format!("00-{trace}-00f067aa0ba902b7-01");
-        assert_eq!(trace_of_parent(&whole), Some(trace));
+        assert_eq!(parse_traceparent(&whole), Some(trace));
         for malformed in [
             "",
             "00",
@@ -486,7 +498,7 @@ mod tests {
             &whole.replace(trace, &"0".repeat(32)),
             &whole.replace("-01", ""),
         ] {
-            assert_eq!(trace_of_parent(malformed), None, "{malformed}");
+            assert_eq!(parse_traceparent(malformed), None, "{malformed}");
         }
     }
 }

@@ -10,39 +10,39 @@ use serde::de::DeserializeOwned;
 use crate::api::error::ApiError;
 
 /// A JSON body.
-pub(crate) struct Body<T>(pub(crate) T);
+pub(crate) struct JsonBody<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        must_be_json(request.headers())?;
-        let bytes = bytes(request, state).await?;
-        parse(&bytes).map(Self)
+        check_json_content_type(request.headers())?;
+        let bytes = read_bytes(request, state).await?;
+        parse_json(&bytes).map(Self)
     }
 }
 
 /// An optional JSON body. The content type is required even without a body, because pages of other sites cannot send
 /// it without a CORS preflight request.
-pub(crate) struct MaybeBody<T>(pub(crate) T);
+pub(crate) struct OptionalJsonBody<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody<T> {
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalJsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        must_be_json(request.headers())?;
-        let bytes = bytes(request, state).await?;
+        check_json_content_type(request.headers())?;
+        let bytes = read_bytes(request, state).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
-        parse(&bytes).map(Self)
+        parse_json(&bytes).map(Self)
     }
 }
 
 /// Query parameters.
-pub(crate) struct Params<T>(pub(crate) T);
+pub(crate) struct QueryParams<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
@@ -54,47 +54,47 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
 }
 
 /// Run ID in the path.
-pub(crate) struct Id(pub(crate) ExecutionId);
+pub(crate) struct ExecutionPath(pub(crate) ExecutionId);
 
-impl<S: Send + Sync> FromRequestParts<S> for Id {
+impl<S: Send + Sync> FromRequestParts<S> for ExecutionPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let Path(text) = segment(parts, state).await?;
-        id(&text).map(Self)
+        let Path(text) = path_param(parts, state).await?;
+        parse_execution_id(&text).map(Self)
     }
 }
 
 /// Run ID in the path, and the next segment.
-pub(crate) struct IdAnd(pub(crate) ExecutionId, pub(crate) String);
+pub(crate) struct ExecutionSubPath(pub(crate) ExecutionId, pub(crate) String);
 
-impl<S: Send + Sync> FromRequestParts<S> for IdAnd {
+impl<S: Send + Sync> FromRequestParts<S> for ExecutionSubPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let path = Path::<(String, String)>::from_request_parts(parts, state).await;
         let Path((text, rest)) =
             path.map_err(|error| ApiError::invalid("PATH_INVALID", error.body_text()))?;
-        Ok(Self(id(&text)?, rest))
+        Ok(Self(parse_execution_id(&text)?, rest))
     }
 }
 
 /// One path segment.
-pub(crate) struct Segment(pub(crate) String);
+pub(crate) struct PathParam(pub(crate) String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Segment {
+impl<S: Send + Sync> FromRequestParts<S> for PathParam {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let Path(text) = segment(parts, state).await?;
+        let Path(text) = path_param(parts, state).await?;
         Ok(Self(text))
     }
 }
 
 /// Two path segments.
-pub(crate) struct Pair(pub(crate) String, pub(crate) String);
+pub(crate) struct PathParamPair(pub(crate) String, pub(crate) String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Pair {
+impl<S: Send + Sync> FromRequestParts<S> for PathParamPair {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
@@ -105,18 +105,21 @@ impl<S: Send + Sync> FromRequestParts<S> for Pair {
     }
 }
 
-async fn segment<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<Path<String>, ApiError> {
+async fn path_param<S: Send + Sync>(
+    parts: &mut Parts,
+    state: &S,
+) -> Result<Path<String>, ApiError> {
     let path = Path::<String>::from_request_parts(parts, state).await;
     path.map_err(|error| ApiError::invalid("PATH_INVALID", error.body_text()))
 }
 
 /// Parses a run ID.
-pub(crate) fn id(text: &str) -> Result<ExecutionId, ApiError> {
+pub(crate) fn parse_execution_id(text: &str) -> Result<ExecutionId, ApiError> {
     text.parse()
         .map_err(|_| ApiError::invalid("ID_INVALID", format!("invalid run ID `{text}`")))
 }
 
-fn must_be_json(headers: &HeaderMap) -> Result<(), ApiError> {
+fn check_json_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
     let type_ = headers.get(header::CONTENT_TYPE);
     let type_ = type_.and_then(|value| value.to_str().ok()).unwrap_or("");
     let essence = type_.split(';').next().unwrap_or("").trim();
@@ -125,10 +128,11 @@ fn must_be_json(headers: &HeaderMap) -> Result<(), ApiError> {
     }
     let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
     let detail = "the request has no JSON content type, which is required even without a body";
-    Err(ApiError::new(status, "NOT_JSON", detail).remedy("send `Content-Type: application/json`"))
+    Err(ApiError::new(status, "NOT_JSON", detail)
+        .with_remedy("send `Content-Type: application/json`"))
 }
 
-async fn bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, ApiError> {
+async fn read_bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, ApiError> {
     let bytes = Bytes::from_request(request, state).await;
     bytes.map_err(|error| match error.status() {
         StatusCode::PAYLOAD_TOO_LARGE => {
@@ -140,7 +144,7 @@ async fn bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Api
 }
 
 /// Parses JSON; the error has the position.
-pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+pub(crate) fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     serde_json::from_slice(bytes)
         .map_err(|error| ApiError::invalid("BODY_INVALID", error.to_string()))
 }

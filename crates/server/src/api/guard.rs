@@ -8,11 +8,11 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::api::error::ApiError;
-use crate::api::listen::Peer;
-use crate::api::state::Api;
+use crate::api::listen::PeerInfo;
+use crate::api::state::ApiState;
 
 /// Security headers. Responses of the API are data; no other site may frame or run them.
-const HEADERS: [(HeaderName, &str); 4] = [
+const SECURITY_HEADERS: [(HeaderName, &str); 4] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
     (header::CACHE_CONTROL, "no-store"),
@@ -24,21 +24,25 @@ const HEADERS: [(HeaderName, &str); 4] = [
 ];
 
 /// Checks a request and adds the security headers to its response.
-pub(crate) async fn guard(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let peer = request.extensions().get::<ConnectInfo<Peer>>();
+pub(crate) async fn guard_request(
+    State(api): State<ApiState>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let peer = request.extensions().get::<ConnectInfo<PeerInfo>>();
     let activity = peer.map(|ConnectInfo(peer)| Arc::clone(&peer.activity));
     let is_framed = request.version() == Version::HTTP_2;
-    let _under_way = activity.map(|activity| activity.begin(is_framed));
+    let _under_way = activity.map(|activity| activity.start_request(is_framed));
     let authority = request
         .uri()
         .authority()
         .map(axum::http::uri::Authority::as_str);
-    let checked = check(&api, request.method(), request.headers(), authority);
+    let checked = check_request(&api, request.method(), request.headers(), authority);
     let mut response = match checked {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     };
-    for (name, value) in HEADERS {
+    for (name, value) in SECURITY_HEADERS {
         let headers = response.headers_mut();
         headers
             .entry(name)
@@ -47,20 +51,20 @@ pub(crate) async fn guard(State(api): State<Api>, request: Request, next: Next) 
     response
 }
 
-fn check(
-    api: &Api,
+fn check_request(
+    api: &ApiState,
     method: &Method,
     headers: &HeaderMap,
     authority: Option<&str>,
 ) -> Result<(), ApiError> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let authority = text(header::HOST).or(authority).unwrap_or_default();
-    let host = name(authority);
-    if !api.hosts.allow(host) {
+    let host = host_name(authority);
+    if !api.hosts.is_allowed(host) {
         let status = StatusCode::MISDIRECTED_REQUEST;
         let detail = format!("Host header `{host}` is not allowed");
         return Err(ApiError::new(status, "HOST_UNKNOWN", detail)
-            .remedy("use the server's address, or start the server with --host NAME"));
+            .with_remedy("use the server's address, or start the server with --host NAME"));
     }
     // A page of another site can make a browser send a request; only the Origin header reveals it.
     if headers.contains_key(header::ORIGIN) && !method.is_safe() {
@@ -71,12 +75,12 @@ fn check(
             Some(scheme) => scheme.split(',').next().unwrap_or_default().trim(),
             None => "http",
         };
-        let own = Origin::new(scheme, authority);
-        let origin = text(header::ORIGIN).and_then(Origin::parse);
+        let own = PageOrigin::new(scheme, authority);
+        let origin = text(header::ORIGIN).and_then(PageOrigin::parse);
         if origin.is_none_or(|origin| origin != own) {
             let detail = "cross-origin request rejected";
             return Err(
-                ApiError::new(StatusCode::FORBIDDEN, "ORIGIN_FOREIGN", detail).remedy(
+                ApiError::new(StatusCode::FORBIDDEN, "ORIGIN_FOREIGN", detail).with_remedy(
                     "open the page at the scheme, host and port of this server; a proxy that terminates TLS must send `X-Forwarded-Proto: https`",
                 ),
             );
@@ -90,16 +94,16 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 
 /// Origin of a page: scheme, host and port.
 #[derive(Debug, PartialEq, Eq)]
-struct Origin {
+struct PageOrigin {
     scheme: String,
     host: String,
     port: Option<String>,
 }
 
-impl Origin {
+impl PageOrigin {
     fn new(scheme: &str, authority: &str) -> Self {
         let scheme = scheme.to_ascii_lowercase();
-        let host = name(authority);
+        let host = host_name(authority);
         let port = authority.trim()[host.len()..].strip_prefix(':');
         let usual = match scheme.as_str() {
             "http" => Some("80"),
@@ -120,7 +124,7 @@ impl Origin {
 }
 
 /// The host in `host:port`.
-fn name(authority: &str) -> &str {
+fn host_name(authority: &str) -> &str {
     let authority = authority.trim();
     if authority.starts_with('[') {
         return authority
@@ -134,11 +138,11 @@ fn name(authority: &str) -> &str {
 
 /// Host names that this server accepts.
 #[derive(Debug, Clone)]
-pub(crate) struct Hosts {
+pub(crate) struct AllowedHosts {
     names: Option<Vec<String>>,
 }
 
-impl Hosts {
+impl AllowedHosts {
     /// On loopback: the loopback names and the configured ones. Otherwise, access tokens protect the server, so any
     /// name is accepted unless some are configured.
     pub(crate) fn new(is_loopback: bool, given: &[String]) -> Self {
@@ -154,7 +158,7 @@ impl Hosts {
         }
     }
 
-    fn allow(&self, host: &str) -> bool {
+    fn is_allowed(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
         self.names
             .as_ref()
@@ -168,45 +172,49 @@ mod tests {
 
     #[test]
     fn a_name_is_taken_from_every_form_of_authority() {
-        assert_eq!(name("localhost:8082"), "localhost");
-        assert_eq!(name("[::1]:8082"), "[::1]");
-        assert_eq!(name("example.org"), "example.org");
+        assert_eq!(host_name("localhost:8082"), "localhost");
+        assert_eq!(host_name("[::1]:8082"), "[::1]");
+        assert_eq!(host_name("example.org"), "example.org");
     }
 
     #[test]
     fn an_origin_is_scheme_host_and_port() {
-        let own = Origin::new("http", "localhost:8082");
-        assert_eq!(Origin::parse("http://LOCALHOST:8082"), Some(own));
-        let own = Origin::new("http", "localhost:8082");
+        let own = PageOrigin::new("http", "localhost:8082");
+        assert_eq!(PageOrigin::parse("http://LOCALHOST:8082"), Some(own));
+        let own = PageOrigin::new("http", "localhost:8082");
         for other in [
             "http://localhost:3000",
             "http://localhost",
             "https://localhost:8082",
         ] {
             assert_ne!(
-                Origin::parse(other),
-                Some(Origin::new("http", "localhost:8082")),
+                PageOrigin::parse(other),
+                Some(PageOrigin::new("http", "localhost:8082")),
                 "{other}"
             );
         }
-        assert_eq!(Origin::parse("null"), None);
+        assert_eq!(PageOrigin::parse("null"), None);
         assert_eq!(own.port.as_deref(), Some("8082"));
         assert_eq!(
-            Origin::parse("https://a.example"),
-            Some(Origin::new("https", "a.example:443"))
+            PageOrigin::parse("https://a.example"),
+            Some(PageOrigin::new("https", "a.example:443"))
         );
         assert_eq!(
-            Origin::parse("http://[::1]:80"),
-            Some(Origin::new("http", "[::1]"))
+            PageOrigin::parse("http://[::1]:80"),
+            Some(PageOrigin::new("http", "[::1]"))
         );
     }
 
     #[test]
     fn on_loopback_only_its_own_names_are_answered_to() {
-        let hosts = Hosts::new(true, &["Box".to_owned()]);
-        assert!(hosts.allow("localhost") && hosts.allow("127.0.0.1") && hosts.allow("[::1]"));
-        assert!(hosts.allow("BOX"));
-        assert!(!hosts.allow("evil.example") && !hosts.allow(""));
-        assert!(Hosts::new(false, &[]).allow("anything"));
+        let hosts = AllowedHosts::new(true, &["Box".to_owned()]);
+        assert!(
+            hosts.is_allowed("localhost")
+                && hosts.is_allowed("127.0.0.1")
+                && hosts.is_allowed("[::1]")
+        );
+        assert!(hosts.is_allowed("BOX"));
+        assert!(!hosts.is_allowed("evil.example") && !hosts.is_allowed(""));
+        assert!(AllowedHosts::new(false, &[]).is_allowed("anything"));
     }
 }

@@ -7,11 +7,11 @@ use model::id::{CommandId, LeaseEpoch, WorkerId};
 use sha2::{Digest, Sha256};
 use store::Store;
 use tokio::sync::OnceCell;
-use wire::Claimed;
+use wire::ClaimedCommand;
 
 use crate::api::access::Principal;
 use crate::api::error::ApiError;
-use crate::api::state::Api;
+use crate::api::state::ApiState;
 
 /// Setting of the store with the key that all servers share.
 const KEY_SETTING: &str = "lease-seal-key";
@@ -40,7 +40,7 @@ impl LeaseSeal {
 }
 
 /// The number that a worker gets instead of the counter.
-fn seal(key: &str, command: CommandId, worker: &WorkerId, count: LeaseEpoch) -> LeaseEpoch {
+fn seal_epoch(key: &str, command: CommandId, worker: &WorkerId, count: LeaseEpoch) -> LeaseEpoch {
     let mut hasher = Sha256::new();
     hasher.update(key);
     hasher.update(command.to_string());
@@ -53,37 +53,37 @@ fn seal(key: &str, command: CommandId, worker: &WorkerId, count: LeaseEpoch) -> 
 }
 
 /// Returns the counter in a sealed number if it was sealed for this worker and command.
-fn open(
+fn open_epoch(
     key: &str,
     command: CommandId,
     worker: &WorkerId,
     sealed: LeaseEpoch,
 ) -> Option<LeaseEpoch> {
     let count = LeaseEpoch(sealed.0 >> SEAL_BITS);
-    (seal(key, command, worker, count) == sealed).then_some(count)
+    (seal_epoch(key, command, worker, count) == sealed).then_some(count)
 }
 
 /// Error for a claim that has expired or belongs to another worker.
-pub(crate) fn fenced(command: CommandId) -> ApiError {
+pub(crate) fn fenced_error(command: CommandId) -> ApiError {
     let detail = format!("the lease on command {command} has expired or belongs to another worker");
     ApiError::conflict("FENCED", detail)
-        .remedy("send the `worker` and the `lease_epoch` that came with the command")
+        .with_remedy("send the `worker` and the `lease_epoch` that came with the command")
 }
 
-impl Api {
+impl ApiState {
     /// Seals the epochs of commands for a worker.
     pub(crate) async fn seal_leases(
         &self,
         principal: &Principal,
         worker: &WorkerId,
-        commands: &mut [Claimed],
+        commands: &mut [ClaimedCommand],
     ) -> Result<(), ApiError> {
         if commands.is_empty() || *principal == Principal::Server {
             return Ok(());
         }
-        let key = self.leases.key(&**self.store()).await?;
+        let key = self.lease_seal.key(&**self.store()).await?;
         for claimed in commands {
-            claimed.lease_epoch = seal(key, claimed.command.id, worker, claimed.lease_epoch);
+            claimed.lease_epoch = seal_epoch(key, claimed.command.id, worker, claimed.lease_epoch);
         }
         Ok(())
     }
@@ -99,19 +99,19 @@ impl Api {
         if *principal == Principal::Server {
             return Ok(Some(held.lease_epoch));
         }
-        let key = self.leases.key(&**self.store()).await?;
-        Ok(open(key, held.command, worker, held.lease_epoch))
+        let key = self.lease_seal.key(&**self.store()).await?;
+        Ok(open_epoch(key, held.command, worker, held.lease_epoch))
     }
 
     /// Like `open_lease`, but returns an error instead of `None`.
-    pub(crate) async fn must_open_lease(
+    pub(crate) async fn check_lease(
         &self,
         principal: &Principal,
         worker: &WorkerId,
         held: wire::Held,
     ) -> Result<LeaseEpoch, ApiError> {
         let opened = self.open_lease(principal, worker, held).await?;
-        opened.ok_or_else(|| fenced(held.command))
+        opened.ok_or_else(|| fenced_error(held.command))
     }
 }
 
@@ -128,19 +128,22 @@ mod tests {
             seq: Seq(seq),
         };
         let (one, two) = (WorkerId("one".into()), WorkerId("two".into()));
-        let sealed = seal("key", command(4), &one, LeaseEpoch(3));
+        let sealed = seal_epoch("key", command(4), &one, LeaseEpoch(3));
         assert!(
             sealed.0 < 1 << 53,
             "a sealed epoch fits into a 64-bit float"
         );
-        assert_eq!(open("key", command(4), &one, sealed), Some(LeaseEpoch(3)));
-        assert_eq!(open("key", command(4), &two, sealed), None);
-        assert_eq!(open("key", command(5), &one, sealed), None);
-        assert_eq!(open("other", command(4), &one, sealed), None);
+        assert_eq!(
+            open_epoch("key", command(4), &one, sealed),
+            Some(LeaseEpoch(3))
+        );
+        assert_eq!(open_epoch("key", command(4), &two, sealed), None);
+        assert_eq!(open_epoch("key", command(5), &one, sealed), None);
+        assert_eq!(open_epoch("other", command(4), &one, sealed), None);
         for guess in 0..1_000 {
-            assert_eq!(open("key", command(4), &one, LeaseEpoch(guess)), None);
+            assert_eq!(open_epoch("key", command(4), &one, LeaseEpoch(guess)), None);
         }
-        let newer = seal("key", command(4), &one, LeaseEpoch(4));
+        let newer = seal_epoch("key", command(4), &one, LeaseEpoch(4));
         assert!(newer > sealed, "a later claim has a higher number");
     }
 }

@@ -15,22 +15,22 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::Server;
-use crate::api::access::{AdminToken, first_admin, keep_admin};
-use crate::api::connection::{Activity, Connection, Socket};
+use crate::api::access::{AdminToken, create_first_admin, store_admin_token};
+use crate::api::connection::{ClientConnection, ClientSocket, ConnectionActivity};
 use crate::api::router;
-use crate::api::state::{Api, ApiConfig};
+use crate::api::state::{ApiConfig, ApiState};
 
 /// Timeout of a TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of open connections; more wait until one closes.
 const CONNECTIONS_MAX: usize = 4_096;
 /// Capacity of the queue of accepted connections.
-const WAITING_MAX: usize = 64;
+const ACCEPT_QUEUE_MAX: usize = 64;
 /// Pause after a failed accept, for example because of too many open files.
-const REST: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// The certificate and key of a server.
-pub struct Tls {
+pub struct ServerTls {
     acceptor: TlsAcceptor,
 }
 
@@ -51,7 +51,7 @@ pub enum ListenError {
     },
 }
 
-impl Tls {
+impl ServerTls {
     /// Parses a certificate chain and its key, both PEM.
     pub fn new(certificates: &[u8], key: &[u8]) -> Result<Self, ListenError> {
         let broken = |error: &dyn std::fmt::Display| ListenError::Tls(error.to_string());
@@ -72,12 +72,12 @@ impl Tls {
 }
 
 /// A bound port that is not served yet.
-pub struct Listening {
+pub struct BoundListener {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-impl Listening {
+impl BoundListener {
     /// Binds an address.
     pub async fn bind(address: &str) -> Result<Self, ListenError> {
         let failed = |source| ListenError::Bind {
@@ -99,14 +99,15 @@ impl Listening {
         self,
         server: Server,
         config: ApiConfig,
-        tls: Option<Tls>,
+        tls: Option<ServerTls>,
         stop: CancellationToken,
     ) -> io::Result<()> {
-        let mut api = Api::new(server, &config, stop.clone());
+        let mut api = ApiState::new(server, &config, stop.clone());
         api.is_encrypted = tls.is_some();
         let (router, _) = router::routes(api);
-        let service = router.into_make_service_with_connect_info::<Peer>();
-        let connections = Connections::start(self.listener, self.address, tls, stop.clone());
+        let service = router.into_make_service_with_connect_info::<PeerInfo>();
+        let connections =
+            IncomingConnections::start(self.listener, self.address, tls, stop.clone());
         let serving = axum::serve(connections, service);
         serving.with_graceful_shutdown(stop.cancelled_owned()).await
     }
@@ -114,13 +115,13 @@ impl Listening {
 
 impl Server {
     /// Creates the store's first admin token, unless it has one.
-    pub async fn first_admin(&self) -> Result<Option<AdminToken>, crate::Error> {
-        Ok(first_admin(&*self.shared.store).await?)
+    pub async fn create_first_admin(&self) -> Result<Option<AdminToken>, crate::Error> {
+        Ok(create_first_admin(&*self.shared.store).await?)
     }
 
     /// Registers an admin token that was created elsewhere.
-    pub async fn keep_admin(&self, token: &str) -> Result<(), crate::Error> {
-        Ok(keep_admin(&*self.shared.store, token).await?)
+    pub async fn store_admin_token(&self, token: &str) -> Result<(), crate::Error> {
+        Ok(store_admin_token(&*self.shared.store, token).await?)
     }
 
     /// The API document as JSON text.
@@ -131,15 +132,15 @@ impl Server {
 
 /// Remote end of a connection.
 #[derive(Debug, Clone)]
-pub(crate) struct Peer {
+pub(crate) struct PeerInfo {
     /// Remote address.
     pub(crate) address: SocketAddr,
     /// Activity of the connection.
-    pub(crate) activity: Arc<Activity>,
+    pub(crate) activity: Arc<ConnectionActivity>,
 }
 
-impl Connected<IncomingStream<'_, Connections>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, Connections>) -> Self {
+impl Connected<IncomingStream<'_, IncomingConnections>> for PeerInfo {
+    fn connect_info(stream: IncomingStream<'_, IncomingConnections>) -> Self {
         Self {
             address: *stream.remote_addr(),
             activity: stream.io().activity(),
@@ -148,34 +149,37 @@ impl Connected<IncomingStream<'_, Connections>> for Peer {
 }
 
 /// Accepted connections; a slow handshake does not delay other connections.
-pub(crate) struct Connections {
-    ready: mpsc::Receiver<(Connection, SocketAddr)>,
+pub(crate) struct IncomingConnections {
+    ready_connections: mpsc::Receiver<(ClientConnection, SocketAddr)>,
     address: SocketAddr,
 }
 
-impl Connections {
+impl IncomingConnections {
     fn start(
         listener: TcpListener,
         address: SocketAddr,
-        tls: Option<Tls>,
+        tls: Option<ServerTls>,
         stop: CancellationToken,
     ) -> Self {
-        let (sender, ready) = mpsc::channel(WAITING_MAX);
+        let (sender, ready_connections) = mpsc::channel(ACCEPT_QUEUE_MAX);
         tokio::spawn(async move {
-            let accepting = accept(listener, tls.map(|tls| tls.acceptor), sender);
+            let accepting = accept_connections(listener, tls.map(|tls| tls.acceptor), sender);
             tokio::select! {
                 () = accepting => {}
                 () = stop.cancelled() => {}
             }
         });
-        Self { ready, address }
+        Self {
+            ready_connections,
+            address,
+        }
     }
 }
 
-async fn accept(
+async fn accept_connections(
     listener: TcpListener,
     acceptor: Option<TlsAcceptor>,
-    ready: mpsc::Sender<(Connection, SocketAddr)>,
+    ready: mpsc::Sender<(ClientConnection, SocketAddr)>,
 ) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
@@ -187,14 +191,14 @@ async fn accept(
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "failed to accept connection");
-                tokio::time::sleep(REST).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 continue;
             }
         };
         // Responses are small, and clients wait for them.
         let _ = stream.set_nodelay(true);
         let Some(acceptor) = acceptor.clone() else {
-            let connection = Connection::new(Socket::Plain(stream), place);
+            let connection = ClientConnection::new(ClientSocket::Plain(stream), place);
             if ready.send((connection, peer)).await.is_err() {
                 return;
             }
@@ -202,10 +206,11 @@ async fn accept(
         };
         let ready = ready.clone();
         tokio::spawn(async move {
-            match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+            match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
                 Ok(Ok(stream)) => {
                     // A server that is stopping accepts no more connections.
-                    let connection = Connection::new(Socket::Tls(Box::new(stream)), place);
+                    let connection =
+                        ClientConnection::new(ClientSocket::Tls(Box::new(stream)), place);
                     let _ = ready.send((connection, peer)).await;
                 }
                 Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
@@ -215,12 +220,12 @@ async fn accept(
     }
 }
 
-impl Listener for Connections {
-    type Io = Connection;
+impl Listener for IncomingConnections {
+    type Io = ClientConnection;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        match self.ready.recv().await {
+    async fn accept(&mut self) -> (ClientConnection, SocketAddr) {
+        match self.ready_connections.recv().await {
             Some(connection) => connection,
             // The server is stopping; the caller stops too, by the same token.
             None => std::future::pending().await,

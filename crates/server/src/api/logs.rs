@@ -2,23 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use ::results::LogAsk;
+use ::results::LogQuery;
 use axum::extract::State;
 use model::id::Name;
 use serde::Deserialize;
 use utoipa::IntoParams;
-use wire::api::{LogLines, LogsRequest, LogsTaken};
+use wire::api::{AppendLogsRequest, AppendLogsResponse, LogsResponse};
 
 use crate::api::access::{Authorized, View, Work};
-use crate::api::error::{ApiError, Failures};
-use crate::api::extract::{Body, Id, Params};
-use crate::api::state::Api;
-use crate::api::{Answer, Json};
+use crate::api::error::{ApiError, ErrorResponses};
+use crate::api::extract::{ExecutionPath, JsonBody, QueryParams};
+use crate::api::state::ApiState;
+use crate::api::{ApiResult, Json};
 use crate::error::Error;
 
 /// Maximum and default page size.
 const PAGE_MAX: usize = 10_000;
-const PAGE: usize = 1_000;
+const PAGE_DEFAULT: usize = 1_000;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -38,15 +38,15 @@ pub(crate) struct LogParams {
 /// Read the output of a run's tasks.
 #[utoipa::path(get, path = "/api/executions/{id}/logs", tag = "runs",
     params(("id" = String, Path), LogParams),
-    responses((status = 200, description = "lines, and the position of the next page", body = LogLines), Failures),
+    responses((status = 200, description = "lines, and the position of the next page", body = LogsResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn read(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<View>,
-    Id(id): Id,
-    Params(params): Params<LogParams>,
-) -> Answer<LogLines> {
-    let limit = params.limit.unwrap_or(PAGE);
+    ExecutionPath(id): ExecutionPath,
+    QueryParams(params): QueryParams<LogParams>,
+) -> ApiResult<LogsResponse> {
+    let limit = params.limit.unwrap_or(PAGE_DEFAULT);
     if !(1..=PAGE_MAX).contains(&limit) {
         let detail = format!("invalid `limit`: expected a number from 1 to {PAGE_MAX}");
         return Err(ApiError::invalid("PARAMETER_INVALID", detail));
@@ -55,14 +55,14 @@ pub(crate) async fn read(
         return Err(Error::NotFound(id).into());
     }
     let name = |text: Option<String>| text.as_deref().map(Name::from);
-    let ask = LogAsk {
+    let ask = LogQuery {
         after: params.after.unwrap_or(0),
         limit,
         step: name(params.step),
         task: name(params.task),
     };
     let page = api.logs.read(id, &ask).await.map_err(Error::from)?;
-    Ok(Json(LogLines {
+    Ok(Json(LogsResponse {
         lines: page.lines,
         next_after: page.next_after,
     }))
@@ -71,14 +71,14 @@ pub(crate) async fn read(
 /// Store output lines of tasks.
 ///
 /// A batch that is sent twice is stored twice.
-#[utoipa::path(post, path = "/api/worker/logs", tag = "workers", request_body = LogsRequest,
-    responses((status = 200, description = "the lines are stored", body = LogsTaken), Failures),
+#[utoipa::path(post, path = "/api/worker/logs", tag = "workers", request_body = AppendLogsRequest,
+    responses((status = 200, description = "the lines are stored", body = AppendLogsResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn take(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Work>,
-    Body(request): Body<LogsRequest>,
-) -> Answer<LogsTaken> {
+    JsonBody(request): JsonBody<AppendLogsRequest>,
+) -> ApiResult<AppendLogsResponse> {
     let mut known = BTreeMap::new();
     let mut lines = Vec::with_capacity(request.lines.len());
     for line in request.lines {
@@ -93,6 +93,6 @@ pub(crate) async fn take(
         }
     }
     api.logs.append(&lines).await.map_err(Error::from)?;
-    let taken = lines.len() as u64;
-    Ok(Json(LogsTaken { taken }))
+    let accepted = lines.len() as u64;
+    Ok(Json(AppendLogsResponse { accepted }))
 }

@@ -4,7 +4,7 @@
 //! declares.
 
 pub(crate) mod access;
-mod answer;
+mod api_result;
 mod bodies;
 mod catalog;
 mod commands;
@@ -30,9 +30,9 @@ mod system;
 mod tokens;
 mod workers;
 
-pub(crate) use answer::Answer;
+pub(crate) use api_result::ApiResult;
 pub(crate) use axum::Json;
 
-pub use access::{Access, AdminToken};
-pub use listen::{ListenError, Listening, Tls};
+pub use access::{AccessMode, AdminToken};
+pub use listen::{BoundListener, ListenError, ServerTls};
 pub use state::ApiConfig;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ::results::Reading;
+use ::results::BodyStream;
 use axum::body::Body;
 use axum::http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE};
 use axum::http::{HeaderMap, StatusCode};
@@ -11,22 +11,25 @@ use axum::response::{IntoResponse, Response};
 use crate::api::error::ApiError;
 
 /// The requested range of a body of this size. A header of another form is ignored, as RFC 9110 requires.
-pub(crate) fn wanted(headers: &HeaderMap, bytes: u64) -> Result<Option<Range<u64>>, ApiError> {
+pub(crate) fn parse_range_header(
+    headers: &HeaderMap,
+    bytes: u64,
+) -> Result<Option<Range<u64>>, ApiError> {
     let header = headers.get(RANGE).and_then(|value| value.to_str().ok());
-    let Some(range) = header.and_then(|text| parse(text, bytes)) else {
+    let Some(range) = header.and_then(|text| parse_range(text, bytes)) else {
         return Ok(None);
     };
     if range.start >= bytes || range.is_empty() {
         let detail = format!("the body has {bytes} bytes");
         let status = StatusCode::RANGE_NOT_SATISFIABLE;
         return Err(ApiError::new(status, "RANGE_NOT_SATISFIABLE", detail)
-            .remedy("request bytes within the body, or omit `Range`"));
+            .with_remedy("request bytes within the body, or omit `Range`"));
     }
     Ok(Some(range))
 }
 
 /// Parses `bytes=5-9`, `bytes=5-` and `bytes=-5`; rejects multiple ranges.
-fn parse(text: &str, bytes: u64) -> Option<Range<u64>> {
+fn parse_range(text: &str, bytes: u64) -> Option<Range<u64>> {
     let (first, last) = text.trim().strip_prefix("bytes=")?.split_once('-')?;
     if first.is_empty() {
         let count: u64 = last.parse().ok()?;
@@ -42,14 +45,14 @@ fn parse(text: &str, bytes: u64) -> Option<Range<u64>> {
 }
 
 /// The response: the whole body or the requested part, streamed.
-pub(crate) fn answer(reading: Reading, content_type: &str, is_part: bool) -> Response {
+pub(crate) fn body_response(reading: BodyStream, content_type: &str, is_part: bool) -> Response {
     let Range { start, end } = reading.range;
     let head = [
         (CONTENT_TYPE, content_type.to_owned()),
         (CONTENT_LENGTH, (end - start).to_string()),
         (ACCEPT_RANGES, "bytes".to_owned()),
     ];
-    let body = Body::from_stream(reading.pieces);
+    let body = Body::from_stream(reading.chunks);
     if !is_part {
         return (head, body).into_response();
     }
@@ -63,31 +66,31 @@ pub(crate) fn answer(reading: Reading, content_type: &str, is_part: bool) -> Res
 mod tests {
     use super::*;
 
-    fn asked(text: &'static str) -> Result<Option<Range<u64>>, ApiError> {
+    fn parse_wanted(text: &'static str) -> Result<Option<Range<u64>>, ApiError> {
         let value = axum::http::HeaderValue::from_static(text);
-        wanted(&HeaderMap::from_iter([(RANGE, value)]), 20)
+        parse_range_header(&HeaderMap::from_iter([(RANGE, value)]), 20)
     }
 
     #[test]
     fn each_form_of_a_range_is_understood() {
-        assert_eq!(asked("bytes=5-9").unwrap(), Some(5..10));
-        assert_eq!(asked("bytes=5-").unwrap(), Some(5..20));
-        assert_eq!(asked("bytes=-5").unwrap(), Some(15..20));
-        assert_eq!(asked("bytes=-50").unwrap(), Some(0..20));
-        assert_eq!(asked("bytes=19-400").unwrap(), Some(19..401));
+        assert_eq!(parse_wanted("bytes=5-9").unwrap(), Some(5..10));
+        assert_eq!(parse_wanted("bytes=5-").unwrap(), Some(5..20));
+        assert_eq!(parse_wanted("bytes=-5").unwrap(), Some(15..20));
+        assert_eq!(parse_wanted("bytes=-50").unwrap(), Some(0..20));
+        assert_eq!(parse_wanted("bytes=19-400").unwrap(), Some(19..401));
     }
 
     #[test]
     fn what_is_no_range_is_as_good_as_none() {
         for text in ["lines=1-2", "bytes=9-5", "bytes=1-2,4-5", "bytes=x-"] {
-            assert_eq!(asked(text).unwrap(), None, "{text}");
+            assert_eq!(parse_wanted(text).unwrap(), None, "{text}");
         }
     }
 
     #[test]
     fn a_range_outside_is_refused() {
         for text in ["bytes=20-", "bytes=20-30", "bytes=-0"] {
-            assert!(asked(text).is_err(), "{text}");
+            assert!(parse_wanted(text).is_err(), "{text}");
         }
     }
 }

@@ -8,7 +8,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::TryStreamExt as _;
-use model::event::At;
+use model::event::EventLocation;
 use model::id::{Name, Seq};
 use model::playbook::ResultControl;
 use model::result_ref::ResultRef;
@@ -16,17 +16,17 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio_util::io::StreamReader;
 use utoipa::{IntoParams, ToSchema};
-use wire::Pieces;
-use wire::api::{ReferenceList, ResultPlace};
+use wire::ByteStream;
+use wire::api::{ReferenceList, ResultSelector};
 
 use crate::api::access::{Authorized, View, Work};
-use crate::api::error::{ApiError, Failures};
-use crate::api::executions::{page, row};
-use crate::api::extract::{Id, IdAnd, Params};
-use crate::api::state::Api;
-use crate::api::{Answer, Json, range};
+use crate::api::error::{ApiError, ErrorResponses};
+use crate::api::executions::{find_row, page_limit};
+use crate::api::extract::{ExecutionPath, ExecutionSubPath, QueryParams};
+use crate::api::state::ApiState;
+use crate::api::{ApiResult, Json, range};
 use crate::error::Error;
-use crate::reading::{Found, ResultAddress, between};
+use crate::result_reader::{LocatedResult, ResultAddress, wrap_stream};
 
 /// Prefix of the address of a result.
 const SCHEME: &str = "noetl://execution/";
@@ -34,7 +34,7 @@ const SCHEME: &str = "noetl://execution/";
 /// Requested form of a manifest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Form {
+pub(crate) enum ManifestForm {
     /// The combined parts.
     #[default]
     Value,
@@ -53,69 +53,69 @@ pub(crate) struct ResolveParams {
     /// `value`.
     #[serde(default)]
     #[param(inline)]
-    form: Form,
+    form: ManifestForm,
 }
 
 /// Read the result behind a reference, or the part that the `Range` header requests.
 #[utoipa::path(get, path = "/api/result/resolve", tag = "runs", params(ResolveParams),
     responses((status = 200, description = "the bytes of the result", content_type = "application/octet-stream", body = Vec<u8>),
         (status = 206, description = "the requested bytes", content_type = "application/octet-stream", body = Vec<u8>),
-        Failures),
+        ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn resolve(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<View>,
     headers: HeaderMap,
-    Params(params): Params<ResolveParams>,
+    QueryParams(params): QueryParams<ResolveParams>,
 ) -> Result<Response, ApiError> {
     let found = if params.reference.trim_start().starts_with('{') {
         let reference: ResultRef = serde_json::from_str(&params.reference)
             .map_err(|error| ApiError::invalid("REFERENCE_INVALID", error.to_string()))?;
-        Found::behind(reference)
+        LocatedResult::from_reference(reference)
     } else {
-        find(&api, &params.reference).await?
+        find_result(&api, &params.reference).await?
     };
     let reader = api.server.reader();
     match (&found, params.form) {
-        (Found::Body(reference), _) => {
-            let range = range::wanted(&headers, reference.meta.bytes)?;
+        (LocatedResult::Body(reference), _) => {
+            let range = range::parse_range_header(&headers, reference.meta.bytes)?;
             let is_part = range.is_some();
             let reading = api.server.shared.bodies.read(reference, range).await;
             let reading = reading.map_err(|error| {
                 if error.is_missing() {
-                    ApiError::not_found(error.code(), error.told_of(reference))
+                    ApiError::not_found(error.code(), error.message_for(reference))
                 } else {
                     Error::from(error).into()
                 }
             })?;
             let type_ = &reference.meta.content_type;
-            Ok(range::answer(reading, type_, is_part))
+            Ok(range::body_response(reading, type_, is_part))
         }
-        (Found::Manifest(reference, rule), Form::Manifest) => {
-            let pieces = reader.listed(reference, rule).await?;
-            Ok(streamed(pieces))
+        (LocatedResult::Manifest(reference, rule), ManifestForm::Manifest) => {
+            let pieces = reader.stream_manifest(reference, rule).await?;
+            Ok(stream_response(pieces))
         }
         _ => {
-            let pieces = reader.pieces(found).await?;
-            Ok(streamed(pieces))
+            let pieces = reader.stream(found).await?;
+            Ok(stream_response(pieces))
         }
     }
 }
 
 /// Streams JSON text.
-pub(crate) fn streamed(pieces: Pieces) -> Response {
+pub(crate) fn stream_response(pieces: ByteStream) -> Response {
     let body = Body::from_stream(pieces);
     ([(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
 /// Resolves an address.
-async fn find(api: &Api, uri: &str) -> Result<Found, ApiError> {
+async fn find_result(api: &ApiState, uri: &str) -> Result<LocatedResult, ApiError> {
     if !uri.starts_with(SCHEME) {
         let detail = format!("`{uri}` is not a result address");
         return Err(ApiError::invalid("REFERENCE_INVALID", detail)
-            .remedy("use `noetl://execution/<id>/step/…`, or the whole reference as JSON"));
+            .with_remedy("use `noetl://execution/<id>/step/…`, or the whole reference as JSON"));
     }
-    if model::manifest::execution_of(uri).is_none() {
+    if model::manifest::execution_of_uri(uri).is_none() {
         let detail = format!("`{uri}` does not contain a valid run ID");
         return Err(ApiError::invalid("ID_INVALID", detail));
     }
@@ -123,7 +123,7 @@ async fn find(api: &Api, uri: &str) -> Result<Found, ApiError> {
     found.ok_or_else(|| {
         let detail = format!("result `{uri}` not found");
         ApiError::not_found("REFERENCE_NOT_AVAILABLE", detail)
-            .remedy("GET /api/result/{id}/list lists the results of a run")
+            .with_remedy("GET /api/result/{id}/list lists the results of a run")
     })
 }
 
@@ -152,47 +152,47 @@ pub(crate) struct PutParams {
 /// change.
 #[utoipa::path(put, path = "/api/result/{id}", tag = "workers", params(("id" = String, Path), PutParams),
     request_body(content = Object, description = "any JSON, up to 64 MiB"),
-    responses((status = 200, description = "the reference", body = Object), Failures),
+    responses((status = 200, description = "the reference", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn put(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Work>,
-    Id(id): Id,
-    Params(params): Params<PutParams>,
+    ExecutionPath(id): ExecutionPath,
+    QueryParams(params): QueryParams<PutParams>,
     body: Body,
-) -> Answer<ResultRef> {
-    row(&api, id).await?;
-    let at = At {
+) -> ApiResult<ResultRef> {
+    find_row(&api, id).await?;
+    let at = EventLocation {
         step: Some(Name::from(params.step.as_str())),
         run: params.run.unwrap_or(1),
         iteration: params.iteration,
         task: Some(Name::from(params.task.as_str())),
         visit: 1,
         attempt: params.attempt.unwrap_or(1),
-        ..At::default()
+        ..EventLocation::default()
     };
-    let place = ::results::Place {
+    let place = ::results::ResultOrigin {
         execution: id,
-        at: &at,
+        location: &at,
         now: api.store().now(),
     };
-    let keeper = ::results::Keeper {
-        bodies: api.server.shared.bodies.clone(),
+    let keeper = ::results::ResultWriter {
+        store: api.server.shared.bodies.clone(),
         control: ResultControl::default(),
         uri: place.uri(),
         bytes_max: PUT_BYTES_MAX,
-        missing: ::results::MissingPaths::default(),
+        missing_paths: ::results::MissingPaths::default(),
     };
     let chunks = body.into_data_stream().map_err(io::Error::other);
-    let kept = keeper.keep(&mut StreamReader::new(chunks)).await;
+    let kept = keeper.write(&mut StreamReader::new(chunks)).await;
     kept.map(Json).map_err(|error| match error {
         ::results::Error::TooLarge { .. } => {
             let detail = format!("result exceeds {PUT_BYTES_MAX} bytes");
             ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", detail)
-                .remedy("send it in parts, or let a task of a worker stream it")
+                .with_remedy("send it in parts, or let a task of a worker stream it")
         }
         error @ ::results::Error::NotJson(_) => {
-            ApiError::invalid("BODY_INVALID", error.to_string()).remedy("send JSON")
+            ApiError::invalid("BODY_INVALID", error.to_string()).with_remedy("send JSON")
         }
         error => Error::from(error).into(),
     })
@@ -202,19 +202,19 @@ pub(crate) async fn put(
 ///
 /// Returns the latest successful match, or else the latest. References in it are resolved and streamed.
 #[utoipa::path(get, path = "/api/result/{id}/{step}", tag = "runs",
-    params(("id" = String, Path), ("step" = String, Path), ResultPlace),
-    responses((status = 200, description = "`{execution_id, step, result}`", body = Object), Failures),
+    params(("id" = String, Path), ("step" = String, Path), ResultSelector),
+    responses((status = 200, description = "`{execution_id, step, result}`", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn step_result(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<View>,
-    IdAnd(id, step): IdAnd,
-    Params(place): Params<ResultPlace>,
+    ExecutionSubPath(id, step): ExecutionSubPath,
+    QueryParams(selector): QueryParams<ResultSelector>,
 ) -> Result<Response, ApiError> {
-    row(&api, id).await?;
+    find_row(&api, id).await?;
     let wanted = ResultAddress {
         step: Some(Name::from(step.as_str())),
-        place,
+        selector,
         visit: None,
     };
     let reader = api.server.reader();
@@ -222,18 +222,18 @@ pub(crate) async fn step_result(
     let found = found.ok_or_else(|| {
         let detail = format!("run {id} has no such result at step `{step}`");
         ApiError::not_found("RESULT_NOT_FOUND", detail)
-            .remedy("GET /api/result/{id}/list?step=… lists the results of a step")
+            .with_remedy("GET /api/result/{id}/list?step=… lists the results of a step")
     })?;
-    let pieces = reader.json_pieces(found).await?;
+    let pieces = reader.stream_json(found).await?;
     let head = json!({"execution_id": id, "step": step}).to_string();
     let head = format!("{},\"result\":", head.trim_end_matches('}'));
-    Ok(streamed(between(head, pieces, "}")))
+    Ok(stream_response(wrap_stream(head, pieces, "}")))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ListParams {
+pub(crate) struct ListReferencesParams {
     /// List all results of this step, including inline ones; without it, the references of the run.
     step: Option<String>,
     /// Filter by number of the step run, from 1.
@@ -253,35 +253,39 @@ pub(crate) struct ListParams {
 }
 
 /// List the matching results of a step, or all references in the log of a run.
-#[utoipa::path(get, path = "/api/result/{id}/list", tag = "runs", params(("id" = String, Path), ListParams),
-    responses((status = 200, description = "a page of results, oldest first", body = ReferenceList), Failures),
+#[utoipa::path(get, path = "/api/result/{id}/list", tag = "runs", params(("id" = String, Path), ListReferencesParams),
+    responses((status = 200, description = "a page of results, oldest first", body = ReferenceList), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn list(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<View>,
-    Id(id): Id,
-    Params(params): Params<ListParams>,
-) -> Answer<ReferenceList> {
-    row(&api, id).await?;
-    let limit = page(params.limit)?;
-    let place = ResultPlace {
+    ExecutionPath(id): ExecutionPath,
+    QueryParams(params): QueryParams<ListReferencesParams>,
+) -> ApiResult<ReferenceList> {
+    find_row(&api, id).await?;
+    let limit = page_limit(params.limit)?;
+    let selector = ResultSelector {
         run: params.run,
         task: params.task.map(Name::from),
         iteration: params.iteration,
         page: params.page,
         attempt: params.attempt,
     };
-    if params.step.is_none() && place != ResultPlace::default() {
+    if params.step.is_none() && selector != ResultSelector::default() {
         let detail = "`step` is required with the other filters";
         return Err(ApiError::invalid("PARAMETER_INVALID", detail));
     }
     let wanted = ResultAddress {
         step: params.step.map(Name::from),
-        place,
+        selector,
         visit: None,
     };
     let after = Seq(params.after_seq.unwrap_or(0));
-    let listed = api.server.reader().list(id, &wanted, after, limit).await?;
+    let listed = api
+        .server
+        .reader()
+        .list_references(id, &wanted, after, limit)
+        .await?;
     Ok(Json(ReferenceList {
         execution_id: id,
         results: listed.entries,

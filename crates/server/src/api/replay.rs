@@ -8,14 +8,14 @@ use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use utoipa::IntoParams;
-use wire::api::ReplayState;
+use wire::api::ReplayResponse;
 
 use crate::api::access::{Authorized, View};
-use crate::api::error::{ApiError, Failures};
-use crate::api::executions::row;
-use crate::api::extract::Params;
-use crate::api::state::Api;
-use crate::api::{Answer, Json};
+use crate::api::error::{ApiError, ErrorResponses};
+use crate::api::executions::find_row;
+use crate::api::extract::QueryParams;
+use crate::api::state::ApiState;
+use crate::api::{ApiResult, Json};
 
 /// Page size of events.
 const PAGE: usize = 5_000;
@@ -38,7 +38,7 @@ pub(crate) struct ReplayParams {
 }
 
 impl ReplayParams {
-    fn goes_beyond(&self, event: &Event, reached: Option<EventId>) -> bool {
+    fn is_beyond(&self, event: &Event, reached: Option<EventId>) -> bool {
         self.as_of_seq.is_some_and(|seq| event.seq.0 > seq)
             || self.as_of_time.is_some_and(|time| event.recorded_at > time)
             || (self.as_of_event_id.is_some() && reached == self.as_of_event_id)
@@ -47,16 +47,16 @@ impl ReplayParams {
 
 /// Compute the state of a run at a position of its log.
 #[utoipa::path(get, path = "/api/replay/state", tag = "runs", params(ReplayParams),
-    responses((status = 200, description = "the state and its checksum", body = ReplayState), Failures),
+    responses((status = 200, description = "the state and its checksum", body = ReplayResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn state(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<View>,
-    Params(params): Params<ReplayParams>,
-) -> Answer<ReplayState> {
+    QueryParams(params): QueryParams<ReplayParams>,
+) -> ApiResult<ReplayResponse> {
     let id = params.execution_id;
-    row(&api, id).await?;
-    let mut state: Option<engine::State> = None;
+    find_row(&api, id).await?;
+    let mut state: Option<engine::ExecutionState> = None;
     let mut after = Seq(0);
     let mut reached = None;
     'log: loop {
@@ -64,7 +64,7 @@ pub(crate) async fn state(
         let Some(last) = events.last() else { break };
         after = last.seq;
         for event in &events {
-            if params.goes_beyond(event, reached) {
+            if params.is_beyond(event, reached) {
                 break 'log;
             }
             reached = Some(event.event_id);
@@ -81,10 +81,10 @@ pub(crate) async fn state(
     })?;
     let value = ciborium::Value::serialized(&state)
         .map_err(|error| ApiError::unavailable(format!("cannot serialize the state: {error}")))?;
-    let value = json_of(value);
+    let value = to_json(value);
     let checksum = hex::encode(Sha256::digest(value.to_string().as_bytes()));
 
-    Ok(Json(ReplayState {
+    Ok(Json(ReplayResponse {
         execution_id: id,
         seq: state.seq,
         status: state.status(),
@@ -94,7 +94,7 @@ pub(crate) async fn state(
 }
 
 /// Converts a value to JSON: keys that are not text become text, bytes become hex.
-fn json_of(value: ciborium::Value) -> Value {
+fn to_json(value: ciborium::Value) -> Value {
     match value {
         ciborium::Value::Integer(number) => {
             let number = i128::from(number);
@@ -104,19 +104,19 @@ fn json_of(value: ciborium::Value) -> Value {
         ciborium::Value::Bool(flag) => Value::from(flag),
         ciborium::Value::Text(text) => Value::from(text),
         ciborium::Value::Bytes(bytes) => Value::from(hex::encode(bytes)),
-        ciborium::Value::Array(items) => items.into_iter().map(json_of).collect(),
-        ciborium::Value::Tag(_, value) => json_of(*value),
+        ciborium::Value::Array(items) => items.into_iter().map(to_json).collect(),
+        ciborium::Value::Tag(_, value) => to_json(*value),
         ciborium::Value::Map(entries) => {
             let entries = entries.into_iter();
-            let entries = entries.map(|(key, value)| (key_of(key), json_of(value)));
+            let entries = entries.map(|(key, value)| (key_to_text(key), to_json(value)));
             Value::Object(entries.collect())
         }
         _ => Value::Null,
     }
 }
 
-fn key_of(key: ciborium::Value) -> String {
-    match json_of(key) {
+fn key_to_text(key: ciborium::Value) -> String {
+    match to_json(key) {
         Value::String(text) => text,
         // A step run, in the form used everywhere else.
         Value::Object(fields) if fields.contains_key("step") && fields.contains_key("run") => {
@@ -145,6 +145,6 @@ mod tests {
         let by_run = BTreeMap::from([(run, vec![1_u8])]);
         let by_number = BTreeMap::from([(7_u64, Some(by_run))]);
         let value = ciborium::Value::serialized(&by_number).unwrap();
-        assert_eq!(json_of(value), json!({"7": {"step:a:run:2": [1]}}));
+        assert_eq!(to_json(value), json!({"7": {"step:a:run:2": [1]}}));
     }
 }

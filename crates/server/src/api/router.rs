@@ -15,7 +15,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::api::error::ApiError;
-use crate::api::state::Api;
+use crate::api::state::ApiState;
 use crate::api::{
     bodies, catalog, commands, control, credentials, events, executions, guard, logs, references,
     replay, stream, system, tokens,
@@ -26,7 +26,7 @@ const BODY_MAX: usize = 1024 * 1024;
 /// Maximum size of a batch of events.
 const BATCH_MAX: usize = 4 * 1024 * 1024;
 /// Timeout of requests other than long polls and streams.
-const DEADLINE: Duration = Duration::from_secs(30);
+const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 
 #[derive(OpenApi)]
 #[openapi(
@@ -61,30 +61,30 @@ impl Modify for Scheme {
 pub(crate) fn document() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
-        let document = all().into_openapi();
+        let document = all_routes().into_openapi();
         document.to_json().expect("a document serializes to JSON")
     })
 }
 
-fn all() -> OpenApiRouter<Api> {
+fn all_routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::with_openapi(Document::openapi())
-        .merge(quick())
-        .merge(slow())
+        .merge(fast_routes())
+        .merge(slow_routes())
 }
 
 /// Every route, and the API document.
-pub(crate) fn routes(api: Api) -> (Router, utoipa::openapi::OpenApi) {
-    let (router, document) = all().split_for_parts();
+pub(crate) fn routes(api: ApiState) -> (Router, utoipa::openapi::OpenApi) {
+    let (router, document) = all_routes().split_for_parts();
     let router = router
-        .fallback(nowhere)
-        .method_not_allowed_fallback(no_such_method)
-        .layer(from_fn_with_state(api.clone(), guard::guard))
+        .fallback(route_not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(api.clone(), guard::guard_request))
         .with_state(api);
     (router, document)
 }
 
 /// Routes with a timeout.
-fn quick() -> OpenApiRouter<Api> {
+fn fast_routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(executions::execute))
         .routes(routes!(executions::list))
@@ -149,11 +149,11 @@ fn quick() -> OpenApiRouter<Api> {
         .routes(routes!(system::docs_script))
         .routes(routes!(system::docs_style))
         .layer(DefaultBodyLimit::max(BODY_MAX))
-        .layer(from_fn(within_deadline))
+        .layer(from_fn(apply_deadline))
 }
 
 /// Routes that wait, stream or accept large bodies.
-fn slow() -> OpenApiRouter<Api> {
+fn slow_routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(events::batch))
         .routes(routes!(commands::claim))
@@ -171,22 +171,19 @@ fn slow() -> OpenApiRouter<Api> {
         )
 }
 
-async fn within_deadline(
-    request: axum::extract::Request,
-    next: axum::middleware::Next,
-) -> Response {
-    match tokio::time::timeout(DEADLINE, next.run(request)).await {
+async fn apply_deadline(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
+    match tokio::time::timeout(REQUEST_DEADLINE, next.run(request)).await {
         Ok(response) => response,
         Err(_) => ApiError::unavailable("the request timed out after 30 s").into_response(),
     }
 }
 
-async fn nowhere(uri: Uri) -> ApiError {
+async fn route_not_found(uri: Uri) -> ApiError {
     let detail = format!("no such endpoint: `{}`", uri.path());
-    ApiError::not_found("PATH_NOT_FOUND", detail).remedy("GET /docs lists all endpoints")
+    ApiError::not_found("PATH_NOT_FOUND", detail).with_remedy("GET /docs lists all endpoints")
 }
 
-async fn no_such_method(method: Method, uri: Uri) -> ApiError {
+async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
     let detail = format!("`{}` does not support {method}", uri.path());
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", detail)
 }

@@ -10,11 +10,11 @@ use axum::http::request::Parts;
 use model::id::WorkerId;
 use ring::hmac;
 use store::SessionHolder;
-use wire::SESSION;
+use wire::SESSION_HEADER;
 
 use crate::api::access::{Authorized, Principal, Work};
 use crate::api::error::ApiError;
-use crate::api::state::Api;
+use crate::api::state::ApiState;
 use crate::sessions;
 
 /// Prefix of the hashed bytes, so that no other hash with the same key is a valid secret.
@@ -27,12 +27,12 @@ pub(crate) struct WorkerCaller {
     secret: Option<String>,
 }
 
-impl FromRequestParts<Api> for WorkerCaller {
+impl FromRequestParts<ApiState> for WorkerCaller {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, api: &ApiState) -> Result<Self, ApiError> {
         let may = Authorized::<Work>::from_request_parts(parts, api).await?;
-        let secret = parts.headers.get(SESSION);
+        let secret = parts.headers.get(SESSION_HEADER);
         let secret = secret.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         Ok(Self {
             principal: may.principal,
@@ -59,7 +59,7 @@ fn principal_text(principal: &Principal) -> String {
 }
 
 /// The bytes that are hashed. Each part is preceded by its length, so that no other parts result in the same bytes.
-fn signed(principal: &str, worker: &WorkerId, id: &str) -> Vec<u8> {
+fn signed_bytes(principal: &str, worker: &WorkerId, id: &str) -> Vec<u8> {
     let mut bytes = PURPOSE.to_vec();
     for part in [principal, id, &*worker.0] {
         bytes.extend(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
@@ -68,42 +68,47 @@ fn signed(principal: &str, worker: &WorkerId, id: &str) -> Vec<u8> {
     bytes
 }
 
-fn seal(key: &str, principal: &str, worker: &WorkerId, id: &str) -> String {
+fn seal_secret(key: &str, principal: &str, worker: &WorkerId, id: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
-    let tag = hmac::sign(&key, &signed(principal, worker, id));
+    let tag = hmac::sign(&key, &signed_bytes(principal, worker, id));
     format!("{id}.{}", hex::encode(tag))
 }
 
 /// Returns the session ID in a secret if it was issued to this worker and principal.
-fn open<'s>(key: &str, principal: &str, worker: &WorkerId, secret: &'s str) -> Option<&'s str> {
+fn open_secret<'s>(
+    key: &str,
+    principal: &str,
+    worker: &WorkerId,
+    secret: &'s str,
+) -> Option<&'s str> {
     let (id, tag) = secret.split_once('.')?;
     let tag = hex::decode(tag).ok()?;
     let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
-    let verified = hmac::verify(&key, &signed(principal, worker, id), &tag);
+    let verified = hmac::verify(&key, &signed_bytes(principal, worker, id), &tag);
     verified.is_ok().then_some(id)
 }
 
 /// Error of a call under the name of another process.
-fn mismatch(worker: &WorkerId) -> ApiError {
+fn session_mismatch(worker: &WorkerId) -> ApiError {
     let detail = format!("the session of worker `{worker}` belongs to another process");
-    ApiError::new(StatusCode::FORBIDDEN, "SESSION_MISMATCH", detail).remedy(
+    ApiError::new(StatusCode::FORBIDDEN, "SESSION_MISMATCH", detail).with_remedy(
         "register with POST /api/worker/pool/register and `\"session_secret\": true`, then send the `session_secret` of \
          the response in the header `X-Noetl-Session` of every call; or use another worker name",
     )
 }
 
-fn in_use(worker: &WorkerId) -> ApiError {
+fn name_in_use(worker: &WorkerId) -> ApiError {
     let detail = format!(
         "the name `{worker}` is in use by a live worker with another access token, or inside a server"
     );
-    ApiError::new(StatusCode::FORBIDDEN, "WORKER_NAME_IN_USE", detail).remedy(
+    ApiError::new(StatusCode::FORBIDDEN, "WORKER_NAME_IN_USE", detail).with_remedy(
         "use another name, or the access token of that worker; if it is dead, its session expires within 15 s",
     )
 }
 
-impl Api {
+impl ApiState {
     /// Starts the session of a worker that registers, and returns its secret if requested.
-    pub(crate) async fn begin_session(
+    pub(crate) async fn start_session(
         &self,
         caller: &WorkerCaller,
         worker: &WorkerId,
@@ -116,12 +121,12 @@ impl Api {
         });
         let principal = principal_text(&caller.principal);
         let holder = sessions::client_holder(&principal, id.as_deref());
-        if !sessions::begin(&**self.store(), worker, &holder).await? {
-            return Err(in_use(worker));
+        if !sessions::start_session(&**self.store(), worker, &holder).await? {
+            return Err(name_in_use(worker));
         }
-        self.workers.renewed(worker, &holder);
-        let key = self.leases.key(&**self.store()).await?;
-        Ok(id.map(|id| seal(key, &principal, worker, &id)))
+        self.workers.record_renewal(worker, &holder);
+        let key = self.lease_seal.key(&**self.store()).await?;
+        Ok(id.map(|id| seal_secret(key, &principal, worker, &id)))
     }
 
     /// Renews the session of a worker, or starts one without a secret.
@@ -131,21 +136,21 @@ impl Api {
         worker: &WorkerId,
     ) -> Result<(), ApiError> {
         let holder = self.session_holder(caller, worker).await?;
-        if !sessions::renew(&**self.store(), worker, &holder).await? {
-            return Err(mismatch(worker));
+        if !sessions::renew_session(&**self.store(), worker, &holder).await? {
+            return Err(session_mismatch(worker));
         }
-        self.workers.renewed(worker, &holder);
+        self.workers.record_renewal(worker, &holder);
         Ok(())
     }
 
     /// Like `renew_session`, unless the session was renewed recently.
-    pub(crate) async fn keep_session(
+    pub(crate) async fn renew_session_if_due(
         &self,
         caller: &WorkerCaller,
         worker: &WorkerId,
     ) -> Result<(), ApiError> {
         let holder = self.session_holder(caller, worker).await?;
-        if self.workers.is_fresh(worker, &holder) {
+        if self.workers.is_recently_renewed(worker, &holder) {
             return Ok(());
         }
         self.renew_session(caller, worker).await
@@ -161,7 +166,7 @@ impl Api {
             SessionOwner::Caller | SessionOwner::Nobody => {
                 self.session_holder(caller, worker).await
             }
-            SessionOwner::Another => Err(mismatch(worker)),
+            SessionOwner::Another => Err(session_mismatch(worker)),
         }
     }
 
@@ -172,7 +177,7 @@ impl Api {
         worker: &WorkerId,
     ) -> Result<SessionOwner, ApiError> {
         let holder = self.session_holder(caller, worker).await?;
-        if self.workers.is_fresh(worker, &holder) {
+        if self.workers.is_recently_renewed(worker, &holder) {
             return Ok(SessionOwner::Caller);
         }
         let session = self.store().session(worker).await?;
@@ -193,8 +198,9 @@ impl Api {
         let Some(secret) = &caller.secret else {
             return Ok(sessions::client_holder(&principal, None));
         };
-        let key = self.leases.key(&**self.store()).await?;
-        let id = open(key, &principal, worker, secret).ok_or_else(|| mismatch(worker))?;
+        let key = self.lease_seal.key(&**self.store()).await?;
+        let id =
+            open_secret(key, &principal, worker, secret).ok_or_else(|| session_mismatch(worker))?;
         Ok(sessions::client_holder(&principal, Some(id)))
     }
 }
@@ -206,15 +212,19 @@ mod tests {
     #[test]
     fn a_secret_opens_for_its_worker_and_access_token_only() {
         let (one, two) = (WorkerId("one".into()), WorkerId("two".into()));
-        let secret = seal("key", "token 1", &one, "ab");
-        assert_eq!(open("key", "token 1", &one, &secret), Some("ab"));
-        assert_eq!(open("key", "token 1", &two, &secret), None);
-        assert_eq!(open("key", "token 2", &one, &secret), None);
-        assert_eq!(open("other", "token 1", &one, &secret), None);
+        let secret = seal_secret("key", "token 1", &one, "ab");
+        assert_eq!(open_secret("key", "token 1", &one, &secret), Some("ab"));
+        assert_eq!(open_secret("key", "token 1", &two, &secret), None);
+        assert_eq!(open_secret("key", "token 2", &one, &secret), None);
+        assert_eq!(open_secret("other", "token 1", &one, &secret), None);
         let moved = secret.replacen("ab.", "cd.", 1);
-        assert_eq!(open("key", "token 1", &one, &moved), None);
+        assert_eq!(open_secret("key", "token 1", &one, &moved), None);
         for broken in ["", ".", "ab.", "ab.zz", "ab"] {
-            assert_eq!(open("key", "token 1", &one, broken), None, "{broken}");
+            assert_eq!(
+                open_secret("key", "token 1", &one, broken),
+                None,
+                "{broken}"
+            );
         }
     }
 }

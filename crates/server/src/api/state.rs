@@ -7,17 +7,17 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::Server;
-use crate::api::access::{Access, Tokens, digest};
-use crate::api::guard::Hosts;
+use crate::api::access::{AccessMode, AccessTokenCache, token_digest};
+use crate::api::guard::AllowedHosts;
 use crate::api::leases::LeaseSeal;
-use crate::api::workers::Workers;
-use crate::transport::InProcess;
+use crate::api::workers::WorkerSessions;
+use crate::transport::InProcessTransport;
 
 /// Configuration of the API.
 #[derive(Clone)]
 pub struct ApiConfig {
     /// Whether access tokens are required.
-    pub access: Access,
+    pub access: AccessMode,
     /// Whether only this machine can connect.
     pub is_loopback: bool,
     /// Additional host names to accept in the Host header.
@@ -33,18 +33,18 @@ const STREAMS_MAX: usize = 1_024;
 
 /// State that every handler can use. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Api {
+pub(crate) struct ApiState {
     pub(crate) server: Server,
-    pub(crate) access: Access,
+    pub(crate) access: AccessMode,
     /// Whether this server terminates TLS itself.
     pub(crate) is_encrypted: bool,
-    pub(crate) hosts: Arc<Hosts>,
-    pub(crate) tokens: Arc<Tokens>,
-    pub(crate) workers: Arc<Workers>,
-    pub(crate) leases: Arc<LeaseSeal>,
+    pub(crate) hosts: Arc<AllowedHosts>,
+    pub(crate) tokens: Arc<AccessTokenCache>,
+    pub(crate) workers: Arc<WorkerSessions>,
+    pub(crate) lease_seal: Arc<LeaseSeal>,
     /// Hash of the cluster secret.
-    pub(crate) cluster: Option<[u8; 32]>,
-    pub(crate) metrics: Arc<crate::metrics::Rendered>,
+    pub(crate) cluster_secret_hash: Option<[u8; 32]>,
+    pub(crate) metrics: Arc<crate::metrics::MetricsRenderer>,
     /// Cancelled when the server shuts down: long polls then return what they have.
     pub(crate) closing: CancellationToken,
     pub(crate) logs: Arc<dyn ::results::TaskLogs>,
@@ -52,18 +52,18 @@ pub(crate) struct Api {
     pub(crate) streams: Arc<Semaphore>,
 }
 
-impl Api {
+impl ApiState {
     pub(crate) fn new(server: Server, config: &ApiConfig, closing: CancellationToken) -> Self {
         Self {
             closing,
             access: config.access,
             is_encrypted: false,
-            hosts: Arc::new(Hosts::new(config.is_loopback, &config.hosts)),
+            hosts: Arc::new(AllowedHosts::new(config.is_loopback, &config.hosts)),
             tokens: Arc::default(),
             workers: Arc::default(),
-            leases: Arc::default(),
-            cluster: config.cluster_secret.as_deref().map(digest),
-            metrics: Arc::new(crate::metrics::Rendered::new()),
+            lease_seal: Arc::default(),
+            cluster_secret_hash: config.cluster_secret.as_deref().map(token_digest),
+            metrics: Arc::new(crate::metrics::MetricsRenderer::new()),
             logs: Arc::clone(&config.logs),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             server,
@@ -75,17 +75,17 @@ impl Api {
     }
 
     /// Transport for calls of workers.
-    pub(crate) fn transport(&self) -> InProcess {
+    pub(crate) fn transport(&self) -> InProcessTransport {
         self.transport_for(false)
     }
 
     /// Transport for a call that another server may have forwarded.
-    pub(crate) fn transport_for(&self, is_passed_on: bool) -> InProcess {
+    pub(crate) fn transport_for(&self, is_passed_on: bool) -> InProcessTransport {
         let shared = self.server.shared.clone();
         if is_passed_on {
-            InProcess::passed_on(shared)
+            InProcessTransport::for_forwarded_calls(shared)
         } else {
-            InProcess::new(shared)
+            InProcessTransport::new(shared)
         }
     }
 }

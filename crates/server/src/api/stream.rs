@@ -16,7 +16,7 @@ use futures_util::stream::unfold;
 use model::event::Event;
 use model::id::{ExecutionId, Seq};
 use serde::Deserialize;
-use store::Filter;
+use store::ExecutionFilter;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -25,25 +25,25 @@ use tokio_util::sync::CancellationToken;
 use utoipa::IntoParams;
 
 use crate::api::access::{Authorized, View};
-use crate::api::error::{ApiError, Failures};
-use crate::api::executions::{row, shown};
-use crate::api::extract::{Id, Params};
-use crate::api::state::Api;
-use crate::{Published, Server};
+use crate::api::error::{ApiError, ErrorResponses};
+use crate::api::executions::{find_row, to_summary};
+use crate::api::extract::{ExecutionPath, QueryParams};
+use crate::api::state::ApiState;
+use crate::{CommitNotice, Server};
 
 /// Interval of keep-alive messages.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// Pause after events were sent, so that the next ones are sent together. Without it, a run of many short steps would
 /// be sent step by step, which would slow it down.
-const GATHER: Duration = Duration::from_millis(5);
+const BATCH_DELAY: Duration = Duration::from_millis(5);
 /// The same pause for a stream of all runs, which reads their status.
-const GATHER_ALL: Duration = Duration::from_millis(100);
+const BATCH_DELAY_ALL: Duration = Duration::from_millis(100);
 /// Page size of events.
 const PAGE: usize = 500;
 /// How many of the latest runs a stream of all runs covers.
-const FOLLOWED: usize = 200;
+const FOLLOWED_EXECUTIONS_MAX: usize = 200;
 
-type Events = Sse<
+type SseResponse = Sse<
     axum::response::sse::KeepAliveStream<
         std::pin::Pin<Box<dyn Stream<Item = Result<SseEvent, Infallible>> + Send>>,
     >,
@@ -60,28 +60,28 @@ pub(crate) struct StreamParams {
 /// Follow the event log of a run. The ID of each message is its `seq`; the stream ends with the run.
 #[utoipa::path(get, path = "/api/executions/{id}/stream", tag = "runs",
     params(("id" = String, Path), StreamParams, ("last-event-id" = Option<u64>, Header)),
-    responses((status = 200, description = "events as they happen", content_type = "text/event-stream", body = String), Failures),
+    responses((status = 200, description = "events as they happen", content_type = "text/event-stream", body = String), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn one(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<View>,
-    Id(id): Id,
-    Params(params): Params<StreamParams>,
+    ExecutionPath(id): ExecutionPath,
+    QueryParams(params): QueryParams<StreamParams>,
     headers: HeaderMap,
-) -> Result<Events, ApiError> {
-    let waiting = Waiting::new(&api)?;
-    let has_ended = row(&api, id).await?.status.is_terminal();
+) -> Result<SseResponse, ApiError> {
+    let waiter = ChangeWaiter::new(&api)?;
+    let has_ended = find_row(&api, id).await?.status.is_terminal();
     let after = last_event_id(&headers)?.or(params.after_seq).unwrap_or(0);
-    let follow = Follow {
-        waiting,
+    let follow = ExecutionFollower {
+        waiter,
         server: api.server,
         id,
         after: Seq(after),
-        ready: VecDeque::new(),
+        ready_events: VecDeque::new(),
         has_ended: Some(has_ended),
-        has_looked: false,
-        told: None,
-        is_over: false,
+        is_caught_up: false,
+        last_sent_at: None,
+        is_ended: false,
     };
     let stream = unfold(follow, |mut follow| async move {
         let event = follow.next().await?;
@@ -92,7 +92,7 @@ pub(crate) async fn one(
 
 fn sse(
     stream: std::pin::Pin<Box<dyn Stream<Item = Result<SseEvent, Infallible>> + Send>>,
-) -> Events {
+) -> SseResponse {
     Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }
 
@@ -108,71 +108,73 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
 }
 
 /// Waits for changes: a commit of this server, or a change of the store by another process.
-struct Waiting {
-    published: Receiver<Arc<Published>>,
-    ended: Receiver<ExecutionId>,
+struct ChangeWaiter {
+    commits: Receiver<Arc<CommitNotice>>,
+    ended_executions: Receiver<ExecutionId>,
     changes: store::ChangeWatch,
     closing: CancellationToken,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl Waiting {
-    fn new(api: &Api) -> Result<Self, ApiError> {
+impl ChangeWaiter {
+    fn new(api: &ApiState) -> Result<Self, ApiError> {
         let place = Arc::clone(&api.streams).try_acquire_owned();
         let place = place.map_err(|_| {
             let status = StatusCode::SERVICE_UNAVAILABLE;
             let detail = "too many open streams on this server";
             ApiError::new(status, "TOO_MANY_STREAMS", detail)
-                .remedy("close unused streams, or read pages: GET /api/executions/{id}/events")
+                .with_remedy("close unused streams, or read pages: GET /api/executions/{id}/events")
         })?;
         Ok(Self {
-            published: api.server.watch(),
-            ended: api.server.shared.ended.subscribe(),
+            commits: api.server.subscribe_commits(),
+            ended_executions: api.server.shared.ended_executions.subscribe(),
             changes: store::ChangeWatch::default(),
             closing: api.closing.clone(),
-            _place: place,
+            _permit: place,
         })
     }
 
     /// Waits for a change of one run, or of any run.
-    async fn news(&mut self, server: &Server, of: Option<ExecutionId>) -> News {
+    async fn wait_for_signal(&mut self, server: &Server, of: Option<ExecutionId>) -> StreamSignal {
         loop {
             tokio::select! {
                 biased;
-                published = self.published.recv() => match published {
-                    Ok(news) if of.is_none_or(|id| news.execution == id) => return News::Commit(news),
+                published = self.commits.recv() => match published {
+                    Ok(news) if of.is_none_or(|id| news.execution == id) => return StreamSignal::Commit(news),
                     Ok(_) => {}
-                    Err(RecvError::Lagged(_)) => return News::Some,
-                    Err(RecvError::Closed) => return News::Over,
+                    Err(RecvError::Lagged(_)) => return StreamSignal::StoreChanged,
+                    Err(RecvError::Closed) => return StreamSignal::Closed,
                 },
-                () = self.changes.changed(&*server.shared.store) => return News::Some,
-                () = self.closing.cancelled() => return News::Over,
+                () = self.changes.wait_for_change(&*server.shared.store) => return StreamSignal::StoreChanged,
+                () = self.closing.cancelled() => return StreamSignal::Closed,
             }
         }
     }
 
     /// Returns a pending change of a run without waiting.
-    fn news_now(&mut self, of: ExecutionId) -> Option<News> {
+    fn ready_signal(&mut self, of: ExecutionId) -> Option<StreamSignal> {
         loop {
-            match self.published.try_recv() {
-                Ok(news) if news.execution == of => return Some(News::Commit(news)),
+            match self.commits.try_recv() {
+                Ok(news) if news.execution == of => return Some(StreamSignal::Commit(news)),
                 Ok(_) => {}
                 Err(TryRecvError::Empty) => return None,
-                Err(TryRecvError::Lagged(_)) => return Some(News::Some),
-                Err(TryRecvError::Closed) => return Some(News::Over),
+                Err(TryRecvError::Lagged(_)) => return Some(StreamSignal::StoreChanged),
+                Err(TryRecvError::Closed) => return Some(StreamSignal::Closed),
             }
         }
     }
 
     /// Skips pending commits: the following read of the store covers them.
-    fn skip(&mut self) {
-        self.published = self.published.resubscribe();
+    fn discard_pending(&mut self) {
+        self.commits = self.commits.resubscribe();
     }
 
     /// Sleeps until the given time, the end of the followed run, or shutdown. Other commits do not wake the stream:
     /// most of them are about other runs, and each wake-up would delay the caller of the commit.
-    async fn rest(&mut self, until: Instant, of: Option<ExecutionId>) {
-        let ended = async { while matches!(self.ended.recv().await, Ok(id) if of != Some(id)) {} };
+    async fn wait_to_batch(&mut self, until: Instant, of: Option<ExecutionId>) {
+        let ended = async {
+            while matches!(self.ended_executions.recv().await, Ok(id) if of != Some(id)) {}
+        };
         tokio::select! {
             () = sleep_until(until) => {}
             () = ended => {}
@@ -182,44 +184,44 @@ impl Waiting {
 }
 
 /// What woke a stream.
-enum News {
+enum StreamSignal {
     /// A commit of this server.
-    Commit(Arc<Published>),
+    Commit(Arc<CommitNotice>),
     /// The store changed, or commits were missed.
-    Some,
+    StoreChanged,
     /// The server is shutting down.
-    Over,
+    Closed,
 }
 
 /// Follows one run.
-struct Follow {
+struct ExecutionFollower {
     server: Server,
-    waiting: Waiting,
+    waiter: ChangeWaiter,
     id: ExecutionId,
     after: Seq,
-    ready: VecDeque<SseEvent>,
+    ready_events: VecDeque<SseEvent>,
     /// Whether the run had ended at the last check; `None` if the log was read after it.
     has_ended: Option<bool>,
     /// Whether the last read returned everything in the store.
-    has_looked: bool,
+    is_caught_up: bool,
     /// When events were last sent.
-    told: Option<Instant>,
-    is_over: bool,
+    last_sent_at: Option<Instant>,
+    is_ended: bool,
 }
 
-impl Follow {
+impl ExecutionFollower {
     async fn next(&mut self) -> Option<SseEvent> {
         loop {
-            if let Some(event) = self.ready.pop_front() {
+            if let Some(event) = self.ready_events.pop_front() {
                 return Some(event);
             }
-            if self.is_over {
+            if self.is_ended {
                 return None;
             }
-            if self.has_looked && !self.wait().await {
+            if self.is_caught_up && !self.wait().await {
                 return None;
             }
-            if !self.ready.is_empty() {
+            if !self.ready_events.is_empty() {
                 continue;
             }
             let store = &self.server.shared.store;
@@ -230,42 +232,46 @@ impl Follow {
             };
             let events = store.events(self.id, self.after, PAGE).await.ok()?;
             for event in &events {
-                self.tell(event);
+                self.push_event(event);
             }
-            self.has_looked = events.len() < PAGE;
-            if self.has_looked && has_ended {
-                self.end();
+            self.is_caught_up = events.len() < PAGE;
+            if self.is_caught_up && has_ended {
+                self.push_end();
             }
         }
     }
 
     /// Waits until there is something to send or to read; returns false when the server shuts down.
     async fn wait(&mut self) -> bool {
-        if let Some(told) = self.told {
-            self.waiting.rest(told + GATHER, Some(self.id)).await;
+        if let Some(told) = self.last_sent_at {
+            self.waiter
+                .wait_to_batch(told + BATCH_DELAY, Some(self.id))
+                .await;
         }
-        while self.has_looked && !self.is_over {
-            let news = if self.ready.is_empty() {
-                self.waiting.news(&self.server, Some(self.id)).await
-            } else if let Some(news) = self.waiting.news_now(self.id) {
+        while self.is_caught_up && !self.is_ended {
+            let news = if self.ready_events.is_empty() {
+                self.waiter
+                    .wait_for_signal(&self.server, Some(self.id))
+                    .await
+            } else if let Some(news) = self.waiter.ready_signal(self.id) {
                 news
             } else {
                 break;
             };
             match news {
-                News::Over if self.ready.is_empty() => return false,
-                News::Over => break,
-                News::Some => self.has_looked = false,
-                News::Commit(commit) => self.hear(&commit),
+                StreamSignal::Closed if self.ready_events.is_empty() => return false,
+                StreamSignal::Closed => break,
+                StreamSignal::StoreChanged => self.is_caught_up = false,
+                StreamSignal::Commit(commit) => self.apply_commit(&commit),
             }
         }
-        self.told = Some(Instant::now());
+        self.last_sent_at = Some(Instant::now());
         true
     }
 
     /// Sends the events of a commit if they directly follow the last sent event; otherwise triggers a read of the
     /// store.
-    fn hear(&mut self, commit: &Published) {
+    fn apply_commit(&mut self, commit: &CommitNotice) {
         let Some(last) = commit.events.last().map(|event| event.seq) else {
             return;
         };
@@ -273,35 +279,35 @@ impl Follow {
         if last <= self.after {
             // The events were already read from the store, maybe before the run was known to have ended.
             if last == self.after && is_last {
-                self.end();
+                self.push_end();
             }
             return;
         }
         let follows = |event: &Event| event.seq == self.after.next();
         if !commit.events.first().is_some_and(follows) {
-            self.has_looked = false;
+            self.is_caught_up = false;
             return;
         }
         for event in &commit.events {
-            self.tell(event);
+            self.push_event(event);
         }
         if is_last {
-            self.end();
+            self.push_end();
         }
     }
 
     /// Sends the final message.
-    fn end(&mut self) {
-        self.is_over = true;
+    fn push_end(&mut self) {
+        self.is_ended = true;
         let end = SseEvent::default().event("end").data("{}");
-        self.ready.push_back(end);
+        self.ready_events.push_back(end);
     }
 
-    fn tell(&mut self, event: &Event) {
+    fn push_event(&mut self, event: &Event) {
         self.after = event.seq;
         let text = event.to_raw();
         let shown = SseEvent::default().id(event.seq.to_string());
-        self.ready
+        self.ready_events
             .push_back(shown.event(event.kind().name()).data(text.text()));
     }
 }
@@ -309,21 +315,21 @@ impl Follow {
 /// Follow all runs: one message per status change; starts with the latest runs.
 #[utoipa::path(get, path = "/api/executions/stream", tag = "runs",
     params(("last-event-id" = Option<u64>, Header)),
-    responses((status = 200, description = "runs as they change", content_type = "text/event-stream", body = String), Failures),
+    responses((status = 200, description = "runs as they change", content_type = "text/event-stream", body = String), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn all(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<View>,
     headers: HeaderMap,
-) -> Result<Events, ApiError> {
+) -> Result<SseResponse, ApiError> {
     let last = last_event_id(&headers)?;
-    let follow = FollowAll {
-        waiting: Waiting::new(&api)?,
+    let follow = AllExecutionsFollower {
+        waiter: ChangeWaiter::new(&api)?,
         server: api.server,
-        known: std::collections::HashMap::new(),
-        last: last.unwrap_or(0),
-        ready: VecDeque::new(),
-        looked: None,
+        sent_seqs: std::collections::HashMap::new(),
+        last_event_id: last.unwrap_or(0),
+        ready_events: VecDeque::new(),
+        polled_at: None,
     };
     let stream = unfold(follow, |mut follow| async move {
         let event = follow.next().await?;
@@ -334,52 +340,59 @@ pub(crate) async fn all(
 
 /// Follows all runs. The ID of a message is the time in microseconds, by the store's clock, at which the change was
 /// detected. After a reconnect, all covered runs are sent again.
-struct FollowAll {
+struct AllExecutionsFollower {
     server: Server,
-    waiting: Waiting,
-    known: std::collections::HashMap<ExecutionId, Seq>,
-    last: u64,
-    ready: VecDeque<SseEvent>,
+    waiter: ChangeWaiter,
+    sent_seqs: std::collections::HashMap<ExecutionId, Seq>,
+    last_event_id: u64,
+    ready_events: VecDeque<SseEvent>,
     /// When the runs were last read.
-    looked: Option<Instant>,
+    polled_at: Option<Instant>,
 }
 
-impl FollowAll {
+impl AllExecutionsFollower {
     async fn next(&mut self) -> Option<SseEvent> {
         loop {
-            if let Some(event) = self.ready.pop_front() {
+            if let Some(event) = self.ready_events.pop_front() {
                 return Some(event);
             }
-            if let Some(looked) = self.looked {
-                self.waiting.rest(looked + GATHER_ALL, None).await;
-                if matches!(self.waiting.news(&self.server, None).await, News::Over) {
+            if let Some(looked) = self.polled_at {
+                self.waiter
+                    .wait_to_batch(looked + BATCH_DELAY_ALL, None)
+                    .await;
+                if matches!(
+                    self.waiter.wait_for_signal(&self.server, None).await,
+                    StreamSignal::Closed
+                ) {
                     return None;
                 }
             }
-            self.waiting.skip();
-            self.look().await?;
-            self.looked = Some(Instant::now());
+            self.waiter.discard_pending();
+            self.poll().await?;
+            self.polled_at = Some(Instant::now());
         }
     }
 
-    async fn look(&mut self) -> Option<()> {
+    async fn poll(&mut self) -> Option<()> {
         let store = self.server.shared.store.clone();
-        let filter = Filter {
-            limit: FOLLOWED,
-            ..Filter::default()
+        let filter = ExecutionFilter {
+            limit: FOLLOWED_EXECUTIONS_MAX,
+            ..ExecutionFilter::default()
         };
         let rows = store.executions(&filter).await.ok()?;
-        self.known
+        self.sent_seqs
             .retain(|id, _| rows.iter().any(|row| row.id == *id));
-        let now = u64::try_from(store.now().0).unwrap_or(0).max(self.last + 1);
-        self.last = now;
+        let now = u64::try_from(store.now().0)
+            .unwrap_or(0)
+            .max(self.last_event_id + 1);
+        self.last_event_id = now;
         for row in rows.into_iter().rev() {
-            if self.known.insert(row.id, row.version) == Some(row.version) {
+            if self.sent_seqs.insert(row.id, row.version) == Some(row.version) {
                 continue;
             }
-            let text = serde_json::to_string(&shown(row)).unwrap_or_default();
+            let text = serde_json::to_string(&to_summary(row)).unwrap_or_default();
             let event = SseEvent::default().id(now.to_string()).event("execution");
-            self.ready.push_back(event.data(text));
+            self.ready_events.push_back(event.data(text));
         }
         Some(())
     }

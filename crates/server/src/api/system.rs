@@ -5,26 +5,26 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use model::status::RunStatus;
 use serde_json::{Value, json};
-use store::Filter;
+use store::ExecutionFilter;
 
 use crate::api::access::{Authorized, View};
-use crate::api::error::{ApiError, Failures};
-use crate::api::state::Api;
-use crate::api::{Answer, Json};
+use crate::api::error::{ApiError, ErrorResponses};
+use crate::api::state::ApiState;
+use crate::api::{ApiResult, Json};
 
 /// Number of runs in the dashboard counts.
-const COUNTED: usize = 1_000;
+const COUNTED_EXECUTIONS_MAX: usize = 1_000;
 
 /// Check that the process is running.
 #[utoipa::path(get, path = "/healthz", tag = "system",
-    responses((status = 200, description = "the process is running", body = Object), Failures))]
+    responses((status = 200, description = "the process is running", body = Object), ErrorResponses))]
 pub(crate) async fn healthz() -> Json<Value> {
     Json(json!({ "status": "ok" }))
 }
 
 /// Check that the process is running; name for older clients.
 #[utoipa::path(get, path = "/health", tag = "system",
-    responses((status = 200, description = "the process is running", body = Object), Failures),
+    responses((status = 200, description = "the process is running", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn health(_may: Authorized<View>) -> Json<Value> {
     healthz().await
@@ -32,44 +32,44 @@ pub(crate) async fn health(_may: Authorized<View>) -> Json<Value> {
 
 /// Return the server's version and clock, for `noetl doctor`.
 #[utoipa::path(get, path = "/api/health", tag = "system",
-    responses((status = 200, description = "the process is running", body = Object), Failures),
+    responses((status = 200, description = "the process is running", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn api_health(State(api): State<Api>, _may: Authorized<View>) -> Json<Value> {
+pub(crate) async fn api_health(State(api): State<ApiState>, _may: Authorized<View>) -> Json<Value> {
     let version = env!("CARGO_PKG_VERSION");
     Json(json!({ "status": "ok", "version": version, "time": api.store().now() }))
 }
 
 /// Check that the server is ready: the store is available and no background task has stopped.
 #[utoipa::path(get, path = "/readyz", tag = "system",
-    responses((status = 200, description = "the server is ready", body = Object), Failures))]
-pub(crate) async fn readyz(State(api): State<Api>) -> Answer<Value> {
-    if let Some(part) = api.server.dead_part() {
+    responses((status = 200, description = "the server is ready", body = Object), ErrorResponses))]
+pub(crate) async fn readyz(State(api): State<ApiState>) -> ApiResult<Value> {
+    if let Some(part) = api.server.dead_task() {
         return Err(
             ApiError::unavailable(format!("background task stopped: {part}"))
-                .remedy("restart the server; its log has the panic message"),
+                .with_remedy("restart the server; its log has the panic message"),
         );
     }
-    api.store().health()?;
+    api.store().check_health()?;
     Ok(Json(json!({ "status": "ready" })))
 }
 
 /// Read the metrics in the Prometheus text format.
 #[utoipa::path(get, path = "/metrics", tag = "system",
-    responses((status = 200, description = "the metrics", content_type = "text/plain", body = String), Failures),
+    responses((status = 200, description = "the metrics", content_type = "text/plain", body = String), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn metrics(State(api): State<Api>, _may: Authorized<View>) -> Response {
+pub(crate) async fn metrics(State(api): State<ApiState>, _may: Authorized<View>) -> Response {
     let type_ = "text/plain; version=0.0.4; charset=utf-8";
-    ([(CONTENT_TYPE, type_)], api.metrics.text()).into_response()
+    ([(CONTENT_TYPE, type_)], api.metrics.render()).into_response()
 }
 
 /// Count the latest runs by status, and the workers.
 #[utoipa::path(get, path = "/api/dashboard/stats", tag = "system",
-    responses((status = 200, description = "counts of the latest 1,000 runs", body = Object), Failures),
+    responses((status = 200, description = "counts of the latest 1,000 runs", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn stats(State(api): State<Api>, _may: Authorized<View>) -> Answer<Value> {
-    let filter = Filter {
-        limit: COUNTED,
-        ..Filter::default()
+pub(crate) async fn stats(State(api): State<ApiState>, _may: Authorized<View>) -> ApiResult<Value> {
+    let filter = ExecutionFilter {
+        limit: COUNTED_EXECUTIONS_MAX,
+        ..ExecutionFilter::default()
     };
     let rows = api.store().executions(&filter).await?;
     let count = |status| rows.iter().filter(|row| row.status == status).count();
@@ -86,7 +86,7 @@ pub(crate) async fn stats(State(api): State<Api>, _may: Authorized<View>) -> Ans
 
 /// Read the API document.
 #[utoipa::path(get, path = "/openapi.json", tag = "system",
-    responses((status = 200, description = "OpenAPI 3.1", body = Object), Failures),
+    responses((status = 200, description = "OpenAPI 3.1", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn document(_may: Authorized<View>) -> Response {
     let type_ = "application/json";
@@ -99,7 +99,7 @@ pub(crate) async fn document(_may: Authorized<View>) -> Response {
 
 /// Show the API documentation page.
 #[utoipa::path(get, path = "/docs", tag = "system",
-    responses((status = 200, description = "the page", content_type = "text/html", body = String), Failures),
+    responses((status = 200, description = "the page", content_type = "text/html", body = String), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn docs(_may: Authorized<View>) -> Response {
     let page = include_str!("docs/page.html");
@@ -108,7 +108,7 @@ pub(crate) async fn docs(_may: Authorized<View>) -> Response {
 
 /// Script of the API documentation page.
 #[utoipa::path(get, path = "/docs/page.js", tag = "system",
-    responses((status = 200, description = "the script", content_type = "text/javascript", body = String), Failures),
+    responses((status = 200, description = "the script", content_type = "text/javascript", body = String), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn docs_script(_may: Authorized<View>) -> Response {
     let script = include_str!("docs/page.js");
@@ -117,7 +117,7 @@ pub(crate) async fn docs_script(_may: Authorized<View>) -> Response {
 
 /// Style sheet of the API documentation page.
 #[utoipa::path(get, path = "/docs/page.css", tag = "system",
-    responses((status = 200, description = "the style", content_type = "text/css", body = String), Failures),
+    responses((status = 200, description = "the style", content_type = "text/css", body = String), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn docs_style(_may: Authorized<View>) -> Response {
     let style = include_str!("docs/page.css");

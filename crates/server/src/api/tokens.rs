@@ -5,61 +5,66 @@ use axum::http::request::Parts;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::IntoParams;
-use wire::api::{AuditPage, TokenCreated, TokenList, TokenRequest};
+use wire::api::{AccessTokenList, AuditPage, CreateAccessTokenRequest, CreateAccessTokenResponse};
 
-use crate::api::access::{Administer, Authorized, source};
-use crate::api::error::Failures;
-use crate::api::executions::page;
-use crate::api::extract::{Body, Params, Segment};
-use crate::api::state::Api;
-use crate::api::{Answer, Json};
-use crate::tokens::Actor;
+use crate::access_tokens::Actor;
+use crate::api::access::{Administer, Authorized, source_address};
+use crate::api::error::ErrorResponses;
+use crate::api::executions::page_limit;
+use crate::api::extract::{JsonBody, PathParam, QueryParams};
+use crate::api::state::ApiState;
+use crate::api::{ApiResult, Json};
 
 /// Create an access token. The response is the only one that contains it.
-#[utoipa::path(post, path = "/api/tokens", tag = "tokens", request_body = TokenRequest,
-    responses((status = 200, description = "the token", body = TokenCreated), Failures),
+#[utoipa::path(post, path = "/api/tokens", tag = "tokens", request_body = CreateAccessTokenRequest,
+    responses((status = 200, description = "the token", body = CreateAccessTokenResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn create(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     may: Authorized<Administer>,
     parts: Parts,
-    Body(request): Body<TokenRequest>,
-) -> Answer<TokenCreated> {
-    let created = api.server.create_token(&request, actor(&may, &parts)).await;
+    JsonBody(request): JsonBody<CreateAccessTokenRequest>,
+) -> ApiResult<CreateAccessTokenResponse> {
+    let created = api
+        .server
+        .create_access_token(&request, actor(&may, &parts))
+        .await;
     Ok(Json(created?))
 }
 
 fn actor(may: &Authorized<Administer>, parts: &Parts) -> Actor {
     Actor {
         name: may.principal.name(),
-        source: source(parts),
+        source: source_address(parts),
     }
 }
 
 /// List access tokens, without their texts.
 #[utoipa::path(get, path = "/api/tokens", tag = "tokens",
-    responses((status = 200, description = "the tokens", body = TokenList), Failures),
+    responses((status = 200, description = "the tokens", body = AccessTokenList), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn list(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Administer>,
-) -> Answer<TokenList> {
-    let tokens = api.server.tokens().await?;
-    Ok(Json(TokenList { tokens }))
+) -> ApiResult<AccessTokenList> {
+    let tokens = api.server.access_tokens().await?;
+    Ok(Json(AccessTokenList { tokens }))
 }
 
 /// Revoke an access token. It takes effect on all servers within 2 seconds.
 #[utoipa::path(delete, path = "/api/tokens/{id}", tag = "tokens", params(("id" = String, Path)),
-    responses((status = 200, description = "the token is revoked", body = Object), Failures),
+    responses((status = 200, description = "the token is revoked", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn revoke(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     may: Authorized<Administer>,
     parts: Parts,
-    Segment(id): Segment,
-) -> Answer<Value> {
-    api.server.revoke_token(&id, actor(&may, &parts)).await?;
-    api.tokens.forget();
+    PathParam(id): PathParam,
+) -> ApiResult<Value> {
+    api.server
+        .revoke_access_token(&id, actor(&may, &parts))
+        .await?;
+    api.tokens.clear();
     Ok(Json(json!({ "id": id, "revoked": true })))
 }
 
@@ -76,14 +81,14 @@ pub(crate) struct AuditParams {
 
 /// Read the audit log. Each entry is chained to the previous one by its hash.
 #[utoipa::path(get, path = "/api/audit", tag = "tokens", params(AuditParams),
-    responses((status = 200, description = "a page of the audit log", body = AuditPage), Failures),
+    responses((status = 200, description = "a page of the audit log", body = AuditPage), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn audit(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     _may: Authorized<Administer>,
-    Params(params): Params<AuditParams>,
-) -> Answer<AuditPage> {
-    let limit = page(params.limit)?;
+    QueryParams(params): QueryParams<AuditParams>,
+) -> ApiResult<AuditPage> {
+    let limit = page_limit(params.limit)?;
     let after = params.after.unwrap_or(0).min(i64::MAX.unsigned_abs());
     let rows = api.store().audit_entries(after, limit).await?;
     let next_after = (rows.len() == limit)
@@ -92,7 +97,7 @@ pub(crate) async fn audit(
     let entries = rows.iter().map(|row| {
         json!({
             "id": row.id,
-            "at": row.at,
+            "at": row.recorded_at,
             "actor": row.entry.actor,
             "action": row.entry.action,
             "resource": row.entry.resource,

@@ -7,95 +7,97 @@ use std::time::Duration;
 use model::id::WorkerId;
 use store::SessionHolder;
 use tokio::time::Instant;
-use wire::api::{HeartbeatRequest, WorkerPool};
+use wire::api::{HeartbeatRequest, WorkerEntry};
 
 /// A claim does not renew a session that was renewed within this time.
-const FRESH: Duration = Duration::from_secs(4);
+const RENEWAL_AGE_MAX: Duration = Duration::from_secs(4);
 /// A worker without a heartbeat for this long is removed from lists.
 const SILENT_MAX: Duration = Duration::from_secs(60);
 
 /// Workers by ID.
 #[derive(Default)]
-pub(crate) struct Workers {
-    known: Mutex<HashMap<WorkerId, Known>>,
+pub(crate) struct WorkerSessions {
+    records: Mutex<HashMap<WorkerId, WorkerRecord>>,
 }
 
-struct Known {
-    heard: Instant,
+struct WorkerRecord {
+    heard_at: Instant,
     /// When and for which holder this server last renewed the session.
-    renewed: Option<Renewal>,
-    shown: WorkerPool,
+    renewal: Option<Renewal>,
+    entry: WorkerEntry,
 }
 
 struct Renewal {
-    at: Instant,
+    renewed_at: Instant,
     holder: SessionHolder,
 }
 
-impl Workers {
+impl WorkerSessions {
     /// Records the data of a heartbeat.
-    pub(crate) fn seen(&self, request: &HeartbeatRequest) {
-        let holds = u32::try_from(request.holds.len()).unwrap_or(u32::MAX);
-        self.note(&request.worker, |known| {
-            known.shown.holds = holds;
+    pub(crate) fn record_heartbeat(&self, request: &HeartbeatRequest) {
+        let holds = u32::try_from(request.claims.len()).unwrap_or(u32::MAX);
+        self.update(&request.worker, |known| {
+            known.entry.claims = holds;
             if request.pool.is_some() {
-                known.shown.pool.clone_from(&request.pool);
+                known.entry.pool.clone_from(&request.pool);
             }
-            known.shown.slots = request.slots.or(known.shown.slots);
+            known.entry.slots = request.slots.or(known.entry.slots);
         });
     }
 
     /// Records that a session was just renewed.
-    pub(crate) fn renewed(&self, worker: &WorkerId, holder: &SessionHolder) {
+    pub(crate) fn record_renewal(&self, worker: &WorkerId, holder: &SessionHolder) {
         let renewal = Renewal {
-            at: Instant::now(),
+            renewed_at: Instant::now(),
             holder: holder.clone(),
         };
-        self.note(worker, |known| known.renewed = Some(renewal));
+        self.update(worker, |known| known.renewal = Some(renewal));
     }
 
     /// Whether this holder's session was renewed so recently that a claim does not have to renew it.
-    pub(crate) fn is_fresh(&self, worker: &WorkerId, holder: &SessionHolder) -> bool {
+    pub(crate) fn is_recently_renewed(&self, worker: &WorkerId, holder: &SessionHolder) -> bool {
         let known = self.lock();
-        let renewal = known.get(worker).and_then(|known| known.renewed.as_ref());
-        renewal.is_some_and(|renewal| renewal.holder == *holder && renewal.at.elapsed() < FRESH)
+        let renewal = known.get(worker).and_then(|known| known.renewal.as_ref());
+        renewal.is_some_and(|renewal| {
+            renewal.holder == *holder && renewal.renewed_at.elapsed() < RENEWAL_AGE_MAX
+        })
     }
 
     /// Removes a worker that deregistered.
-    pub(crate) fn gone(&self, worker: &WorkerId) {
+    pub(crate) fn remove(&self, worker: &WorkerId) {
         self.lock().remove(worker);
     }
 
     /// Workers with a recent call, by name.
-    pub(crate) fn list(&self) -> Vec<WorkerPool> {
-        let mut list: Vec<WorkerPool> = self
+    pub(crate) fn list(&self) -> Vec<WorkerEntry> {
+        let mut list: Vec<WorkerEntry> = self
             .lock()
             .values()
-            .map(|known| known.shown.clone())
+            .map(|known| known.entry.clone())
             .collect();
         list.sort_by(|a, b| a.worker.cmp(&b.worker));
         list
     }
 
-    fn note<T>(&self, worker: &WorkerId, change: impl FnOnce(&mut Known) -> T) -> T {
+    fn update<T>(&self, worker: &WorkerId, change: impl FnOnce(&mut WorkerRecord) -> T) -> T {
         let mut known = self.lock();
-        known.retain(|_, known| known.heard.elapsed() < SILENT_MAX);
-        let entry = known.entry(worker.clone()).or_insert_with(|| Known {
-            heard: Instant::now(),
-            renewed: None,
-            shown: WorkerPool {
+        known.retain(|_, known| known.heard_at.elapsed() < SILENT_MAX);
+        let entry = known.entry(worker.clone()).or_insert_with(|| WorkerRecord {
+            heard_at: Instant::now(),
+            renewal: None,
+            entry: WorkerEntry {
                 worker: worker.clone(),
                 pool: None,
                 slots: None,
-                holds: 0,
+                claims: 0,
             },
         });
-        entry.heard = Instant::now();
+        entry.heard_at = Instant::now();
         change(entry)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<WorkerId, Known>> {
-        self.known
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<WorkerId, WorkerRecord>> {
+        self.records
             .lock()
             .expect("no holder of the workers lock panics")
     }

@@ -6,13 +6,13 @@ use sha2::{Digest, Sha256};
 use wire::WireEvent;
 
 /// SHA-256 of an event's content, independent of the spelling and order of its fields.
-pub(super) fn hash(event: &WireEvent) -> [u8; 32] {
+pub(super) fn event_hash(event: &WireEvent) -> [u8; 32] {
     let content = WireEvent {
         event_id: None,
         created_at: None,
         worker_id: None,
         event_type: kind_name(event),
-        payload: event.payload.as_ref().map(canonical),
+        payload: event.payload.as_ref().map(canonical_json),
         meta: None,
         status: event.status(),
         ..event.clone()
@@ -28,7 +28,7 @@ fn kind_name(event: &WireEvent) -> String {
 }
 
 /// The same JSON with sorted keys.
-fn canonical(raw: &model::raw::Raw) -> model::raw::Raw {
+fn canonical_json(raw: &model::raw::RawJson) -> model::raw::RawJson {
     fn sorted(value: serde_json::Value) -> serde_json::Value {
         match value {
             serde_json::Value::Object(fields) => {
@@ -43,16 +43,16 @@ fn canonical(raw: &model::raw::Raw) -> model::raw::Raw {
             scalar => scalar,
         }
     }
-    model::raw::Raw::of(&sorted(raw.value()))
+    model::raw::RawJson::from_serializable(&sorted(raw.to_value()))
 }
 
 /// ID of an event that has none: the same for the same content under the same claim.
-pub(super) fn derived(event: &WireEvent, claim: (CommandId, LeaseEpoch)) -> EventId {
+pub(super) fn derive_event_id(event: &WireEvent, claim: (CommandId, LeaseEpoch)) -> EventId {
     let (command, LeaseEpoch(epoch)) = claim;
     let mut hasher = Sha256::new();
     hasher.update(command.to_string());
     hasher.update(epoch.to_be_bytes());
-    hasher.update(hash(event));
+    hasher.update(event_hash(event));
     let digest: [u8; 32] = hasher.finalize().into();
     let head: [u8; 8] = digest[..8].try_into().expect("a digest has 32 bytes");
     // IDs are positive.
@@ -60,7 +60,7 @@ pub(super) fn derived(event: &WireEvent, claim: (CommandId, LeaseEpoch)) -> Even
 }
 
 /// A report that contains a boundary is the last one of its command.
-pub(super) fn end(events: &[model::event::Event]) -> ReportEnd {
+pub(super) fn report_end(events: &[model::event::Event]) -> ReportEnd {
     if events.iter().any(|event| event.kind().is_boundary()) {
         ReportEnd::Finished
     } else {
@@ -87,15 +87,15 @@ mod tests {
         )
         .unwrap();
         let one = event(&json!({"x": 2, "y": [1]}));
-        assert_eq!(hash(&one), hash(&other));
+        assert_eq!(event_hash(&one), event_hash(&other));
         other.status = Some(wire::WireStatus::Success);
         assert_eq!(
-            hash(&one),
-            hash(&other),
+            event_hash(&one),
+            event_hash(&other),
             "a status that follows from the type may be left out"
         );
         other.step = Some("b".into());
-        assert_ne!(hash(&one), hash(&other));
+        assert_ne!(event_hash(&one), event_hash(&other));
     }
 
     #[test]
@@ -108,11 +108,11 @@ mod tests {
             (command, LeaseEpoch(epoch))
         };
         let one = event(&json!({"x": 1}));
-        let id = derived(&one, claim(4, 1));
-        assert_eq!(id, derived(&one, claim(4, 1)));
-        assert_ne!(id, derived(&one, claim(4, 2)));
-        assert_ne!(id, derived(&one, claim(5, 1)));
-        assert_ne!(id, derived(&event(&json!({"x": 2})), claim(4, 1)));
+        let id = derive_event_id(&one, claim(4, 1));
+        assert_eq!(id, derive_event_id(&one, claim(4, 1)));
+        assert_ne!(id, derive_event_id(&one, claim(4, 2)));
+        assert_ne!(id, derive_event_id(&one, claim(5, 1)));
+        assert_ne!(id, derive_event_id(&event(&json!({"x": 2})), claim(4, 1)));
         assert!(id.0 >= 0);
     }
 }

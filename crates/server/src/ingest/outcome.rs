@@ -1,13 +1,13 @@
 //! Outcomes in events from clients: complete outcomes, results of older clients, and errors in all supported forms.
 
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::raw::Raw;
+use model::raw::RawJson;
 use serde_json::{Map, Value, json};
 use wire::{ResultKind, WireEvent};
 
 /// Whether the payload has the form of the log's own event.
-pub(super) fn is_whole(wire: &WireEvent) -> bool {
-    let payload = fields(wire);
+pub(super) fn is_native_payload(wire: &WireEvent) -> bool {
+    let payload = payload_fields(wire);
     let has_outcome = payload.get("outcome").is_some_and(is_outcome);
     has_outcome && (payload.contains_key("do") || wire.event_type.starts_with("task.attempt."))
 }
@@ -17,20 +17,20 @@ fn is_outcome(value: &Value) -> bool {
 }
 
 /// Outcome of the task according to the client: an outcome, a result, or an error.
-pub(super) fn reported_outcome(wire: &WireEvent, has_failed: bool) -> Raw {
-    if let Some(outcome) = fields(wire)
+pub(super) fn reported_outcome(wire: &WireEvent, has_failed: bool) -> RawJson {
+    if let Some(outcome) = payload_fields(wire)
         .get("outcome")
         .filter(|value| is_outcome(value))
     {
         let is_error = outcome["status"] == "error";
         if is_error == has_failed {
-            return Raw::of(outcome);
+            return RawJson::from_serializable(outcome);
         }
     }
     if has_failed {
-        Raw::of(&Outcome::error(reported_error(wire)))
+        RawJson::from_serializable(&Outcome::error(reported_error(wire)))
     } else {
-        Raw::of(&Outcome::ok(stored_result(wire)))
+        RawJson::from_serializable(&Outcome::ok(stored_result(wire)))
     }
 }
 
@@ -44,11 +44,11 @@ fn stored_result(wire: &WireEvent) -> Value {
             json!({"status": status, "reference": {"event_ids": wire.event_ids}})
         }
         Some(ResultKind::Data) => {
-            let context = wire.payload.as_ref().map_or(Value::Null, Raw::value);
+            let context = wire.payload.as_ref().map_or(Value::Null, RawJson::to_value);
             json!({"status": status, "context": context})
         }
         None => {
-            let mut payload = fields(wire);
+            let mut payload = payload_fields(wire);
             for name in ["result", "data", "response"] {
                 if let Some(result) = payload.remove(name) {
                     return result;
@@ -61,7 +61,7 @@ fn stored_result(wire: &WireEvent) -> Value {
 
 /// The error in an event: its own, or that of the outcome in it.
 pub(super) fn reported_error(wire: &WireEvent) -> TaskError {
-    let payload = fields(wire);
+    let payload = payload_fields(wire);
     let unnamed = || {
         TaskError::new(
             ErrorKind::Unknown,
@@ -92,8 +92,8 @@ pub(super) fn reported_error(wire: &WireEvent) -> TaskError {
     }
 }
 
-fn fields(wire: &WireEvent) -> Map<String, Value> {
-    match wire.payload.as_ref().map(Raw::value) {
+fn payload_fields(wire: &WireEvent) -> Map<String, Value> {
+    match wire.payload.as_ref().map(RawJson::to_value) {
         Some(Value::Object(fields)) => fields,
         Some(Value::Null) | None => Map::new(),
         Some(other) => Map::from_iter([("result".to_owned(), other)]),

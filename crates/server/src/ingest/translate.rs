@@ -4,26 +4,27 @@
 //! of the task. Missing events are added, and events that the log has already are dropped. Each event is translated
 //! against the state after the previous one, so the result does not depend on how events are batched.
 
-use engine::{Run, State};
-use model::command::{Continuation, Cursor, Stage, Work};
+use engine::{ExecutionState, StepRun};
+use model::command::{CommandWork, Continuation, PipelineCursor, PipelineStage};
 use model::event::{
-    Action, At, AttemptEnded, Body, EntityType, Event, Failed, IterationDone, Kind, Nothing,
-    PolicyEvaluated, ResultStored, Source, StepDone, TaskEnded, TaskStarted,
+    AttemptEnded, EmptyPayload, EntityType, Event, EventBody, EventKind, EventLocation,
+    EventSource, FailurePayload, IterationDone, PolicyAction, PolicyEvaluated, ResultStored,
+    StepDone, TaskEnded, TaskStarted,
 };
 use model::id::{EventId, Name, Seq, StepRunId, WorkerId};
 use model::playbook::{Directive, Step};
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::time::Time;
 use serde_json::Value;
-use wire::{InvalidEvent, WireEvent};
+use wire::{WireEvent, WireEventError};
 
-use crate::ingest::outcome::{is_whole, reported_error, reported_outcome};
+use crate::ingest::outcome::{is_native_payload, reported_error, reported_outcome};
 
 /// A step run that a client reports on, with the state after the events translated so far.
 pub(super) struct Translation<'s> {
-    state: State,
+    state: ExecutionState,
     run_id: StepRunId,
-    work: Work,
+    work: CommandWork,
     step: &'s Step,
     worker: WorkerId,
     now: Time,
@@ -31,9 +32,9 @@ pub(super) struct Translation<'s> {
 
 /// Why an event cannot be translated.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Untranslatable {
+pub(super) enum TranslateError {
     #[error(transparent)]
-    Invalid(#[from] InvalidEvent),
+    Invalid(#[from] WireEventError),
     /// A step with several tasks needs their outcomes before its end.
     #[error(
         "step `{step}` has {tasks} tasks, and some have no outcome: report `task.done` for each before the end of the step"
@@ -48,21 +49,21 @@ pub(super) enum Untranslatable {
     },
     /// The step run has ended, and the event does not repeat that end.
     #[error("the step has already ended")]
-    Ended,
+    StepEnded,
 }
 
 /// Result of translating an event.
-pub(super) enum Translated {
+pub(super) enum TranslationResult {
     /// Events for the log, in order; the last one has the ID of the client's event.
     Events(Vec<Event>),
     /// The log has it already.
-    Known,
+    AlreadyRecorded,
 }
 
 impl<'s> Translation<'s> {
     /// Starts with the current state.
     pub(super) fn new(
-        state: State,
+        state: ExecutionState,
         command: Seq,
         step: &'s Step,
         worker: WorkerId,
@@ -83,30 +84,33 @@ impl<'s> Translation<'s> {
         &mut self,
         wire: &WireEvent,
         now: Time,
-    ) -> Result<Translated, Untranslatable> {
+    ) -> Result<TranslationResult, TranslateError> {
         self.now = now;
         let kind = wire.kind()?;
-        if self.run().is_none_or(|run| run.boundary.is_some()) {
-            return if is_later_word(wire) {
-                Ok(Translated::Known)
+        if self.step_run().is_none_or(|run| run.boundary.is_some()) {
+            return if is_repeated_end(wire) {
+                Ok(TranslationResult::AlreadyRecorded)
             } else {
-                Err(Untranslatable::Ended)
+                Err(TranslateError::StepEnded)
             };
         }
         let mut events = match kind {
-            Kind::StepStarted => self.begin(None),
-            Kind::StepDone => self.end_step(wire)?,
-            Kind::StepFailed | Kind::CommandFailed => self.fail_step(wire),
-            Kind::IterationStarted => self.begin(wire.at()?.iteration),
-            Kind::IterationDone | Kind::IterationFailed => self.end_iteration(wire, kind)?,
-            Kind::TaskStarted | Kind::AttemptStarted => self.start_task(wire, kind)?,
-            Kind::AttemptDone | Kind::AttemptFailed | Kind::TaskDone | Kind::TaskFailed => {
-                self.end_task(wire, kind)?
+            EventKind::StepStarted => self.start_events(None),
+            EventKind::StepDone => self.end_step(wire)?,
+            EventKind::StepFailed | EventKind::CommandFailed => self.fail_step(wire),
+            EventKind::IterationStarted => self.start_events(wire.location()?.iteration),
+            EventKind::IterationDone | EventKind::IterationFailed => {
+                self.end_iteration(wire, kind)?
             }
-            _ => vec![self.as_it_is(wire)?],
+            EventKind::TaskStarted | EventKind::AttemptStarted => self.start_task(wire, kind)?,
+            EventKind::AttemptDone
+            | EventKind::AttemptFailed
+            | EventKind::TaskDone
+            | EventKind::TaskFailed => self.end_task(wire, kind)?,
+            _ => vec![self.to_native_event(wire)?],
         };
         let Some(last) = events.last_mut() else {
-            return Ok(Translated::Known);
+            return Ok(TranslationResult::AlreadyRecorded);
         };
         last.event_id = wire.event_id.unwrap_or(EventId(0));
         last.meta = recorded_meta(wire);
@@ -116,25 +120,25 @@ impl<'s> Translation<'s> {
             event.seq = self.state.seq.next();
             self.state.apply(event);
         }
-        Ok(Translated::Events(events))
+        Ok(TranslationResult::Events(events))
     }
 
-    fn run(&self) -> Option<&Run> {
+    fn step_run(&self) -> Option<&StepRun> {
         self.state.run(&self.run_id)
     }
 
     fn continuation(&self, iteration: Option<u64>) -> Option<&Continuation> {
-        self.run()?.continuation(iteration)
+        self.step_run()?.continuation(iteration)
     }
 
     /// The start events that must be recorded before any other event of a step run or iteration.
-    fn begin(&self, iteration: Option<u64>) -> Vec<Event> {
-        let Some(run) = self.run() else {
+    fn start_events(&self, iteration: Option<u64>) -> Vec<Event> {
+        let Some(run) = self.step_run() else {
             return Vec::new();
         };
         match iteration {
-            None if self.work == Work::Pipeline && !run.started => {
-                vec![self.event(self.at(), Body::StepStarted(Nothing {}))]
+            None if self.work == CommandWork::Pipeline && !run.started => {
+                vec![self.event(self.location(), EventBody::StepStarted(EmptyPayload {}))]
             }
             Some(index) => {
                 let progress = run.loop_.as_ref();
@@ -143,49 +147,53 @@ impl<'s> Translation<'s> {
                 if has_begun {
                     return Vec::new();
                 }
-                let at = self.at().iteration(iteration);
-                vec![self.event(at, Body::IterationStarted(Nothing {}))]
+                let at = self.location().with_iteration(iteration);
+                vec![self.event(at, EventBody::IterationStarted(EmptyPayload {}))]
             }
             None => Vec::new(),
         }
     }
 
     /// The end of the step, preceded by the outcome of its only task if that was not reported.
-    fn end_step(&self, wire: &WireEvent) -> Result<Vec<Event>, Untranslatable> {
-        let mut events = self.begin(None);
+    fn end_step(&self, wire: &WireEvent) -> Result<Vec<Event>, TranslateError> {
+        let mut events = self.start_events(None);
         events.extend(self.end_tasks(wire, None)?);
-        events.push(self.event(self.at(), Body::StepDone(StepDone::default())));
+        events.push(self.event(self.location(), EventBody::StepDone(StepDone::default())));
         Ok(events)
     }
 
     fn fail_step(&self, wire: &WireEvent) -> Vec<Event> {
-        let mut events = self.begin(None);
-        let failed = Failed {
+        let mut events = self.start_events(None);
+        let failed = FailurePayload {
             error: reported_error(wire),
             set_ctx: None,
         };
-        events.push(self.event(self.at(), Body::StepFailed(Box::new(failed))));
+        events.push(self.event(self.location(), EventBody::StepFailed(Box::new(failed))));
         events
     }
 
-    fn end_iteration(&self, wire: &WireEvent, kind: Kind) -> Result<Vec<Event>, Untranslatable> {
-        let iteration = wire.at()?.iteration;
-        let mut events = self.begin(iteration);
-        let body = if kind == Kind::IterationDone {
+    fn end_iteration(
+        &self,
+        wire: &WireEvent,
+        kind: EventKind,
+    ) -> Result<Vec<Event>, TranslateError> {
+        let iteration = wire.location()?.iteration;
+        let mut events = self.start_events(iteration);
+        let body = if kind == EventKind::IterationDone {
             events.extend(self.end_tasks(wire, iteration)?);
-            let event = wire.event(self.now);
+            let event = wire.to_event(self.now);
             event.map_or(
-                Body::IterationDone(IterationDone { set_ctx: None }),
+                EventBody::IterationDone(IterationDone { set_ctx: None }),
                 |event| event.body,
             )
         } else {
-            let failed = Failed {
+            let failed = FailurePayload {
                 error: reported_error(wire),
                 set_ctx: None,
             };
-            Body::IterationFailed(Box::new(failed))
+            EventBody::IterationFailed(Box::new(failed))
         };
-        events.push(self.event(self.at().iteration(iteration), body));
+        events.push(self.event(self.location().with_iteration(iteration), body));
         Ok(events)
     }
 
@@ -194,54 +202,56 @@ impl<'s> Translation<'s> {
         &self,
         wire: &WireEvent,
         iteration: Option<u64>,
-    ) -> Result<Vec<Event>, Untranslatable> {
+    ) -> Result<Vec<Event>, TranslateError> {
         let begun = Continuation::default();
         let continuation = self.continuation(iteration).unwrap_or(&begun);
         if self.has_run_all(continuation) {
             return Ok(Vec::new());
         }
         let [task] = self.step.tasks.as_slice() else {
-            return Err(Untranslatable::TasksUnreported {
+            return Err(TranslateError::TasksUnreported {
                 step: self.run_id.step.to_string(),
                 tasks: self.step.tasks.len(),
             });
         };
-        let at = self.task_at(task.label.clone(), iteration, continuation);
+        let at = self.task_location(task.label.clone(), iteration, continuation);
         let mut events = self.start_missing(&at, continuation);
-        let at = At {
+        let at = EventLocation {
             attempt: events
                 .last()
-                .map_or(continuation.attempt.max(1), |event| event.at.attempt),
+                .map_or(continuation.attempt.max(1), |event| event.location.attempt),
             ..at
         };
         let ended = task_ended(reported_outcome(wire, false), Directive::Continue);
-        events.push(self.event(at, Body::TaskDone(Box::new(ended))));
+        events.push(self.event(at, EventBody::TaskDone(Box::new(ended))));
         Ok(events)
     }
 
     /// Whether all tasks of the pipeline have been reported.
     fn has_run_all(&self, continuation: &Continuation) -> bool {
         let last = self.step.tasks.last();
-        let is_behind_last =
-            last.is_none_or(|task| continuation.cursor == Cursor::After(task.label.clone()));
-        matches!(continuation.stage, Stage::Done | Stage::Failed)
-            || (is_behind_last && continuation.stage == Stage::Ready)
+        let is_behind_last = last
+            .is_none_or(|task| continuation.cursor == PipelineCursor::After(task.label.clone()));
+        matches!(
+            continuation.stage,
+            PipelineStage::Done | PipelineStage::Failed
+        ) || (is_behind_last && continuation.stage == PipelineStage::Ready)
     }
 
     /// The start of a task or of one of its attempts.
-    fn start_task(&self, wire: &WireEvent, kind: Kind) -> Result<Vec<Event>, Untranslatable> {
-        let at = self.placed(wire)?;
-        let mut events = self.begin(at.iteration);
+    fn start_task(&self, wire: &WireEvent, kind: EventKind) -> Result<Vec<Event>, TranslateError> {
+        let at = self.reported_location(wire)?;
+        let mut events = self.start_events(at.iteration);
         let begun = Continuation::default();
         let continuation = self.continuation(at.iteration).unwrap_or(&begun);
-        if kind == Kind::TaskStarted {
-            if is_under_way(continuation, &at) {
+        if kind == EventKind::TaskStarted {
+            if is_task_running(continuation, &at) {
                 return Ok(Vec::new());
             }
             events.push(self.event(at, self.started_body(wire)));
             return Ok(events);
         }
-        let is_begun = is_under_way(continuation, &at);
+        let is_begun = is_task_running(continuation, &at);
         let current = if is_begun { continuation.attempt } else { 0 };
         // A retry without an attempt number is the next attempt.
         let attempt = wire.attempt.unwrap_or(current + 1).max(1);
@@ -249,32 +259,35 @@ impl<'s> Translation<'s> {
             return Ok(Vec::new());
         }
         events.extend(self.attempts_before(&at, continuation, attempt));
-        events.push(self.event(At { attempt, ..at }, Body::AttemptStarted(Nothing {})));
+        events.push(self.event(
+            EventLocation { attempt, ..at },
+            EventBody::AttemptStarted(EmptyPayload {}),
+        ));
         Ok(events)
     }
 
     /// The end of a task or of one of its attempts.
-    fn end_task(&self, wire: &WireEvent, kind: Kind) -> Result<Vec<Event>, Untranslatable> {
-        let at = self.placed(wire)?;
-        let mut events = self.begin(at.iteration);
+    fn end_task(&self, wire: &WireEvent, kind: EventKind) -> Result<Vec<Event>, TranslateError> {
+        let at = self.reported_location(wire)?;
+        let mut events = self.start_events(at.iteration);
         let begun = Continuation::default();
         let continuation = self.continuation(at.iteration).unwrap_or(&begun);
         let label = at.task.as_ref();
         let has_outcome = label.is_some_and(|label| continuation.outcomes.contains_key(label));
-        let is_begun = is_under_way(continuation, &at);
-        if !is_begun && has_outcome && !wire.names_task_run() {
+        let is_begun = is_task_running(continuation, &at);
+        if !is_begun && has_outcome && !wire.has_task_run() {
             return Ok(Vec::new());
         }
-        let is_attempt = matches!(kind, Kind::AttemptDone | Kind::AttemptFailed);
+        let is_attempt = matches!(kind, EventKind::AttemptDone | EventKind::AttemptFailed);
         if is_attempt && wire.attempt.is_some_and(|attempt| attempt > 1) {
             let attempt = wire.attempt.unwrap_or(1);
             if !is_begun || continuation.attempt < attempt {
                 events.extend(self.attempts_before(&at, continuation, attempt));
-                let next = At {
+                let next = EventLocation {
                     attempt,
                     ..at.clone()
                 };
-                events.push(self.event(next, Body::AttemptStarted(Nothing {})));
+                events.push(self.event(next, EventBody::AttemptStarted(EmptyPayload {})));
             }
         } else {
             events.extend(self.start_missing(&at, continuation));
@@ -286,11 +299,11 @@ impl<'s> Translation<'s> {
         };
         let attempt = events
             .last()
-            .map_or(current, |event| event.at.attempt.max(1));
-        let at = At { attempt, ..at };
-        let has_failed = matches!(kind, Kind::AttemptFailed | Kind::TaskFailed);
-        let body = if is_whole(wire) {
-            wire.event(self.now)?.body
+            .map_or(current, |event| event.location.attempt.max(1));
+        let at = EventLocation { attempt, ..at };
+        let has_failed = matches!(kind, EventKind::AttemptFailed | EventKind::TaskFailed);
+        let body = if is_native_payload(wire) {
+            wire.to_event(self.now)?.body
         } else {
             ended_body(wire, kind, has_failed)
         };
@@ -299,43 +312,49 @@ impl<'s> Translation<'s> {
     }
 
     /// The start of a task, or of its next attempt, if it was not reported.
-    fn start_missing(&self, at: &At, continuation: &Continuation) -> Vec<Event> {
-        if !is_under_way(continuation, at) {
-            let at = At {
+    fn start_missing(&self, at: &EventLocation, continuation: &Continuation) -> Vec<Event> {
+        if !is_task_running(continuation, at) {
+            let at = EventLocation {
                 attempt: 1,
                 ..at.clone()
             };
-            return vec![self.event(at, Body::TaskStarted(nothing_rendered()))];
+            return vec![self.event(at, EventBody::TaskStarted(empty_task_started()))];
         }
-        if matches!(continuation.stage, Stage::Retrying { .. }) {
+        if matches!(continuation.stage, PipelineStage::Retrying { .. }) {
             let attempt = continuation.attempt + 1;
-            let at = At {
+            let at = EventLocation {
                 attempt,
                 ..at.clone()
             };
-            return vec![self.event(at, Body::AttemptStarted(Nothing {}))];
+            return vec![self.event(at, EventBody::AttemptStarted(EmptyPayload {}))];
         }
         Vec::new()
     }
 
     /// The events that the log needs before attempt `next` of a task starts: the earlier attempts, each with its
     /// retry.
-    fn attempts_before(&self, at: &At, continuation: &Continuation, next: u32) -> Vec<Event> {
-        let is_begun = is_under_way(continuation, at);
+    fn attempts_before(
+        &self,
+        at: &EventLocation,
+        continuation: &Continuation,
+        next: u32,
+    ) -> Vec<Event> {
+        let is_begun = is_task_running(continuation, at);
         let mut events = Vec::new();
         let mut current = continuation.attempt.max(1);
-        let mut is_retrying = is_begun && matches!(continuation.stage, Stage::Retrying { .. });
+        let mut is_retrying =
+            is_begun && matches!(continuation.stage, PipelineStage::Retrying { .. });
         if !is_begun {
-            let first = At {
+            let first = EventLocation {
                 attempt: 1,
                 ..at.clone()
             };
-            events.push(self.event(first, Body::TaskStarted(nothing_rendered())));
+            events.push(self.event(first, EventBody::TaskStarted(empty_task_started())));
             current = 1;
             is_retrying = false;
         }
         while current < next {
-            let here = At {
+            let here = EventLocation {
                 attempt: current,
                 ..at.clone()
             };
@@ -345,46 +364,48 @@ impl<'s> Translation<'s> {
             } else {
                 let policy = PolicyEvaluated {
                     matched_rule_index: None,
-                    action: Action::plain(Directive::Retry),
+                    action: PolicyAction::from_directive(Directive::Retry),
                     set_iter: None,
                     set_ctx: None,
                     set: None,
                 };
-                events.push(self.event(here, Body::PolicyEvaluated(Box::new(policy))));
+                events.push(self.event(here, EventBody::PolicyEvaluated(Box::new(policy))));
             }
             current += 1;
             if current < next {
-                let between = At {
+                let between = EventLocation {
                     attempt: current,
                     ..at.clone()
                 };
-                events.push(self.event(between, Body::AttemptStarted(Nothing {})));
+                events.push(self.event(between, EventBody::AttemptStarted(EmptyPayload {})));
             }
         }
         events
     }
 
-    fn started_body(&self, wire: &WireEvent) -> Body {
-        match wire.event(self.now) {
-            Ok(event) if matches!(event.body, Body::TaskStarted(_)) => event.body,
+    fn started_body(&self, wire: &WireEvent) -> EventBody {
+        match wire.to_event(self.now) {
+            Ok(event) if matches!(event.body, EventBody::TaskStarted(_)) => event.body,
             // The payload of an older client is not a rendered input.
-            _ => Body::TaskStarted(nothing_rendered()),
+            _ => EventBody::TaskStarted(empty_task_started()),
         }
     }
 
-    fn as_it_is(&self, wire: &WireEvent) -> Result<Event, Untranslatable> {
-        let mut event = wire.event(self.now)?;
-        if let Body::ResultStored(stored) | Body::ManifestUpdated(stored) = &mut event.body {
-            take_extracted(wire, stored);
+    fn to_native_event(&self, wire: &WireEvent) -> Result<Event, TranslateError> {
+        let mut event = wire.to_event(self.now)?;
+        if let EventBody::ResultStored(stored) | EventBody::ManifestUpdated(stored) =
+            &mut event.body
+        {
+            move_extracted(wire, stored);
         }
-        event.at = self.placed(wire)?;
+        event.location = self.reported_location(wire)?;
         event.worker_id = Some(self.worker.clone());
         Ok(event)
     }
 
     /// The location that the client reports, within the run of the command it holds.
-    fn placed(&self, wire: &WireEvent) -> Result<At, Untranslatable> {
-        let mut at = wire.at()?;
+    fn reported_location(&self, wire: &WireEvent) -> Result<EventLocation, TranslateError> {
+        let mut at = wire.location()?;
         at.step = Some(self.run_id.step.clone());
         at.run = self.run_id.run;
         let entity = wire.kind()?.entity();
@@ -400,9 +421,9 @@ impl<'s> Translation<'s> {
             at.task = self.current_task(continuation);
         }
         if let Some(label) = at.task.clone()
-            && !wire.names_task_run()
+            && !wire.has_task_run()
         {
-            let placed = self.task_at(label, at.iteration, continuation);
+            let placed = self.task_location(label, at.iteration, continuation);
             at.visit = placed.visit;
             at.attempt = wire.attempt.unwrap_or(at.attempt).max(1);
         }
@@ -413,9 +434,9 @@ impl<'s> Translation<'s> {
     fn current_task(&self, continuation: &Continuation) -> Option<Name> {
         let tasks = &self.step.tasks;
         match &continuation.cursor {
-            Cursor::At(label) => Some(label.clone()),
-            Cursor::Start => tasks.first().map(|task| task.label.clone()),
-            Cursor::After(label) => {
+            PipelineCursor::At(label) => Some(label.clone()),
+            PipelineCursor::Start => tasks.first().map(|task| task.label.clone()),
+            PipelineCursor::After(label) => {
                 let place = tasks.iter().position(|task| task.label == *label);
                 let next = place.and_then(|place| tasks.get(place + 1));
                 Some(next.map_or_else(|| label.clone(), |task| task.label.clone()))
@@ -423,10 +444,10 @@ impl<'s> Translation<'s> {
         }
     }
 
-    fn unknown_task(&self, label: &Name) -> Untranslatable {
+    fn unknown_task(&self, label: &Name) -> TranslateError {
         let tasks = self.step.tasks.iter();
         let tasks: Vec<String> = tasks.map(|task| format!("`{}`", task.label)).collect();
-        Untranslatable::UnknownTask {
+        TranslateError::UnknownTask {
             step: self.run_id.step.to_string(),
             task: label.to_string(),
             tasks: tasks.join(", "),
@@ -434,23 +455,28 @@ impl<'s> Translation<'s> {
     }
 
     /// Location of a task: its current visit, or the next one.
-    fn task_at(&self, label: Name, iteration: Option<u64>, continuation: &Continuation) -> At {
+    fn task_location(
+        &self,
+        label: Name,
+        iteration: Option<u64>,
+        continuation: &Continuation,
+    ) -> EventLocation {
         let known = continuation.visits.get(&label).copied().unwrap_or(0);
-        let is_here = continuation.cursor == Cursor::At(label.clone());
+        let is_here = continuation.cursor == PipelineCursor::At(label.clone());
         let visit = if is_here { known.max(1) } else { known + 1 };
-        At {
+        EventLocation {
             task: Some(label),
             visit,
             attempt: 1,
-            ..self.at().iteration(iteration)
+            ..self.location().with_iteration(iteration)
         }
     }
 
-    fn at(&self) -> At {
-        At::step_run(&self.run_id)
+    fn location(&self) -> EventLocation {
+        EventLocation::of_step_run(&self.run_id)
     }
 
-    fn event(&self, at: At, body: Body) -> Event {
+    fn event(&self, at: EventLocation, body: EventBody) -> Event {
         Event {
             event_id: EventId(0),
             execution_id: self.state.execution,
@@ -458,8 +484,8 @@ impl<'s> Translation<'s> {
             cause_seq: None,
             timestamp: self.now,
             recorded_at: self.now,
-            source: Source::Worker,
-            at,
+            source: EventSource::Worker,
+            location: at,
             duration_ms: None,
             worker_id: Some(self.worker.clone()),
             trace_id: None,
@@ -471,40 +497,43 @@ impl<'s> Translation<'s> {
 
 /// Whether the event repeats, under an older event name, a start or end that the log already has. The first report
 /// counts. The log's own names would mean a second end, which is impossible.
-pub(super) fn is_later_word(wire: &WireEvent) -> bool {
+pub(super) fn is_repeated_end(wire: &WireEvent) -> bool {
     let name = wire.event_type.as_str();
-    let is_older = Kind::stored(name).is_none();
+    let is_older = EventKind::from_stored_name(name).is_none();
     let is_boundary = wire
         .kind()
-        .is_ok_and(|kind| kind.is_boundary() || kind == Kind::StepStarted);
+        .is_ok_and(|kind| kind.is_boundary() || kind == EventKind::StepStarted);
     (is_older && is_boundary) || name == "command.failed"
 }
 
 /// Whether this visit of the task has started and has no outcome.
-fn is_under_way(continuation: &Continuation, at: &At) -> bool {
+fn is_task_running(continuation: &Continuation, at: &EventLocation) -> bool {
     let Some(label) = &at.task else { return false };
-    let is_here = continuation.cursor == Cursor::At(label.clone());
+    let is_here = continuation.cursor == PipelineCursor::At(label.clone());
     let visit = continuation.visits.get(label).copied().unwrap_or(0);
     let has_begun = matches!(
         continuation.stage,
-        Stage::Started | Stage::Retrying { .. } | Stage::Answered { .. } | Stage::Awaiting { .. }
+        PipelineStage::Started
+            | PipelineStage::Retrying { .. }
+            | PipelineStage::Answered { .. }
+            | PipelineStage::Awaiting { .. }
     );
     is_here && has_begun && visit == at.visit
 }
 
 /// The meta to record: everything except the sealed epoch, which readers of the log could use to report.
-fn recorded_meta(wire: &WireEvent) -> Option<Raw> {
-    let meta = wire.kept_meta()?;
-    let Value::Object(mut fields) = meta.value() else {
+fn recorded_meta(wire: &WireEvent) -> Option<RawJson> {
+    let meta = wire.stored_meta()?;
+    let Value::Object(mut fields) = meta.to_value() else {
         return Some(meta);
     };
     if fields.remove("lease_epoch").is_none() {
         return Some(meta);
     }
-    (!fields.is_empty()).then(|| Raw::of(&fields))
+    (!fields.is_empty()).then(|| RawJson::from_serializable(&fields))
 }
 
-fn nothing_rendered() -> TaskStarted {
+fn empty_task_started() -> TaskStarted {
     TaskStarted {
         inputs: None,
         request: None,
@@ -512,7 +541,7 @@ fn nothing_rendered() -> TaskStarted {
     }
 }
 
-fn task_ended(outcome: Raw, directive: Directive) -> TaskEnded {
+fn task_ended(outcome: RawJson, directive: Directive) -> TaskEnded {
     TaskEnded {
         outcome,
         result_ref: None,
@@ -525,28 +554,28 @@ fn task_ended(outcome: Raw, directive: Directive) -> TaskEnded {
     }
 }
 
-fn ended_body(wire: &WireEvent, kind: Kind, has_failed: bool) -> Body {
+fn ended_body(wire: &WireEvent, kind: EventKind, has_failed: bool) -> EventBody {
     let outcome = reported_outcome(wire, has_failed);
     match kind {
-        Kind::AttemptDone | Kind::AttemptFailed => {
+        EventKind::AttemptDone | EventKind::AttemptFailed => {
             let ended = AttemptEnded {
                 outcome,
                 result_ref: None,
             };
             if has_failed {
-                Body::AttemptFailed(ended)
+                EventBody::AttemptFailed(ended)
             } else {
-                Body::AttemptDone(ended)
+                EventBody::AttemptDone(ended)
             }
         }
-        _ if has_failed => Body::TaskFailed(Box::new(task_ended(outcome, Directive::Fail))),
-        _ => Body::TaskDone(Box::new(task_ended(outcome, Directive::Continue))),
+        _ if has_failed => EventBody::TaskFailed(Box::new(task_ended(outcome, Directive::Fail))),
+        _ => EventBody::TaskDone(Box::new(task_ended(outcome, Directive::Continue))),
     }
 }
 
 /// Moves extracted fields that are next to the reference into it.
-fn take_extracted(wire: &WireEvent, stored: &mut ResultStored) {
-    let payload = wire.payload.as_ref().map(Raw::value);
+fn move_extracted(wire: &WireEvent, stored: &mut ResultStored) {
+    let payload = wire.payload.as_ref().map(RawJson::to_value);
     let extracted = payload
         .as_ref()
         .and_then(|payload| payload.get("extracted"));

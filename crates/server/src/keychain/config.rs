@@ -17,11 +17,11 @@ pub struct KeychainConfig {
     /// Variables that entries of kind `env` may read.
     pub env: BTreeMap<String, String>,
     /// Directory that entries of kind `file` may read.
-    pub files: Option<PathBuf>,
+    pub secrets_dir: Option<PathBuf>,
     /// Secret manager for entries of kind `vault`.
     pub vault: Option<VaultConfig>,
     /// Sends requests to token endpoints and secret managers; `None` if this process sends none.
-    pub fetch: Option<Arc<dyn Fetch>>,
+    pub fetcher: Option<Arc<dyn SecretFetcher>>,
 }
 
 /// A secret manager with the API of the Vault key-value store, version 2.
@@ -46,11 +46,11 @@ pub struct FetchRequest {
     /// The body as JSON.
     pub json: Option<Value>,
     /// Whether the operator configured the URL; it may then be in a private network.
-    pub is_operators: bool,
+    pub is_operator_url: bool,
 }
 
 /// Response to a request for a secret.
-pub struct Fetched {
+pub struct FetchResponse {
     /// HTTP status.
     pub status: u16,
     /// JSON body; null if the body is not JSON.
@@ -70,7 +70,7 @@ pub struct FetchError {
 /// Sends requests under the rules of the http tool. The server must not send them itself, because playbook authors
 /// choose the address.
 #[async_trait]
-pub trait Fetch: Send + Sync {
+pub trait SecretFetcher: Send + Sync {
     /// Sends a request and returns the response.
-    async fn fetch(&self, request: FetchRequest) -> Result<Fetched, FetchError>;
+    async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError>;
 }

@@ -1,15 +1,15 @@
 //! Credentials: admins set, list and remove them, over HTTP or directly on the store. Their values cannot be read
 //! back.
 
-use model::playbook::credentials::{NAME_BYTES_MAX, is_name};
+use model::playbook::credentials::{NAME_BYTES_MAX, is_credential_name};
 use serde_json::{Map, Value, json};
-use store::{AuditEntry, AuditOutcome, CredentialRow, SealedPlace};
-use wire::api::{CredentialEntry, CredentialRequest};
+use store::{AuditEntry, AuditOutcome, CredentialRow, SealedLocation};
+use wire::api::{CredentialEntry, SetCredentialRequest};
 
 use crate::Server;
+use crate::access_tokens::Actor;
 use crate::keychain::error::Error;
-use crate::keychain::lookup::Keychain;
-use crate::tokens::Actor;
+use crate::keychain::shared::Keychain;
 
 /// Maximum size of a value as JSON.
 const DATA_BYTES_MAX: usize = 256 * 1024;
@@ -20,42 +20,48 @@ impl Server {
     /// Stores a credential; if the name exists, as its next version.
     pub async fn set_credential(
         &self,
-        request: &CredentialRequest,
+        request: &SetCredentialRequest,
         actor: Actor,
     ) -> Result<CredentialEntry, Error> {
         let keychain = &self.shared.keychain;
-        let set = keychain.set(request).await;
+        let set = keychain.set_credential(request).await;
         let detail = set.as_ref().map(|row| json!({"version": row.version}));
-        let done = Done {
+        let done = AuditRecord {
             action: "credential.set",
             resource: &request.name,
-            outcome: outcome(&set),
+            outcome: audit_outcome(&set),
             detail: detail.ok(),
         };
         keychain.audit(actor, done).await?;
-        Ok(shown(set?))
+        Ok(to_entry(set?))
     }
 
     /// Lists all credentials by name, without their values.
     pub async fn credentials(&self) -> Result<Vec<CredentialEntry>, Error> {
-        let rows = self.shared.store.safe().credentials().await?;
-        Ok(rows.into_iter().map(shown).collect())
+        let rows = self.shared.store.sealed_store().credentials().await?;
+        Ok(rows.into_iter().map(to_entry).collect())
     }
 
     /// Returns one credential, without its value.
     pub async fn credential(&self, name: &str) -> Result<CredentialEntry, Error> {
-        let row = self.shared.store.safe().credential(name).await?;
-        row.map(shown)
+        let row = self.shared.store.sealed_store().credential(name).await?;
+        row.map(to_entry)
             .ok_or_else(|| Error::NotFound(name.to_owned()))
     }
 
     /// Removes a credential. Workers that cached it drop it within a minute.
     pub async fn remove_credential(&self, name: &str, actor: Actor) -> Result<(), Error> {
         let keychain = &self.shared.keychain;
-        if !self.shared.store.safe().remove_credential(name).await? {
+        if !self
+            .shared
+            .store
+            .sealed_store()
+            .remove_credential(name)
+            .await?
+        {
             return Err(Error::NotFound(name.to_owned()));
         }
-        let done = Done {
+        let done = AuditRecord {
             action: "credential.remove",
             resource: name,
             outcome: AuditOutcome::Done,
@@ -66,14 +72,14 @@ impl Server {
 }
 
 /// An operation of the keychain, for the audit log.
-pub(super) struct Done<'a> {
+pub(super) struct AuditRecord<'a> {
     pub(super) action: &'static str,
     pub(super) resource: &'a str,
     pub(super) outcome: AuditOutcome,
     pub(super) detail: Option<Value>,
 }
 
-fn outcome<T>(result: &Result<T, Error>) -> AuditOutcome {
+fn audit_outcome<T>(result: &Result<T, Error>) -> AuditOutcome {
     match result {
         Ok(_) => AuditOutcome::Done,
         Err(_) => AuditOutcome::Failed,
@@ -81,15 +87,15 @@ fn outcome<T>(result: &Result<T, Error>) -> AuditOutcome {
 }
 
 impl Keychain {
-    async fn set(&self, request: &CredentialRequest) -> Result<CredentialRow, Error> {
+    async fn set_credential(&self, request: &SetCredentialRequest) -> Result<CredentialRow, Error> {
         check_name("name", &request.name)?;
         check_name("type", &request.kind)?;
         let data = check_data(&request.data)?;
-        let safe = self.store.safe();
+        let safe = self.store.sealed_store();
         for _ in 0..TRIES_MAX {
             let before = safe.credential(&request.name).await?;
             let version = before.as_ref().map_or(1, |row| row.version + 1);
-            let place = SealedPlace::Credential {
+            let place = SealedLocation::Credential {
                 name: request.name.clone(),
                 version,
             };
@@ -98,14 +104,14 @@ impl Keychain {
                 name: request.name.clone(),
                 kind: request.kind.clone(),
                 version,
-                sealed: self.seal(&place, data)?,
+                sealed: self.seal_value(&place, data)?,
                 created_at: before.map_or(now, |row| row.created_at),
                 updated_at: now,
                 last_used_at: None,
             };
             // If the value can no longer be decrypted, it is encrypted again as the next version.
             let is_kept = safe.put_credential(row.clone()).await?;
-            if is_kept && self.confirm(&place, &row.sealed).await? {
+            if is_kept && self.rewrap_if_rotated(&place, &row.sealed).await? {
                 return Ok(row);
             }
         }
@@ -114,13 +120,13 @@ impl Keychain {
 
     /// Returns the value of a credential with its type.
     pub(super) async fn credential(&self, name: &str) -> Result<Value, Error> {
-        let row = self.store.safe().credential(name).await?;
+        let row = self.store.sealed_store().credential(name).await?;
         let row = row.ok_or_else(|| Error::NotFound(name.to_owned()))?;
-        let place = SealedPlace::Credential {
+        let place = SealedLocation::Credential {
             name: row.name,
             version: row.version,
         };
-        let mut data = match self.open(&place, &row.sealed)? {
+        let mut data = match self.open_value(&place, &row.sealed)? {
             Value::Object(data) => data,
             other => Map::from_iter([("value".to_owned(), other)]),
         };
@@ -128,22 +134,24 @@ impl Keychain {
         Ok(Value::Object(data))
     }
 
-    pub(super) async fn audit(&self, actor: Actor, done: Done<'_>) -> Result<(), Error> {
+    pub(super) async fn audit(&self, actor: Actor, done: AuditRecord<'_>) -> Result<(), Error> {
         let entry = AuditEntry {
             actor: actor.name,
             action: done.action.into(),
             resource: done.resource.to_owned(),
             outcome: done.outcome,
             source: actor.source,
-            detail: done.detail.map(|detail| model::raw::Raw::of(&detail)),
+            detail: done
+                .detail
+                .map(|detail| model::raw::RawJson::from_serializable(&detail)),
         };
-        Ok(self.store.audit(entry).await?)
+        Ok(self.store.add_audit_entry(entry).await?)
     }
 }
 
 /// Checks a name; credentials, entries and types have names of the same form.
 pub(super) fn check_name(what: &str, name: &str) -> Result<(), Error> {
-    if !is_name(name) {
+    if !is_credential_name(name) {
         return Err(Error::Invalid(format!(
             "invalid `{what}`: expected 1 to {NAME_BYTES_MAX} letters, digits, `_`, `-`, `.`, `:` or `@`"
         )));
@@ -165,7 +173,7 @@ pub(super) fn check_data(data: &Value) -> Result<&Value, Error> {
     Ok(data)
 }
 
-fn shown(row: CredentialRow) -> CredentialEntry {
+fn to_entry(row: CredentialRow) -> CredentialEntry {
     CredentialEntry {
         name: row.name,
         kind: row.kind,

@@ -3,31 +3,31 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::id::Name;
-use model::playbook::credentials::{Opens, named_in};
+use model::playbook::credentials::{CredentialUses, credential_names_in};
 use model::playbook::{KeychainEntry, Playbook};
 use model::template::Scope;
 
 /// The secrets that a playbook uses.
-pub(crate) struct Declared {
+pub(crate) struct DeclaredSecrets {
     /// Keychain entries, in order.
     pub(super) entries: Vec<KeychainEntry>,
     /// The names that each step uses, with the tool kinds of its tasks.
-    steps: BTreeMap<Name, (Opens, Vec<Name>)>,
+    steps: BTreeMap<Name, (CredentialUses, Vec<Name>)>,
     /// All names that are written literally in steps.
     pub(super) names: BTreeSet<String>,
 }
 
-impl Declared {
-    pub(super) fn of(playbook: &Playbook) -> Self {
+impl DeclaredSecrets {
+    pub(super) fn from_playbook(playbook: &Playbook) -> Self {
         let steps = playbook.steps.iter().filter_map(|step| {
-            let opens = Opens::of_step(step);
+            let opens = CredentialUses::from_step(step);
             let kinds = step.all_tasks().map(|task| task.kind.clone()).collect();
             (!opens.is_empty()).then(|| (step.name.clone(), (opens, kinds)))
         });
         Self {
             entries: playbook.keychain.clone(),
             steps: steps.collect(),
-            names: Opens::of_playbook(playbook),
+            names: CredentialUses::names_in_playbook(playbook),
         }
     }
 
@@ -38,14 +38,16 @@ impl Declared {
 
     /// Names that the steps use, as far as they are known before the execution starts: entries in their order, then
     /// credentials.
-    pub(super) fn opened_names(&self, scope: &Scope) -> Vec<String> {
-        let reads_any = self.steps.values().any(|(opens, _)| opens.any_entry);
+    pub(super) fn used_names(&self, scope: &Scope) -> Vec<String> {
+        let reads_any = self.steps.values().any(|(opens, _)| opens.reads_any_entry);
         let mut rendered = BTreeSet::new();
         for (opens, kinds) in self.steps.values() {
-            let values = opens.rendered.iter();
+            let values = opens.name_templates.iter();
             for value in values.filter_map(|tree| tree.render(scope).ok()) {
                 let names = kinds.iter();
-                rendered.extend(names.flat_map(|kind| named_in(kind.as_str(), &value.value)));
+                rendered.extend(
+                    names.flat_map(|kind| credential_names_in(kind.as_str(), &value.value)),
+                );
             }
         }
         let is_opened =
@@ -57,33 +59,33 @@ impl Declared {
     }
 
     /// Whether the step names it literally, or it is an entry and the step may read any entry.
-    pub(super) fn names(&self, step: &Name, name: &str) -> bool {
+    pub(super) fn is_declared(&self, step: &Name, name: &str) -> bool {
         let Some((opens, _)) = self.steps.get(step) else {
             return false;
         };
-        let may_be_entry = opens.any_entry || !opens.rendered.is_empty();
+        let may_be_entry = opens.reads_any_entry || !opens.name_templates.is_empty();
         opens.names.contains(name) || (may_be_entry && self.entry(name).is_some())
     }
 
     /// Whether some names of the step are templates.
-    pub(super) fn is_rendered(&self, step: &Name) -> bool {
+    pub(super) fn has_rendered_names(&self, step: &Name) -> bool {
         let opens = self.steps.get(step);
-        opens.is_some_and(|(opens, _)| !opens.rendered.is_empty())
+        opens.is_some_and(|(opens, _)| !opens.name_templates.is_empty())
     }
 
     /// Whether one of the step's templates evaluates to the name in this scope.
-    pub(super) fn renders(&self, step: &Name, name: &str, scope: &Scope) -> bool {
+    pub(super) fn is_rendered_name(&self, step: &Name, name: &str, scope: &Scope) -> bool {
         let Some((opens, kinds)) = self.steps.get(step) else {
             return false;
         };
         let values = opens
-            .rendered
+            .name_templates
             .iter()
             .filter_map(|tree| tree.render(scope).ok());
         let mut values = values.map(|rendered| rendered.value);
         let comes_to = |value: &serde_json::Value| {
             let mut kinds = kinds.iter();
-            kinds.any(|kind| named_in(kind.as_str(), value).contains(name))
+            kinds.any(|kind| credential_names_in(kind.as_str(), value).contains(name))
         };
         values.any(|value| comes_to(&value))
     }

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::playbook::credentials::{EntryRead, entries_read};
+use model::playbook::credentials::{KeychainRead, keychain_reads};
 use model::playbook::{KeychainEntry, KeychainKind};
-use model::template::{Data, Scope, Tree};
+use model::template::{LazyValue, Scope, Tree};
 use serde_json::{Map, Value};
 
-use crate::keychain::cached::{Kept, Owner};
-use crate::keychain::declared::Declared;
+use crate::keychain::cache::{CachedValue, EntryOwner};
+use crate::keychain::declared::DeclaredSecrets;
 use crate::keychain::error::Error;
-use crate::keychain::lookup::Keychain;
+use crate::keychain::shared::Keychain;
 
 /// Maximum size of a file that an entry reads.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
@@ -19,103 +19,104 @@ const FILE_BYTES_MAX: u64 = 256 * 1024;
 pub(super) const ENV_PREFIX: &str = "NOETL_SECRET_";
 
 /// Resolves names for one execution.
-pub(super) struct Resolving<'k> {
+pub(super) struct EntryResolver<'k> {
     pub(super) keychain: &'k Keychain,
-    declared: Arc<Declared>,
-    pub(super) owner: Owner,
+    declared_secrets: Arc<DeclaredSecrets>,
+    pub(super) owner: EntryOwner,
     scope: Scope,
     /// Values resolved so far.
-    done: Map<String, Value>,
+    resolved_values: Map<String, Value>,
     /// Credentials that were decrypted.
-    pub(super) opened: BTreeSet<String>,
+    pub(super) opened_credentials: BTreeSet<String>,
 }
 
-impl<'k> Resolving<'k> {
+impl<'k> EntryResolver<'k> {
     pub(super) fn new(
         keychain: &'k Keychain,
-        declared: Arc<Declared>,
-        owner: Owner,
+        declared_secrets: Arc<DeclaredSecrets>,
+        owner: EntryOwner,
         scope: Scope,
     ) -> Self {
         Self {
             keychain,
-            declared,
+            declared_secrets,
             owner,
             scope,
-            done: Map::new(),
-            opened: BTreeSet::new(),
+            resolved_values: Map::new(),
+            opened_credentials: BTreeSet::new(),
         }
     }
 
     /// Resolves a name to the value of a keychain entry or credential.
-    pub(super) async fn resolve(&mut self, name: &str) -> Result<Kept, Error> {
-        let declared = Arc::clone(&self.declared);
+    pub(super) async fn resolve(&mut self, name: &str) -> Result<CachedValue, Error> {
+        let declared = Arc::clone(&self.declared_secrets);
         let position = declared
             .entries
             .iter()
             .position(|entry| entry.name == *name);
         match position {
-            Some(position) => self.entry(position).await,
-            None => Ok(lasting(self.credential(name).await?)),
+            Some(position) => self.resolve_entry(position).await,
+            None => Ok(permanent_value(self.resolve_credential(name).await?)),
         }
     }
 
-    async fn credential(&mut self, name: &str) -> Result<Value, Error> {
-        self.opened.insert(name.to_owned());
+    async fn resolve_credential(&mut self, name: &str) -> Result<Value, Error> {
+        self.opened_credentials.insert(name.to_owned());
         self.keychain.credential(name).await
     }
 
-    async fn entry(&mut self, position: usize) -> Result<Kept, Error> {
-        let declared = Arc::clone(&self.declared);
+    async fn resolve_entry(&mut self, position: usize) -> Result<CachedValue, Error> {
+        let declared = Arc::clone(&self.declared_secrets);
         let entry = &declared.entries[position];
         let name = entry.name.as_str();
         let path = self.owner.path.clone();
-        let (set, shared) = match self.keychain.kept_for_all(&path, name).await? {
-            Some(kept) if kept.made_of.is_none() => (Some(kept), None),
+        let (set, shared) = match self.keychain.shared_value(&path, name).await? {
+            Some(kept) if kept.request_digest.is_none() => (Some(kept), None),
             shared => (None, shared),
         };
         if let Some(kept) = set {
-            return Ok(self.resolved(entry, kept));
+            return Ok(self.add_resolved(entry, kept));
         }
-        let fields = self.fields(position).await?;
+        let fields = self.render_fields(position).await?;
         let kept = match entry.kind {
             KeychainKind::Credential => {
-                let named = text(&fields, &["credential", "ref", "key", "auth"]);
+                let named = text_field(&fields, &["credential", "ref", "key", "auth"]);
                 let named = named.unwrap_or(name);
-                let opened = self.credential(named).await;
-                lasting(opened.map_err(|error| untold(entry, named, error))?)
+                let opened = self.resolve_credential(named).await;
+                permanent_value(opened.map_err(|error| hide_name(entry, named, error))?)
             }
-            KeychainKind::Static => lasting(given(fields)),
-            KeychainKind::Env => lasting(self.each(entry, &fields, |this, variable| {
+            KeychainKind::Static => permanent_value(static_value(fields)),
+            KeychainKind::Env => permanent_value(self.read_each(entry, &fields, |this, variable| {
                 let allowed = variable.starts_with(ENV_PREFIX);
                 let value = this.keychain.config.env.get(variable).filter(|_| allowed);
                 let value = value.map(|value| Value::from(value.as_str()));
                 value.ok_or_else(|| {
-                    let variable = shown(entry, variable);
+                    let variable = display_location(entry, variable);
                     format!("variable {variable} is not set on the server; its name must start with {ENV_PREFIX}")
                 })
             })?),
             KeychainKind::File => {
-                lasting(self.each(entry, &fields, |this, path| this.file(entry, path))?)
+                permanent_value(self.read_each(entry, &fields, |this, path| this.read_file(entry, path))?)
             }
             KeychainKind::Token | KeychainKind::Vault => {
-                self.fetched(entry, &fields, shared).await?
+                self.fetch_entry(entry, &fields, shared).await?
             }
         };
-        Ok(self.resolved(entry, kept))
+        Ok(self.add_resolved(entry, kept))
     }
 
-    fn resolved(&mut self, entry: &KeychainEntry, kept: Kept) -> Kept {
-        self.done.insert(entry.name.to_string(), kept.value.clone());
+    fn add_resolved(&mut self, entry: &KeychainEntry, kept: CachedValue) -> CachedValue {
+        self.resolved_values
+            .insert(entry.name.to_string(), kept.value.clone());
         kept
     }
 
     /// Renders an entry's fields; resolves the entries that they read first.
-    async fn fields(&mut self, position: usize) -> Result<Map<String, Value>, Error> {
-        let declared = Arc::clone(&self.declared);
+    async fn render_fields(&mut self, position: usize) -> Result<Map<String, Value>, Error> {
+        let declared = Arc::clone(&self.declared_secrets);
         let entry = &declared.entries[position];
-        for name in read_by(entry) {
-            if self.done.contains_key(&name) {
+        for name in names_read_by(entry) {
+            if self.resolved_values.contains_key(&name) {
                 continue;
             }
             let at = declared
@@ -123,24 +124,26 @@ impl<'k> Resolving<'k> {
                 .iter()
                 .position(|known| known.name == *name);
             let value = match at {
-                Some(before) if before < position => Box::pin(self.entry(before)).await?.value,
+                Some(before) if before < position => {
+                    Box::pin(self.resolve_entry(before)).await?.value
+                }
                 Some(_) => {
                     let why = format!("it uses `{name}`, which must be declared before it");
-                    return Err(unresolved(entry.name.as_str(), why));
+                    return Err(unresolved_error(entry.name.as_str(), why));
                 }
-                None => self.credential(&name).await?,
+                None => self.resolve_credential(&name).await?,
             };
-            self.done.insert(name, value);
+            self.resolved_values.insert(name, value);
         }
         let mut scope = self.scope.clone();
-        scope.keychain = Some(Data::new(Value::Object(self.done.clone())));
+        scope.keychain = Some(LazyValue::new(Value::Object(self.resolved_values.clone())));
         scope.reveals_secrets = true;
         let mut fields = Map::new();
         for (key, tree) in &entry.fields {
             // The error of a template may quote its input.
             let why = |_| {
                 let why = format!("cannot render its `{key}`");
-                unresolved(entry.name.as_str(), why)
+                unresolved_error(entry.name.as_str(), why)
             };
             let rendered = tree.render(&scope).map_err(why)?;
             fields.insert(key.clone(), rendered.value);
@@ -149,14 +152,14 @@ impl<'k> Resolving<'k> {
     }
 
     /// Reads a map of fields to sources, or a single source.
-    fn each(
+    fn read_each(
         &self,
         entry: &KeychainEntry,
         fields: &Map<String, Value>,
         read: impl Fn(&Self, &str) -> Result<Value, String>,
     ) -> Result<Value, Error> {
         let name = entry.name.as_str();
-        let read = |place: &str| read(self, place).map_err(|why| unresolved(name, why));
+        let read = |place: &str| read(self, place).map_err(|why| unresolved_error(name, why));
         if let Some(Value::Object(map)) = fields.get("map").or_else(|| fields.get("data")) {
             let mut all = Map::new();
             for (key, place) in map {
@@ -166,9 +169,9 @@ impl<'k> Resolving<'k> {
             return Ok(Value::Object(all));
         }
         let keys = ["variable", "var", "env", "path", "file", "key"];
-        let Some(place) = text(fields, &keys) else {
+        let Some(place) = text_field(fields, &keys) else {
             let why = "it needs a `map`, a `variable` or a `path`";
-            return Err(unresolved(name, why.to_owned()));
+            return Err(unresolved_error(name, why.to_owned()));
         };
         Ok(match read(place)? {
             Value::Object(map) => Value::Object(map),
@@ -177,11 +180,11 @@ impl<'k> Resolving<'k> {
     }
 
     /// Reads a file in the operator's directory: returns a map if it contains a JSON object, otherwise its text.
-    fn file(&self, entry: &KeychainEntry, path: &str) -> Result<Value, String> {
-        let Some(folder) = &self.keychain.config.files else {
+    fn read_file(&self, entry: &KeychainEntry, path: &str) -> Result<Value, String> {
+        let Some(folder) = &self.keychain.config.secrets_dir else {
             return Err("NOETL_SECRETS_DIR is not set on the server".to_owned());
         };
-        let told = shown(entry, path);
+        let told = display_location(entry, path);
         let missing = || format!("file {told} not found in NOETL_SECRETS_DIR");
         let folder = folder.canonicalize().map_err(|_| missing())?;
         let file = folder.join(path).canonicalize().map_err(|_| missing())?;
@@ -202,15 +205,15 @@ impl<'k> Resolving<'k> {
 }
 
 /// A value without an expiry.
-fn lasting(value: Value) -> Kept {
-    Kept {
+fn permanent_value(value: Value) -> CachedValue {
+    CachedValue {
         value,
         expires_at: None,
-        made_of: None,
+        request_digest: None,
     }
 }
 
-fn given(mut fields: Map<String, Value>) -> Value {
+fn static_value(mut fields: Map<String, Value>) -> Value {
     for key in ["data", "map", "value"] {
         if let Some(Value::Object(map)) = fields.get(key) {
             return Value::Object(map.clone());
@@ -221,16 +224,16 @@ fn given(mut fields: Map<String, Value>) -> Value {
 }
 
 /// Entries and credentials that an entry's templates read.
-fn read_by(entry: &KeychainEntry) -> Vec<String> {
+fn names_read_by(entry: &KeychainEntry) -> Vec<String> {
     let mut names = Vec::new();
     for tree in entry.fields.values() {
         tree.walk(&mut |template| {
             names.extend(
-                entries_read(template)
+                keychain_reads(template)
                     .into_iter()
                     .filter_map(|read| match read {
-                        EntryRead::Named(name) => Some(name),
-                        EntryRead::Any => None,
+                        KeychainRead::Named(name) => Some(name),
+                        KeychainRead::Any => None,
                     }),
             );
         });
@@ -238,7 +241,7 @@ fn read_by(entry: &KeychainEntry) -> Vec<String> {
     names
 }
 
-pub(super) fn unresolved(name: &str, why: impl Into<String>) -> Error {
+pub(super) fn unresolved_error(name: &str, why: impl Into<String>) -> Error {
     Error::Unresolved {
         name: name.to_owned(),
         why: why.into(),
@@ -247,49 +250,49 @@ pub(super) fn unresolved(name: &str, why: impl Into<String>) -> Error {
 
 /// A source in error messages: shown if it is written literally in the playbook. The result of a template may be a
 /// secret.
-pub(super) fn shown(entry: &KeychainEntry, place: &str) -> String {
-    if is_shown(entry, place) {
+pub(super) fn display_location(entry: &KeychainEntry, place: &str) -> String {
+    if is_written_location(entry, place) {
         format!("`{place}`")
     } else {
         "(from a template)".to_owned()
     }
 }
 
-fn is_shown(entry: &KeychainEntry, place: &str) -> bool {
+fn is_written_location(entry: &KeychainEntry, place: &str) -> bool {
     let mut trees = entry.fields.values();
     entry.name == *place || trees.any(|tree| is_written(tree, place))
 }
 
 fn is_written(tree: &Tree, text: &str) -> bool {
     match tree {
-        Tree::Literal(value) => holds(value, text),
+        Tree::Literal(value) => contains_text(value, text),
         Tree::Template(_) => false,
         Tree::List(trees) => trees.iter().any(|tree| is_written(tree, text)),
         Tree::Map(pairs) => pairs.iter().any(|(_, tree)| is_written(tree, text)),
     }
 }
 
-fn holds(value: &Value, text: &str) -> bool {
+fn contains_text(value: &Value, text: &str) -> bool {
     match value {
         Value::String(own) => own == text,
-        Value::Array(items) => items.iter().any(|item| holds(item, text)),
-        Value::Object(map) => map.values().any(|value| holds(value, text)),
+        Value::Array(items) => items.iter().any(|item| contains_text(item, text)),
+        Value::Object(map) => map.values().any(|value| contains_text(value, text)),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
 /// Replaces an error that would reveal the result of a template.
-fn untold(entry: &KeychainEntry, name: &str, error: Error) -> Error {
+fn hide_name(entry: &KeychainEntry, name: &str, error: Error) -> Error {
     match error {
-        Error::NotFound(_) if !is_shown(entry, name) => {
-            let why = format!("credential {} not found", shown(entry, name));
-            unresolved(entry.name.as_str(), why)
+        Error::NotFound(_) if !is_written_location(entry, name) => {
+            let why = format!("credential {} not found", display_location(entry, name));
+            unresolved_error(entry.name.as_str(), why)
         }
         error => error,
     }
 }
 
-pub(super) fn text<'m>(fields: &'m Map<String, Value>, keys: &[&str]) -> Option<&'m str> {
+pub(super) fn text_field<'m>(fields: &'m Map<String, Value>, keys: &[&str]) -> Option<&'m str> {
     let mut found = keys.iter().filter_map(|key| fields.get(*key));
     found.find_map(Value::as_str)
 }

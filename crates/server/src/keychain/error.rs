@@ -114,14 +114,14 @@ impl Error {
     /// Whether the error is transient: the same request may succeed later.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
-            Self::Store(error) => error.is_passing(),
+            Self::Store(error) => error.is_transient(),
             Self::Unavailable { .. } => true,
             _ => false,
         }
     }
 
     /// The task error that the failure causes.
-    pub(crate) fn failure(&self) -> TaskError {
+    pub(crate) fn to_task_error(&self) -> TaskError {
         let retryable = self.is_passing();
         let kind = if retryable {
             ErrorKind::Connection
@@ -130,12 +130,12 @@ impl Error {
         };
         TaskError {
             retryable,
-            ..TaskError::new(kind, self.code(), self.told())
+            ..TaskError::new(kind, self.code(), self.message_with_remedy())
         }
     }
 
     /// The message with its remedy.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn message_with_remedy(&self) -> String {
         match self.remedy() {
             Some(remedy) => format!("{self}; {remedy}"),
             None => self.to_string(),

@@ -43,8 +43,8 @@ impl MasterKey {
     }
 
     /// Generates a key.
-    pub fn fresh() -> Self {
-        Self(random())
+    pub fn generate() -> Self {
+        Self(random_bytes())
     }
 
     /// ID of the key in stored rows; reveals nothing about the key.
@@ -59,13 +59,13 @@ impl MasterKey {
         &self.0
     }
 
-    fn text(&self) -> Zeroizing<String> {
+    fn to_text(&self) -> Zeroizing<String> {
         Zeroizing::new(hex::encode(*self.0))
     }
 }
 
 /// Random bytes from the system.
-pub(super) fn random<const N: usize>() -> Zeroizing<[u8; N]> {
+pub(super) fn random_bytes<const N: usize>() -> Zeroizing<[u8; N]> {
     let mut bytes = Zeroizing::new([0; N]);
     SystemRandom::new()
         .fill(&mut *bytes)
@@ -96,9 +96,9 @@ impl MasterKeys {
         match self {
             Self::Missing => Err(Error::MasterKeyMissing),
             Self::Given { current, .. } => Ok(current.clone()),
-            Self::File(file) => match read(file)? {
+            Self::File(file) => match read_key(file)? {
                 Some(key) => Ok(key),
-                None => make(file),
+                None => create_key(file),
             },
         }
     }
@@ -108,45 +108,45 @@ impl MasterKeys {
         let known = match self {
             Self::Missing => return Err(Error::MasterKeyMissing),
             Self::Given { current, old } => [Some(current.clone()), old.clone()],
-            Self::File(file) => [read(file)?, read(&old_file(file))?],
+            Self::File(file) => [read_key(file)?, read_key(&old_key_path(file))?],
         };
         Ok(known.into_iter().flatten().find(|key| key.id() == id))
     }
 }
 
 /// Path of the previous key, which is stored until no value needs it.
-pub(super) fn old_file(file: &Path) -> PathBuf {
+pub(super) fn old_key_path(file: &Path) -> PathBuf {
     file.with_extension("key.old")
 }
 
-pub(super) fn read(file: &Path) -> Result<Option<MasterKey>, Error> {
+pub(super) fn read_key(file: &Path) -> Result<Option<MasterKey>, Error> {
     match fs::read_to_string(file).map(Zeroizing::new) {
         Ok(text) => match MasterKey::parse(&text) {
             Some(key) => Ok(Some(key)),
             None => Err(Error::MasterKeyInvalid(format!("`{}`", file.display()))),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(unusable(file, error)),
+        Err(error) => Err(key_file_error(file, error)),
     }
 }
 
 /// Generates the key file. If another process does so at the same time, both use the same key.
-fn make(file: &Path) -> Result<MasterKey, Error> {
-    let draft = write_draft(file)?;
+fn create_key(file: &Path) -> Result<MasterKey, Error> {
+    let draft = write_temp_key(file)?;
     let linked = fs::hard_link(&draft, file);
     let _ = fs::remove_file(&draft);
     match linked {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(unusable(file, error)),
+        Err(error) => return Err(key_file_error(file, error)),
     }
-    sync_folder(file)?;
-    read(file)?.ok_or(Error::MasterKeyMissing)
+    sync_dir(file)?;
+    read_key(file)?.ok_or(Error::MasterKeyMissing)
 }
 
 /// Writes a new key to a file next to the key file; only its owner can read it.
-pub(super) fn write_draft(file: &Path) -> Result<PathBuf, Error> {
-    let name = format!("key.{}", hex::encode(*random::<8>()));
+pub(super) fn write_temp_key(file: &Path) -> Result<PathBuf, Error> {
+    let name = format!("key.{}", hex::encode(*random_bytes::<8>()));
     let draft = file.with_extension(name);
     let write = || -> io::Result<()> {
         let mut opened = fs::OpenOptions::new()
@@ -154,21 +154,21 @@ pub(super) fn write_draft(file: &Path) -> Result<PathBuf, Error> {
             .create_new(true)
             .mode(0o600)
             .open(&draft)?;
-        opened.write_all(MasterKey::fresh().text().as_bytes())?;
+        opened.write_all(MasterKey::generate().to_text().as_bytes())?;
         opened.write_all(b"\n")?;
         opened.sync_all()
     };
-    write().map_err(|error| unusable(&draft, error))?;
+    write().map_err(|error| key_file_error(&draft, error))?;
     Ok(draft)
 }
 
-pub(super) fn sync_folder(file: &Path) -> Result<(), Error> {
+pub(super) fn sync_dir(file: &Path) -> Result<(), Error> {
     let folder = file.parent().unwrap_or(Path::new("."));
     let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(|error| unusable(folder, error))
+    synced.map_err(|error| key_file_error(folder, error))
 }
 
-pub(super) fn unusable(file: &Path, source: io::Error) -> Error {
+pub(super) fn key_file_error(file: &Path, source: io::Error) -> Error {
     Error::MasterKeyFile {
         file: file.to_owned(),
         source,

@@ -2,25 +2,27 @@
 //!
 //! Input: credentials from admins, names from workers with a live claim. Output: values, only to those workers.
 
-mod cached;
+mod cache;
 mod check;
 mod config;
 mod credentials;
 mod declared;
 mod entries;
 mod error;
-mod fetched;
+mod fetch;
 mod keys;
-mod lookup;
 mod rotate;
 mod seal;
 mod secrets;
+mod shared;
 
-pub(crate) use cached::Global;
-pub(crate) use check::{Beginning, asks_network};
-pub use config::{Fetch, FetchError, FetchRequest, Fetched, KeychainConfig, VaultConfig};
+pub(crate) use cache::SharedEntry;
+pub(crate) use check::{StartingExecution, needs_network};
+pub use config::{
+    FetchError, FetchRequest, FetchResponse, KeychainConfig, SecretFetcher, VaultConfig,
+};
 pub use error::Error as KeychainError;
 pub use keys::{MasterKey, MasterKeys};
-pub(crate) use lookup::Keychain;
 pub use rotate::Rotated;
-pub(crate) use secrets::{Denied, secrets};
+pub(crate) use secrets::{SecretsError, resolve_secrets};
+pub(crate) use shared::Keychain;

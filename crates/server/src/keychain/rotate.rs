@@ -5,15 +5,17 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use serde_json::json;
-use store::{AuditOutcome, Sealed, SealedPlace};
+use store::{AuditOutcome, SealedLocation, SealedValue};
 
 use crate::Server;
-use crate::keychain::credentials::Done;
+use crate::access_tokens::Actor;
+use crate::keychain::credentials::AuditRecord;
 use crate::keychain::error::Error;
-use crate::keychain::keys::{MasterKeys, old_file, read, sync_folder, unusable, write_draft};
-use crate::keychain::lookup::Keychain;
+use crate::keychain::keys::{
+    MasterKeys, key_file_error, old_key_path, read_key, sync_dir, write_temp_key,
+};
 use crate::keychain::seal;
-use crate::tokens::Actor;
+use crate::keychain::shared::Keychain;
 
 /// Maximum number of passes over values that other processes encrypt in the meantime.
 const ROUNDS_MAX: usize = 16;
@@ -42,7 +44,7 @@ impl Server {
             ),
             Err(error) => (AuditOutcome::Failed, json!({"code": error.code()})),
         };
-        let done = Done {
+        let done = AuditRecord {
             action: "credential.rotate_key",
             resource: "master key",
             outcome,
@@ -55,14 +57,14 @@ impl Server {
 
 impl Keychain {
     async fn rotate(&self) -> Result<Rotated, Error> {
-        let _alone = self.rotating.lock().await;
+        let _alone = self.rotation_lock.lock().await;
         let _locked = match &self.config.keys {
-            MasterKeys::File(file) => Some(locked(file).await?),
+            MasterKeys::File(file) => Some(lock_key_file(file).await?),
             MasterKeys::Missing | MasterKeys::Given { .. } => None,
         };
         let file = match &self.config.keys {
             MasterKeys::File(file) => {
-                begin(file)?;
+                start_rotation(file)?;
                 Some(file)
             }
             MasterKeys::Missing | MasterKeys::Given { .. } => None,
@@ -73,7 +75,11 @@ impl Keychain {
             remaining: 0,
         };
         for _ in 0..ROUNDS_MAX {
-            let old = self.store.safe().sealed_otherwise(&rotated.key_id).await?;
+            let old = self
+                .store
+                .sealed_store()
+                .sealed_with_other_keys(&rotated.key_id)
+                .await?;
             rotated.remaining = old.len() as u64;
             let mut wrapped = 0;
             for (place, sealed) in &old {
@@ -87,27 +93,31 @@ impl Keychain {
         if rotated.remaining == 0
             && let Some(file) = file
         {
-            end(file)?;
+            finish_rotation(file)?;
         }
         Ok(rotated)
     }
 
     /// Re-encrypts one data key. Returns false if no available key decrypts it.
-    async fn rewrap(&self, place: &SealedPlace, sealed: &Sealed) -> Result<bool, Error> {
+    async fn rewrap(&self, place: &SealedLocation, sealed: &SealedValue) -> Result<bool, Error> {
         let Some(old) = self.config.keys.find(&sealed.key_id)? else {
             return Ok(false);
         };
         let new = self.config.keys.current()?;
         let again = seal::rewrap(&old, &new, place, sealed)?;
-        Ok(self.store.safe().rewrap(place, sealed, &again).await?)
+        Ok(self
+            .store
+            .sealed_store()
+            .rewrap(place, sealed, &again)
+            .await?)
     }
 
     /// Re-encrypts a value that was encrypted during a rotation. Returns false if its master key no longer exists; the
     /// value must then be encrypted again.
-    pub(super) async fn confirm(
+    pub(super) async fn rewrap_if_rotated(
         &self,
-        place: &SealedPlace,
-        sealed: &Sealed,
+        place: &SealedLocation,
+        sealed: &SealedValue,
     ) -> Result<bool, Error> {
         let mut sealed = sealed.clone();
         for _ in 0..ROUNDS_MAX {
@@ -116,10 +126,15 @@ impl Keychain {
                 return Ok(true);
             }
             let Some(old) = self.config.keys.find(&sealed.key_id)? else {
-                return Ok(!self.is_kept(place, &sealed).await?);
+                return Ok(!self.is_stored(place, &sealed).await?);
             };
             let again = seal::rewrap(&old, &current, place, &sealed)?;
-            if !self.store.safe().rewrap(place, &sealed, &again).await? {
+            if !self
+                .store
+                .sealed_store()
+                .rewrap(place, &sealed, &again)
+                .await?
+            {
                 // The rotation re-encrypted it first, or it was replaced.
                 return Ok(true);
             }
@@ -129,13 +144,13 @@ impl Keychain {
     }
 
     /// Whether the store has exactly this encrypted value.
-    async fn is_kept(&self, place: &SealedPlace, sealed: &Sealed) -> Result<bool, Error> {
-        let safe = self.store.safe();
+    async fn is_stored(&self, place: &SealedLocation, sealed: &SealedValue) -> Result<bool, Error> {
+        let safe = self.store.sealed_store();
         let kept = match place {
-            SealedPlace::Credential { name, .. } => {
+            SealedLocation::Credential { name, .. } => {
                 safe.credential(name).await?.map(|row| row.sealed)
             }
-            SealedPlace::Keychain { scope, name } => {
+            SealedLocation::Keychain { scope, name } => {
                 safe.keychain(scope, name).await?.map(|row| row.sealed)
             }
         };
@@ -144,7 +159,7 @@ impl Keychain {
 }
 
 /// Locks the key file against rotations of other processes on the same directory, until the lock is dropped.
-async fn locked(file: &Path) -> Result<fs::File, Error> {
+async fn lock_key_file(file: &Path) -> Result<fs::File, Error> {
     let path = file.with_extension("key.lock");
     let lock = {
         let path = path.clone();
@@ -158,33 +173,33 @@ async fn locked(file: &Path) -> Result<fs::File, Error> {
     };
     let locked = tokio::task::spawn_blocking(lock).await;
     let locked = locked.expect("opening a file does not panic");
-    locked.map_err(|error| unusable(&path, error))
+    locked.map_err(|error| key_file_error(&path, error))
 }
 
 /// Replaces the key with a new one and stores the old one next to it. An interrupted rotation is continued.
-fn begin(file: &Path) -> Result<(), Error> {
-    let old = old_file(file);
-    let Some(current) = read(file)? else {
+fn start_rotation(file: &Path) -> Result<(), Error> {
+    let old = old_key_path(file);
+    let Some(current) = read_key(file)? else {
         // Nothing was encrypted yet, so a key that is generated on first use is new.
         return Ok(());
     };
-    match read(&old)? {
+    match read_key(&old)? {
         Some(before) if before.id() != current.id() => return Ok(()),
         Some(_) => {}
-        None => fs::hard_link(file, &old).map_err(|error| unusable(&old, error))?,
+        None => fs::hard_link(file, &old).map_err(|error| key_file_error(&old, error))?,
     }
-    let draft = write_draft(file)?;
-    fs::rename(&draft, file).map_err(|error| unusable(file, error))?;
-    sync_folder(file)
+    let draft = write_temp_key(file)?;
+    fs::rename(&draft, file).map_err(|error| key_file_error(file, error))?;
+    sync_dir(file)
 }
 
 /// Deletes the old key; no value needs it.
-fn end(file: &Path) -> Result<(), Error> {
-    let old = old_file(file);
+fn finish_rotation(file: &Path) -> Result<(), Error> {
+    let old = old_key_path(file);
     match fs::remove_file(&old) {
-        Ok(()) => sync_folder(file),
+        Ok(()) => sync_dir(file),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(unusable(&old, error)),
+        Err(error) => Err(key_file_error(&old, error)),
     }
 }
 
@@ -192,11 +207,11 @@ fn end(file: &Path) -> Result<(), Error> {
 mod tests {
     use std::sync::Arc;
 
-    use store::{Sqlite, Store};
+    use store::{SqliteStore, Store};
     use tempfile::TempDir;
 
     use super::*;
-    use crate::keychain::cached::Kept;
+    use crate::keychain::cache::CachedValue;
     use crate::keychain::config::KeychainConfig;
 
     /// A keychain of one process.
@@ -208,22 +223,25 @@ mod tests {
         Arc::new(Keychain::new(config, store.clone()))
     }
 
-    fn kept(value: &str) -> Kept {
-        Kept {
+    fn test_value(value: &str) -> CachedValue {
+        CachedValue {
             value: json!({ "pin": value }),
             expires_at: None,
-            made_of: None,
+            request_digest: None,
         }
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn keys_that_change_in_two_places_at_once_lose_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let store: Arc<dyn Store> = Arc::new(Sqlite::open(dir.path()).unwrap());
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(dir.path()).unwrap());
         let both = [keychain(&dir, &store), keychain(&dir, &store)];
         for n in 0..4 {
             let name = format!("before-{n}");
-            both[0].keep("run:1", &name, &kept("a")).await.unwrap();
+            both[0]
+                .cache_value("run:1", &name, &test_value("a"))
+                .await
+                .unwrap();
         }
         let mut tasks = tokio::task::JoinSet::new();
         for (at, keychain) in both.iter().cloned().enumerate() {
@@ -236,7 +254,10 @@ mod tests {
             tasks.spawn(async move {
                 for n in 0..12 {
                     let name = format!("during-{at}-{n}");
-                    setting.keep("run:1", &name, &kept("a")).await.unwrap();
+                    setting
+                        .cache_value("run:1", &name, &test_value("a"))
+                        .await
+                        .unwrap();
                 }
             });
         }
@@ -245,7 +266,7 @@ mod tests {
         assert_eq!((last.rewrapped, last.remaining), (28, 0));
         for n in 0..4 {
             let name = format!("before-{n}");
-            let found = both[1].kept("run:1", &name).await.unwrap().unwrap();
+            let found = both[1].cached_value("run:1", &name).await.unwrap().unwrap();
             assert_eq!(found.value["pin"], "a");
         }
     }
@@ -253,27 +274,52 @@ mod tests {
     #[tokio::test]
     async fn what_no_key_opens_any_more_must_be_sealed_again() {
         let dir = tempfile::tempdir().unwrap();
-        let store: Arc<dyn Store> = Arc::new(Sqlite::open(dir.path()).unwrap());
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(dir.path()).unwrap());
         let keychain = keychain(&dir, &store);
-        keychain.keep("run:1", "pin", &kept("a")).await.unwrap();
+        keychain
+            .cache_value("run:1", "pin", &test_value("a"))
+            .await
+            .unwrap();
         let row = store
-            .safe()
+            .sealed_store()
             .keychain("run:1", "pin")
             .await
             .unwrap()
             .unwrap();
-        let place = SealedPlace::Keychain {
+        let place = SealedLocation::Keychain {
             scope: "run:1".to_owned(),
             name: "pin".to_owned(),
         };
-        assert!(keychain.confirm(&place, &row.sealed).await.unwrap());
+        assert!(
+            keychain
+                .rewrap_if_rotated(&place, &row.sealed)
+                .await
+                .unwrap()
+        );
         // Simulates a complete rotation between encrypting and storing.
         fs::remove_file(dir.path().join("master.key")).unwrap();
-        assert!(!keychain.confirm(&place, &row.sealed).await.unwrap());
-        keychain.keep("run:1", "pin", &kept("b")).await.unwrap();
+        assert!(
+            !keychain
+                .rewrap_if_rotated(&place, &row.sealed)
+                .await
+                .unwrap()
+        );
+        keychain
+            .cache_value("run:1", "pin", &test_value("b"))
+            .await
+            .unwrap();
         // A value that replaced this one does not have to be confirmed.
-        assert!(keychain.confirm(&place, &row.sealed).await.unwrap());
-        let found = keychain.kept("run:1", "pin").await.unwrap().unwrap();
+        assert!(
+            keychain
+                .rewrap_if_rotated(&place, &row.sealed)
+                .await
+                .unwrap()
+        );
+        let found = keychain
+            .cached_value("run:1", "pin")
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(found.value["pin"], "b");
     }
 }

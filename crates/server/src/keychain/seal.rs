@@ -4,75 +4,79 @@
 //! The location of a value is authenticated with it, so that the value of one row cannot be decrypted in another row.
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use store::{Sealed, SealedPlace};
+use store::{SealedLocation, SealedValue};
 use zeroize::Zeroizing;
 
 use crate::keychain::error::Error;
-use crate::keychain::keys::{MasterKey, random};
+use crate::keychain::keys::{MasterKey, random_bytes};
 
 /// Encrypts a value for a location with a new data key.
-pub(super) fn seal(key: &MasterKey, place: &SealedPlace, value: &[u8]) -> Sealed {
-    let data_key = random::<32>();
-    Sealed {
+pub(super) fn seal(key: &MasterKey, place: &SealedLocation, value: &[u8]) -> SealedValue {
+    let data_key = random_bytes::<32>();
+    SealedValue {
         key_id: key.id(),
-        data: encrypt(&data_key, &bound("data", place), value),
-        data_key: encrypt(key.bytes(), &bound("key", place), &*data_key),
+        data: encrypt(&data_key, &associated_data("data", place), value),
+        data_key: encrypt(key.bytes(), &associated_data("key", place), &*data_key),
     }
 }
 
 /// Decrypts a value that was encrypted for a location.
 pub(super) fn open(
     key: &MasterKey,
-    place: &SealedPlace,
-    sealed: &Sealed,
+    place: &SealedLocation,
+    sealed: &SealedValue,
 ) -> Result<Zeroizing<Vec<u8>>, Error> {
-    let tampered = || Error::Tampered(what(place));
-    let data_key = unwrapped(key, place, sealed)?;
-    decrypt(&data_key, &bound("data", place), &sealed.data).ok_or_else(tampered)
+    let tampered = || Error::Tampered(describe_location(place));
+    let data_key = unwrap_data_key(key, place, sealed)?;
+    decrypt(&data_key, &associated_data("data", place), &sealed.data).ok_or_else(tampered)
 }
 
 /// Re-encrypts the data key with another master key; the value stays as it is.
 pub(super) fn rewrap(
     from: &MasterKey,
     to: &MasterKey,
-    place: &SealedPlace,
-    sealed: &Sealed,
-) -> Result<Sealed, Error> {
-    let data_key = unwrapped(from, place, sealed)?;
-    Ok(Sealed {
+    place: &SealedLocation,
+    sealed: &SealedValue,
+) -> Result<SealedValue, Error> {
+    let data_key = unwrap_data_key(from, place, sealed)?;
+    Ok(SealedValue {
         key_id: to.id(),
-        data_key: encrypt(to.bytes(), &bound("key", place), &*data_key),
+        data_key: encrypt(to.bytes(), &associated_data("key", place), &*data_key),
         data: sealed.data.clone(),
     })
 }
 
-fn unwrapped(
+fn unwrap_data_key(
     key: &MasterKey,
-    place: &SealedPlace,
-    sealed: &Sealed,
+    place: &SealedLocation,
+    sealed: &SealedValue,
 ) -> Result<Zeroizing<[u8; 32]>, Error> {
-    let tampered = || Error::Tampered(what(place));
-    let bytes = decrypt(key.bytes(), &bound("key", place), &sealed.data_key);
+    let tampered = || Error::Tampered(describe_location(place));
+    let bytes = decrypt(
+        key.bytes(),
+        &associated_data("key", place),
+        &sealed.data_key,
+    );
     let bytes = bytes.ok_or_else(tampered)?;
     let key = <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| tampered())?;
     Ok(Zeroizing::new(key))
 }
 
 /// Name of an encrypted value in messages.
-pub(super) fn what(place: &SealedPlace) -> String {
+pub(super) fn describe_location(place: &SealedLocation) -> String {
     match place {
-        SealedPlace::Credential { name, .. } => format!("credential `{name}`"),
-        SealedPlace::Keychain { name, .. } => format!("keychain entry `{name}`"),
+        SealedLocation::Credential { name, .. } => format!("credential `{name}`"),
+        SealedLocation::Keychain { name, .. } => format!("keychain entry `{name}`"),
     }
 }
 
 /// Additional authenticated data. The lengths make it unambiguous.
-fn bound(part: &str, place: &SealedPlace) -> String {
+fn associated_data(part: &str, place: &SealedLocation) -> String {
     match place {
-        SealedPlace::Credential { name, version } => {
+        SealedLocation::Credential { name, version } => {
             format!("noetl {part} credential {} {name} {version}", name.len())
         }
-        SealedPlace::Keychain { scope, name } => {
+        SealedLocation::Keychain { scope, name } => {
             format!("noetl {part} keychain {} {scope} {name}", scope.len())
         }
     }
@@ -84,7 +88,7 @@ fn cipher(key: &[u8; 32]) -> LessSafeKey {
 }
 
 fn encrypt(key: &[u8; 32], bound: &str, value: &[u8]) -> Vec<u8> {
-    let nonce = *random::<NONCE_LEN>();
+    let nonce = *random_bytes::<NONCE_LEN>();
     let mut sealed = value.to_vec();
     cipher(key)
         .seal_in_place_append_tag(
@@ -112,8 +116,8 @@ fn decrypt(key: &[u8; 32], bound: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u
 mod tests {
     use super::*;
 
-    fn place(name: &str, version: u32) -> SealedPlace {
-        SealedPlace::Credential {
+    fn credential_location(name: &str, version: u32) -> SealedLocation {
+        SealedLocation::Credential {
             name: name.to_owned(),
             version,
         }
@@ -121,51 +125,54 @@ mod tests {
 
     #[test]
     fn what_was_sealed_opens_in_its_place_under_its_key_alone() {
-        let (key, other) = (MasterKey::fresh(), MasterKey::fresh());
-        let sealed = seal(&key, &place("a", 1), b"canary-value");
+        let (key, other) = (MasterKey::generate(), MasterKey::generate());
+        let sealed = seal(&key, &credential_location("a", 1), b"canary-value");
         assert_eq!(
-            *open(&key, &place("a", 1), &sealed).unwrap(),
+            *open(&key, &credential_location("a", 1), &sealed).unwrap(),
             b"canary-value"
         );
         for (key, place) in [
-            (&key, place("a", 2)),
-            (&key, place("b", 1)),
-            (&other, place("a", 1)),
+            (&key, credential_location("a", 2)),
+            (&key, credential_location("b", 1)),
+            (&other, credential_location("a", 1)),
         ] {
             let refused = open(key, &place, &sealed).map(|_| ()).unwrap_err();
             assert_eq!(refused.code(), "CREDENTIAL_TAMPERED");
         }
-        let again = seal(&key, &place("a", 1), b"canary-value");
+        let again = seal(&key, &credential_location("a", 1), b"canary-value");
         assert_ne!((again.data, again.data_key), (sealed.data, sealed.data_key));
     }
 
     #[test]
     fn a_bit_that_changes_anywhere_fails_closed() {
-        let key = MasterKey::fresh();
-        let sealed = seal(&key, &place("a", 1), b"x");
+        let key = MasterKey::generate();
+        let sealed = seal(&key, &credential_location("a", 1), b"x");
         let parts = [sealed.data.len(), sealed.data_key.len()];
         for (part, bytes) in parts.into_iter().enumerate() {
             for at in 0..bytes {
                 let mut changed = sealed.clone();
                 let bytes = [&mut changed.data, &mut changed.data_key];
                 bytes.into_iter().nth(part).unwrap()[at] ^= 1;
-                assert!(open(&key, &place("a", 1), &changed).is_err());
+                assert!(open(&key, &credential_location("a", 1), &changed).is_err());
             }
         }
         for length in 0..NONCE_LEN {
             let mut cut = sealed.clone();
             cut.data.truncate(length);
-            assert!(open(&key, &place("a", 1), &cut).is_err());
+            assert!(open(&key, &credential_location("a", 1), &cut).is_err());
         }
     }
 
     #[test]
     fn a_data_key_wrapped_anew_opens_under_the_new_key_alone() {
-        let (old, new) = (MasterKey::fresh(), MasterKey::fresh());
-        let sealed = seal(&old, &place("a", 1), b"value");
-        let again = rewrap(&old, &new, &place("a", 1), &sealed).unwrap();
-        assert_eq!(*open(&new, &place("a", 1), &again).unwrap(), b"value");
-        assert!(open(&old, &place("a", 1), &again).is_err());
-        assert!(rewrap(&new, &old, &place("a", 1), &sealed).is_err());
+        let (old, new) = (MasterKey::generate(), MasterKey::generate());
+        let sealed = seal(&old, &credential_location("a", 1), b"value");
+        let again = rewrap(&old, &new, &credential_location("a", 1), &sealed).unwrap();
+        assert_eq!(
+            *open(&new, &credential_location("a", 1), &again).unwrap(),
+            b"value"
+        );
+        assert!(open(&old, &credential_location("a", 1), &again).is_err());
+        assert!(rewrap(&new, &old, &credential_location("a", 1), &sealed).is_err());
     }
 }

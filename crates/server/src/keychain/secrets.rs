@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::command::Command;
-use model::template::{Data, Scope};
+use model::template::{LazyValue, Scope};
 use serde_json::json;
 use store::AuditOutcome;
-use wire::{Secret, SecretValue, SecretsAsk};
+use wire::{ResolvedSecret, SecretValue, SecretsAsk};
 
-use crate::Shared;
-use crate::keychain::cached::{Kept, Owner};
-use crate::keychain::credentials::Done;
-use crate::keychain::declared::Declared;
-use crate::keychain::entries::Resolving;
+use crate::ServerShared;
+use crate::access_tokens::Actor;
+use crate::keychain::cache::{CachedValue, EntryOwner};
+use crate::keychain::credentials::AuditRecord;
+use crate::keychain::declared::DeclaredSecrets;
+use crate::keychain::entries::EntryResolver;
 use crate::keychain::error::Error;
 use crate::loading;
-use crate::tokens::Actor;
 
 /// Maximum validity of a value in a worker, so that a changed credential takes effect within this time.
 const VALID_MAX: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ const NAMES_MAX: usize = 64;
 const UNDECLARED: &str = "(undeclared name)";
 
 /// Why a worker gets no secrets.
-pub(crate) enum Denied {
+pub(crate) enum SecretsError {
     /// Its lease has expired.
     Fenced,
     /// The credential cannot be resolved.
@@ -36,7 +36,7 @@ pub(crate) enum Denied {
     Failed(crate::error::Error),
 }
 
-impl From<Error> for Denied {
+impl From<Error> for SecretsError {
     fn from(error: Error) -> Self {
         match error {
             Error::Store(error) => Self::Failed(error.into()),
@@ -45,60 +45,63 @@ impl From<Error> for Denied {
     }
 }
 
-impl From<store::Error> for Denied {
+impl From<store::Error> for SecretsError {
     fn from(error: store::Error) -> Self {
         Self::Failed(error.into())
     }
 }
 
-impl From<crate::error::Error> for Denied {
+impl From<crate::error::Error> for SecretsError {
     fn from(error: crate::error::Error) -> Self {
         Self::Failed(error)
     }
 }
 
 /// Resolves the names that a command needs.
-pub(crate) async fn secrets(shared: &Shared, ask: &SecretsAsk) -> Result<Vec<Secret>, Denied> {
-    let command = held(shared, ask).await?;
-    let net = shared.playbooks.net(&command.playbook).await?;
-    let declared = shared.keychain.declared(&net.playbook);
+pub(crate) async fn resolve_secrets(
+    shared: &ServerShared,
+    ask: &SecretsAsk,
+) -> Result<Vec<ResolvedSecret>, SecretsError> {
+    let command = claimed_command(shared, ask).await?;
+    let net = shared.catalog.net(&command.playbook).await?;
+    let declared = shared.keychain.declared_secrets(&net.playbook);
     check_declared(shared, ask, &command, &declared).await?;
     let execution = command.id.execution;
     let row = shared.store.execution(execution).await?;
-    let row = row.ok_or(Denied::Fenced)?;
-    let owner = Owner {
+    let row = row.ok_or(SecretsError::Fenced)?;
+    let owner = EntryOwner {
         execution,
         parent: row.parent,
         path: row.path.to_string(),
     };
     let workload = needs_workload(&declared, &ask.names);
     let scope = if workload {
-        scope(shared, &command).await?
+        command_scope(shared, &command).await?
     } else {
         Scope::default()
     };
-    let mut resolving = Resolving::new(&shared.keychain, declared, owner, scope);
+    let mut resolving = EntryResolver::new(&shared.keychain, declared, owner, scope);
     let mut secrets = Vec::with_capacity(ask.names.len());
     for name in &ask.names {
         let kept = resolving.resolve(name).await;
-        used(shared, ask, name, &kept).await?;
-        secrets.push(secret(shared, name, kept?));
+        audit_use(shared, ask, name, &kept).await?;
+        secrets.push(to_resolved_secret(shared, name, kept?));
     }
-    for name in &resolving.opened {
-        shared.store.safe().touch_credential(name).await?;
+    for name in &resolving.opened_credentials {
+        shared.store.sealed_store().touch_credential(name).await?;
     }
     Ok(secrets)
 }
 
 /// Entries may depend on the inputs of the execution; credentials do not.
-fn needs_workload(declared: &Declared, names: &[String]) -> bool {
+fn needs_workload(declared: &DeclaredSecrets, names: &[String]) -> bool {
     names.iter().any(|name| declared.entry(name).is_some())
 }
 
-fn secret(shared: &Shared, name: &str, kept: Kept) -> Secret {
+fn to_resolved_secret(shared: &ServerShared, name: &str, kept: CachedValue) -> ResolvedSecret {
     let now = shared.store.now();
     let left = kept.expires_at.map(|expires| expires.since(now));
-    Secret {
+    ResolvedSecret {
         name: name.to_owned(),
         value: SecretValue::new(kept.value),
         valid_for: left.unwrap_or(VALID_MAX).min(VALID_MAX),
@@ -106,13 +109,13 @@ fn secret(shared: &Shared, name: &str, kept: Kept) -> Secret {
 }
 
 /// Returns the command if the worker holds it under this claim.
-async fn held(shared: &Shared, ask: &SecretsAsk) -> Result<Command, Denied> {
-    let held = shared.store.held(&ask.worker).await?;
+async fn claimed_command(shared: &ServerShared, ask: &SecretsAsk) -> Result<Command, SecretsError> {
+    let held = shared.store.worker_claims(&ask.worker).await?;
     let is_held = held.iter().any(|held| {
-        held.command == ask.command && held.lease_epoch == ask.lease_epoch && !held.cancelling
+        held.command == ask.command && held.lease_epoch == ask.lease_epoch && !held.is_cancelling
     });
     if !is_held {
-        return Err(Denied::Fenced);
+        return Err(SecretsError::Fenced);
     }
     if ask.names.len() > NAMES_MAX {
         let message = format!("more than {NAMES_MAX} credentials requested at once");
@@ -121,67 +124,67 @@ async fn held(shared: &Shared, ask: &SecretsAsk) -> Result<Command, Denied> {
     let open = shared.store.open_commands(ask.command.execution).await?;
     let mut commands = open.into_iter().map(|open| open.command);
     let command = commands.find(|command| command.id == ask.command);
-    command.ok_or(Denied::Fenced)
+    command.ok_or(SecretsError::Fenced)
 }
 
 /// The data that templates of the command's step see on the server.
-async fn scope(shared: &Shared, command: &Command) -> Result<Scope, Denied> {
-    let state = loading::state(&*shared.store, command.id.execution).await?;
-    let state = state.ok_or(Denied::Fenced)?;
+async fn command_scope(shared: &ServerShared, command: &Command) -> Result<Scope, SecretsError> {
+    let state = loading::load_state(&*shared.store, command.id.execution).await?;
+    let state = state.ok_or(SecretsError::Fenced)?;
     let ctx = state.ctx_of(&command.run);
     Ok(Scope {
-        workload: Data::lazy(state.workload.clone()),
-        ctx: Data::new(serde_json::Value::Object((**ctx).clone())),
+        workload: LazyValue::from_raw(state.workload.clone()),
+        ctx: LazyValue::new(serde_json::Value::Object((**ctx).clone())),
         ..Scope::default()
     })
 }
 
 async fn check_declared(
-    shared: &Shared,
+    shared: &ServerShared,
     ask: &SecretsAsk,
     command: &Command,
-    declared: &Arc<Declared>,
-) -> Result<(), Denied> {
+    declared: &Arc<DeclaredSecrets>,
+) -> Result<(), SecretsError> {
     let step = &command.run.step;
     let unknown: BTreeSet<&String> = ask
         .names
         .iter()
-        .filter(|name| !declared.names(step, name))
+        .filter(|name| !declared.is_declared(step, name))
         .collect();
     if unknown.is_empty() {
         return Ok(());
     }
-    let scope = if declared.is_rendered(step) {
-        scope(shared, command).await?
+    let scope = if declared.has_rendered_names(step) {
+        command_scope(shared, command).await?
     } else {
         Scope::default()
     };
     for name in unknown {
-        if declared.renders(step, name, &scope) {
+        if declared.is_rendered_name(step, name, &scope) {
             continue;
         }
         let refused = Err(Error::NotDeclared {
             step: step.to_string(),
         });
-        used(shared, ask, UNDECLARED, &refused).await?;
-        return refused.map_err(Denied::from);
+        audit_use(shared, ask, UNDECLARED, &refused).await?;
+        return refused.map_err(SecretsError::from);
     }
     Ok(())
 }
 
 /// Records in the audit log that a credential was returned, or why not.
-async fn used<T>(
-    shared: &Shared,
+async fn audit_use<T>(
+    shared: &ServerShared,
     ask: &SecretsAsk,
     name: &str,
     result: &Result<T, Error>,
-) -> Result<(), Denied> {
+) -> Result<(), SecretsError> {
     let (outcome, code) = match result {
         Ok(_) => (AuditOutcome::Done, None),
         Err(error @ Error::NotDeclared { .. }) => (AuditOutcome::Denied, Some(error.code())),
         Err(error) => (AuditOutcome::Failed, Some(error.code())),
     };
-    let done = Done {
+    let done = AuditRecord {
         action: "credential.use",
         resource: name,
         outcome,

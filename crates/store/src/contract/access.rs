@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use model::event::{At, Body, Note, StopRequested};
+use model::event::{ControlNote, EventBody, EventLocation, StopRequest};
 use model::id::{ExecutionId, LeaseEpoch, Seq, WorkerId};
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::time::Time;
 
-use super::build::{PlainStep, next, request};
-use super::{Site, ok};
+use super::build::{PlainStep, creation_commit, next_commit};
+use super::{StoreFixture, expect_ok};
 use crate::{
-    AccessId, Ask, AuditEntry, AuditOutcome, AuditRow, CommandChange, Committed, Peer, Store,
-    TokenRow,
+    AccessTokenId, AccessTokenRow, AuditEntry, AuditOutcome, AuditRow, ClaimQuery, CommandChange,
+    CommitStatus, Store, StoreProcess,
 };
 
-fn token(id: i64, byte: u8) -> TokenRow {
-    TokenRow {
-        id: AccessId(id),
+fn access_token(id: i64, byte: u8) -> AccessTokenRow {
+    AccessTokenRow {
+        id: AccessTokenId(id),
         name: format!("token {id}"),
         hash: [byte; 32],
         role: "operator".into(),
@@ -28,25 +28,31 @@ fn token(id: i64, byte: u8) -> TokenRow {
 }
 
 /// A token is found by its hash, even after revocation.
-pub async fn a_token_is_found_by_its_hash_and_keeps_its_revocation(site: &dyn Site) {
+pub async fn a_token_is_found_by_its_hash_and_keeps_its_revocation(site: &dyn StoreFixture) {
     let (here, there) = (site.join(), site.join());
-    ok(here.put_token(token(2, 7)).await);
-    ok(here.put_token(token(1, 8)).await);
-    assert_eq!(ok(there.token_by_hash(&[7; 32]).await), Some(token(2, 7)));
-    assert_eq!(ok(there.token_by_hash(&[9; 32]).await), None);
-    assert_eq!(ok(there.tokens().await), [token(1, 8), token(2, 7)]);
-    ok(there.touch_token(AccessId(2)).await);
-    ok(there.revoke_token(AccessId(2)).await);
-    let first = ok(here.token_by_hash(&[7; 32]).await).expect("the token exists");
+    expect_ok(here.put_token(access_token(2, 7)).await);
+    expect_ok(here.put_token(access_token(1, 8)).await);
+    assert_eq!(
+        expect_ok(there.token_by_hash(&[7; 32]).await),
+        Some(access_token(2, 7))
+    );
+    assert_eq!(expect_ok(there.token_by_hash(&[9; 32]).await), None);
+    assert_eq!(
+        expect_ok(there.tokens().await),
+        [access_token(1, 8), access_token(2, 7)]
+    );
+    expect_ok(there.touch_token(AccessTokenId(2)).await);
+    expect_ok(there.revoke_token(AccessTokenId(2)).await);
+    let first = expect_ok(here.token_by_hash(&[7; 32]).await).expect("the token exists");
     assert!(first.last_used_at.is_some() && first.revoked_at.is_some());
-    ok(here.revoke_token(AccessId(2)).await);
-    assert_eq!(ok(here.token_by_hash(&[7; 32]).await), Some(first));
-    let untouched = ok(here.token_by_hash(&[8; 32]).await).expect("the token exists");
+    expect_ok(here.revoke_token(AccessTokenId(2)).await);
+    assert_eq!(expect_ok(here.token_by_hash(&[7; 32]).await), Some(first));
+    let untouched = expect_ok(here.token_by_hash(&[8; 32]).await).expect("the token exists");
     assert_eq!((untouched.last_used_at, untouched.revoked_at), (None, None));
 }
 
 /// Concurrent writers produce one hash chain.
-pub async fn the_audit_trail_is_one_chain(site: &dyn Site) {
+pub async fn the_audit_trail_is_one_chain(site: &dyn StoreFixture) {
     const EACH: usize = 10;
     let writers = ["ann", "bob"].map(|actor| {
         let store: Arc<dyn Store> = site.join();
@@ -58,9 +64,9 @@ pub async fn the_audit_trail_is_one_chain(site: &dyn Site) {
                     resource: n.to_string(),
                     outcome: AuditOutcome::Denied,
                     source: Some("127.0.0.1".to_owned()),
-                    detail: Some(Raw::of(&n)),
+                    detail: Some(RawJson::from_serializable(&n)),
                 };
-                ok(store.audit(entry).await);
+                expect_ok(store.add_audit_entry(entry).await);
             }
         })
     });
@@ -71,7 +77,7 @@ pub async fn the_audit_trail_is_one_chain(site: &dyn Site) {
     let mut before = AuditRow::START;
     let mut after = 0;
     loop {
-        let page = ok(store.audit_entries(after, 7).await);
+        let page = expect_ok(store.audit_entries(after, 7).await);
         assert!(page.len() <= 7);
         let Some(last) = page.last() else { break };
         after = last.id;
@@ -84,32 +90,41 @@ pub async fn the_audit_trail_is_one_chain(site: &dyn Site) {
 }
 
 /// The first value of a setting stays.
-pub async fn a_setting_is_set_once(site: &dyn Site) {
+pub async fn a_setting_is_set_once(site: &dyn StoreFixture) {
     let (here, there) = (site.join(), site.join());
-    assert_eq!(ok(here.setting("color").await), None);
-    assert_eq!(ok(here.set_setting_once("color", "red").await), "red");
-    assert_eq!(ok(there.set_setting_once("color", "blue").await), "red");
-    assert_eq!(ok(there.setting("color").await).as_deref(), Some("red"));
-    let secret = ok(here.setting("cluster_secret").await);
+    assert_eq!(expect_ok(here.setting("color").await), None);
+    assert_eq!(
+        expect_ok(here.set_setting_once("color", "red").await),
+        "red"
+    );
+    assert_eq!(
+        expect_ok(there.set_setting_once("color", "blue").await),
+        "red"
+    );
+    assert_eq!(
+        expect_ok(there.setting("color").await).as_deref(),
+        Some("red")
+    );
+    let secret = expect_ok(here.setting("cluster_secret").await);
     assert!(secret.as_ref().is_some_and(|secret| secret.len() >= 16));
-    assert_eq!(ok(there.setting("cluster_secret").await), secret);
+    assert_eq!(expect_ok(there.setting("cluster_secret").await), secret);
 }
 
 /// Creates an execution with an offered command at sequence number 4 that requires the given kinds.
-async fn offered(store: &dyn Store, kinds: &[&str]) -> ExecutionId {
-    let first = request(store);
+async fn create_offered_command(store: &dyn Store, kinds: &[&str]) -> ExecutionId {
+    let first = creation_commit(store);
     let id = first.execution;
-    ok(store.commit(first).await);
+    expect_ok(store.commit(first).await);
     let mut commit = PlainStep::new("a", 1).schedule(store, id, Seq(2));
     if let CommandChange::Issue(issue) = &mut commit.commands[0] {
         issue.kinds = kinds.iter().copied().map(Into::into).collect();
     }
-    ok(store.commit(commit).await);
+    expect_ok(store.commit(commit).await);
     id
 }
 
-fn ask(worker: &str, kinds: Option<&[&str]>) -> Ask {
-    Ask {
+fn claim_query(worker: &str, kinds: Option<&[&str]>) -> ClaimQuery {
+    ClaimQuery {
         worker: WorkerId(worker.into()),
         pool: "default".into(),
         max: 9,
@@ -119,12 +134,12 @@ fn ask(worker: &str, kinds: Option<&[&str]>) -> Ask {
 }
 
 /// A worker only receives commands that it can run.
-pub async fn a_command_goes_only_to_a_worker_that_serves_its_kinds(site: &dyn Site) {
+pub async fn a_command_goes_only_to_a_worker_that_serves_its_kinds(site: &dyn StoreFixture) {
     let store = site.join();
-    let both = offered(&*store, &["http", "python"]).await;
-    let any = offered(&*store, &[]).await;
+    let both = create_offered_command(&*store, &["http", "python"]).await;
+    let any = create_offered_command(&*store, &[]).await;
     let claimed = async |kinds: Option<&[&str]>| -> Vec<ExecutionId> {
-        let claims = ok(store.claim(&ask("w", kinds)).await);
+        let claims = expect_ok(store.claim_commands(&claim_query("w", kinds)).await);
         claims
             .into_iter()
             .map(|claim| claim.command.id.execution)
@@ -133,30 +148,33 @@ pub async fn a_command_goes_only_to_a_worker_that_serves_its_kinds(site: &dyn Si
     assert_eq!(claimed(Some(&["http"])).await, [any]);
     assert!(claimed(Some(&[])).await.is_empty());
     assert_eq!(claimed(Some(&["python", "shell", "http"])).await, [both]);
-    let unlimited = offered(&*store, &["duckdb"]).await;
+    let unlimited = create_offered_command(&*store, &["duckdb"]).await;
     assert_eq!(claimed(None).await, [unlimited]);
 }
 
 /// A worker sees its claimed commands, and whether their executions are paused or cancelled.
-pub async fn a_worker_sees_what_it_holds(site: &dyn Site) {
+pub async fn a_worker_sees_what_it_holds(site: &dyn StoreFixture) {
     let store = site.join();
     let before = store.now();
     let mut ids = Vec::new();
     for _ in 0..4 {
-        ids.push(offered(&*store, &[]).await);
-        ok(store.claim(&ask("w", None)).await);
+        ids.push(create_offered_command(&*store, &[]).await);
+        expect_ok(store.claim_commands(&claim_query("w", None)).await);
     }
     for (id, body) in [
-        (ids[1], Body::PlaybookPaused(Note { reason: None })),
-        (ids[2], Body::CancelRequested(StopRequested::default())),
+        (
+            ids[1],
+            EventBody::PlaybookPaused(ControlNote { reason: None }),
+        ),
+        (ids[2], EventBody::CancelRequested(StopRequest::default())),
     ] {
-        let turn = vec![(At::default(), body)];
-        ok(store.commit(next(&*store, id, Seq(4), turn)).await);
+        let turn = vec![(EventLocation::default(), body)];
+        expect_ok(store.commit(next_commit(&*store, id, Seq(4), turn)).await);
     }
-    let held = ok(site.join().held(&WorkerId("w".into())).await);
+    let held = expect_ok(site.join().worker_claims(&WorkerId("w".into())).await);
     let standing: Vec<_> = held
         .iter()
-        .map(|held| (held.command.execution, held.paused, held.cancelling))
+        .map(|held| (held.command.execution, held.is_paused, held.is_cancelling))
         .collect();
     let expected = [
         (ids[0], false, false),
@@ -169,24 +187,31 @@ pub async fn a_worker_sees_what_it_holds(site: &dyn Site) {
         held.iter()
             .all(|held| held.claimed_at >= before && held.lease_epoch == LeaseEpoch(1))
     );
-    ok(store.release(held[3].command, held[3].lease_epoch).await);
-    assert_eq!(ok(store.held(&WorkerId("w".into())).await), held[..3]);
-    assert!(ok(store.held(&WorkerId("x".into())).await).is_empty());
+    expect_ok(
+        store
+            .release_claim(held[3].command, held[3].lease_epoch)
+            .await,
+    );
+    assert_eq!(
+        expect_ok(store.worker_claims(&WorkerId("w".into())).await),
+        held[..3]
+    );
+    assert!(expect_ok(store.worker_claims(&WorkerId("x".into())).await).is_empty());
 }
 
 /// A command that is assigned in the commit that issues it counts as claimed.
-pub async fn a_command_issued_to_a_worker_is_held_by_it(site: &dyn Site) {
+pub async fn a_command_issued_to_a_worker_is_held_by_it(site: &dyn StoreFixture) {
     let store = site.join();
-    let first = request(&*store);
+    let first = creation_commit(&*store);
     let id = first.execution;
-    ok(store.commit(first).await);
+    expect_ok(store.commit(first).await);
     let mut commit = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
     let worker = WorkerId("w".into());
     if let CommandChange::Issue(issue) = &mut commit.commands[0] {
         issue.claimed = Some((worker.clone(), LeaseEpoch(1)));
     }
-    ok(store.commit(commit).await);
-    let held = ok(store.held(&worker).await);
+    expect_ok(store.commit(commit).await);
+    let held = expect_ok(store.worker_claims(&worker).await);
     assert_eq!(held.len(), 1);
     assert_eq!(
         (held[0].command.execution, held[0].lease_epoch),
@@ -195,19 +220,25 @@ pub async fn a_command_issued_to_a_worker_is_held_by_it(site: &dyn Site) {
 }
 
 /// A commit may close work and offer it again, in this order only.
-pub async fn work_withdrawn_first_may_be_offered_again_in_one_commit(site: &dyn Site) {
+pub async fn work_withdrawn_first_may_be_offered_again_in_one_commit(site: &dyn StoreFixture) {
     let store = site.join();
-    let id = offered(&*store, &[]).await;
+    let id = create_offered_command(&*store, &[]).await;
     let close = CommandChange::Close { seq: Seq(4) };
     let mut late = PlainStep::new("a", 1).schedule(&*store, id, Seq(4));
     late.commands.push(close.clone());
     let refused = store.commit(late).await;
-    let is_named = matches!(&refused, Err(crate::Error::Invariant(crate::Key::Work(_))));
+    let is_named = matches!(
+        &refused,
+        Err(crate::Error::Invariant(crate::UniqueKey::Work(_)))
+    );
     assert!(is_named, "{refused:?}");
     let mut again = PlainStep::new("a", 1).schedule(&*store, id, Seq(4));
     again.commands.insert(0, close);
-    assert_eq!(ok(store.commit(again).await), Committed::Done);
-    let open = ok(store.open_commands(id).await);
+    assert_eq!(
+        expect_ok(store.commit(again).await),
+        CommitStatus::Committed
+    );
+    let open = expect_ok(store.open_commands(id).await);
     assert_eq!(
         open.iter()
             .map(|open| open.command.id.seq)
@@ -217,11 +248,11 @@ pub async fn work_withdrawn_first_may_be_offered_again_in_one_commit(site: &dyn 
 }
 
 /// A process sees the live processes and the owners of executions.
-pub async fn processes_know_of_each_other(site: &dyn Site) {
+pub async fn processes_know_of_each_other(site: &dyn StoreFixture) {
     let (here, there) = (site.join(), site.join());
-    let (me, other) = (ok(here.owner()), ok(there.owner()));
-    let alive = |peer: &Peer, owner| peer.owner == owner && peer.alive;
-    let peers = ok(here.peers().await);
+    let (me, other) = (expect_ok(here.owner()), expect_ok(there.owner()));
+    let alive = |peer: &StoreProcess, owner| peer.owner == owner && peer.is_alive;
+    let peers = expect_ok(here.processes().await);
     assert!(
         peers.iter().any(|peer| alive(peer, me.clone())),
         "{peers:?}"
@@ -230,38 +261,38 @@ pub async fn processes_know_of_each_other(site: &dyn Site) {
         peers.iter().any(|peer| alive(peer, other.clone())),
         "{peers:?}"
     );
-    let mut first = request(&*there);
+    let mut first = creation_commit(&*there);
     first.creation.owner = Some(other.clone());
     let theirs = first.execution;
-    ok(there.commit(first).await);
-    let driver = ok(here.owner_of(theirs).await).expect("the execution has an owner");
+    expect_ok(there.commit(first).await);
+    let driver = expect_ok(here.owner_of(theirs).await).expect("the execution has an owner");
     assert!(alive(&driver, other));
-    let mut first = request(&*there);
+    let mut first = creation_commit(&*there);
     first.creation.owner = Some(crate::OwnerId("nobody".into()));
     let orphan = first.execution;
-    ok(there.commit(first).await);
-    let driver = ok(here.owner_of(orphan).await).expect("the owner is recorded");
-    assert!(!driver.alive);
-    let free = request(&*there);
+    expect_ok(there.commit(first).await);
+    let driver = expect_ok(here.owner_of(orphan).await).expect("the owner is recorded");
+    assert!(!driver.is_alive);
+    let free = creation_commit(&*there);
     let id = free.execution;
-    ok(there.commit(free).await);
-    assert_eq!(ok(here.owner_of(id).await), None);
-    assert_eq!(ok(here.owner_of(ExecutionId(1)).await), None);
+    expect_ok(there.commit(free).await);
+    assert_eq!(expect_ok(here.owner_of(id).await), None);
+    assert_eq!(expect_ok(here.owner_of(ExecutionId(1)).await), None);
 }
 
 /// A publisher reads each append once and in order, until it confirms the publication.
-pub async fn appends_wait_in_the_outbox_until_they_are_published(site: &dyn Site) {
+pub async fn appends_wait_in_the_outbox_until_they_are_published(site: &dyn StoreFixture) {
     let store = site.join_publishing();
-    let id = offered(&*store, &[]).await;
-    let other = request(&*store);
+    let id = create_offered_command(&*store, &[]).await;
+    let other = creation_commit(&*store);
     let other_id = other.execution;
-    ok(store.commit(other).await);
+    expect_ok(store.commit(other).await);
     let stale = PlainStep::new("b", 1).schedule(&*store, id, Seq(2));
-    ok(store.commit(stale).await);
+    expect_ok(store.commit(stale).await);
     // An open transaction of another process delays later rows, because it may still write earlier ones.
     let mut waiting = Vec::new();
     for _ in 0..1_000_000 {
-        waiting = ok(store.outbox(0, 9).await);
+        waiting = expect_ok(store.outbox(0, 9).await);
         if waiting.len() >= 3 {
             break;
         }
@@ -280,23 +311,23 @@ pub async fn appends_wait_in_the_outbox_until_they_are_published(site: &dyn Site
     );
     assert!(waiting.is_sorted_by_key(|row| row.position));
     let first = waiting[0].position;
-    assert_eq!(ok(store.outbox(first, 9).await), waiting[1..]);
-    assert_eq!(ok(store.outbox(0, 1).await), waiting[..1]);
-    ok(store.outbox_done(waiting[1].position).await);
-    assert_eq!(ok(site.join().outbox(0, 9).await), waiting[2..]);
+    assert_eq!(expect_ok(store.outbox(first, 9).await), waiting[1..]);
+    assert_eq!(expect_ok(store.outbox(0, 1).await), waiting[..1]);
+    expect_ok(store.mark_published(waiting[1].position).await);
+    assert_eq!(expect_ok(site.join().outbox(0, 9).await), waiting[2..]);
 }
 
 /// Without a publisher, the outbox stays empty.
-pub async fn a_store_that_does_not_publish_leaves_the_outbox_empty(site: &dyn Site) {
+pub async fn a_store_that_does_not_publish_leaves_the_outbox_empty(site: &dyn StoreFixture) {
     let store = site.join();
-    offered(&*store, &[]).await;
-    assert!(ok(store.outbox(0, 9).await).is_empty());
+    create_offered_command(&*store, &[]).await;
+    assert!(expect_ok(store.outbox(0, 9).await).is_empty());
 }
 
 /// A working store reports that it is healthy.
-pub async fn a_store_that_works_is_healthy(site: &dyn Site) {
+pub async fn a_store_that_works_is_healthy(site: &dyn StoreFixture) {
     let store = site.join();
-    ok(store.health());
-    offered(&*store, &[]).await;
-    ok(store.health());
+    expect_ok(store.check_health());
+    create_offered_command(&*store, &[]).await;
+    expect_ok(store.check_health());
 }

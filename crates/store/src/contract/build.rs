@@ -1,39 +1,45 @@
 //! Commits for tests.
 
-use model::command::{Command, Work};
+use model::command::{Command, CommandWork};
 use model::event::{
-    At, Body, CommandIssued, Ending, Event, Finished, Nothing, Requested, ResultStored, Source,
-    StepDone, StepScheduled, TaskEnded,
+    CommandIssued, EmptyPayload, EndStatus, Event, EventBody, EventLocation, EventSource,
+    ExecutionFinished, ExecutionRequested, ResultStored, StepDone, StepScheduled, TaskEnded,
 };
 use model::id::{CommandId, ExecutionId, Name, PlaybookHash, Seq, StepRunId, TokenId};
-use model::manifest::{Rule, Strategy};
+use model::manifest::{CombineStrategy, ManifestRule};
 use model::playbook::Directive;
-use model::raw::Raw;
-use model::result_ref::{BodyMeta, RefKind, ResultRef, Scope};
+use model::raw::RawJson;
+use model::result_ref::{BodyMeta, BodyScope, RefKind, ResultRef};
 use serde_json::{Map, json};
 
-use crate::{CommandChange, Commit, Issue, Store};
+use crate::{CommandChange, Commit, IssuedCommand, Store};
 
 /// The commit that creates an execution.
-pub fn request(store: &dyn Store) -> Commit {
+pub fn creation_commit(store: &dyn Store) -> Commit {
     let execution = ExecutionId(store.ids(1).0);
-    let requested = Requested {
+    let requested = ExecutionRequested {
         path: "examples/hello".into(),
         version: 1,
-        hash: PlaybookHash::of("text"),
-        workload: Raw::of(&json!({"greeting": "hello"})),
+        hash: PlaybookHash::from_text("text"),
+        workload: RawJson::from_serializable(&json!({"greeting": "hello"})),
         parent: None,
         depth: 0,
         trace_id: None,
         rerun: None,
     };
-    let mut events = after(
+    let mut events = commit_after(
         store,
         execution,
         Seq(0),
         vec![
-            (At::default(), Body::ExecutionRequested(Box::new(requested))),
-            (At::default(), Body::PlaybookStarted(Nothing {})),
+            (
+                EventLocation::default(),
+                EventBody::ExecutionRequested(Box::new(requested)),
+            ),
+            (
+                EventLocation::default(),
+                EventBody::PlaybookStarted(EmptyPayload {}),
+            ),
         ],
     );
     events[0].cause_seq = None;
@@ -41,21 +47,21 @@ pub fn request(store: &dyn Store) -> Commit {
 }
 
 /// A commit of the given bodies.
-pub(super) fn next(
+pub(super) fn next_commit(
     store: &dyn Store,
     execution: ExecutionId,
     expected: Seq,
-    bodies: Vec<(At, Body)>,
+    bodies: Vec<(EventLocation, EventBody)>,
 ) -> Commit {
-    let events = after(store, execution, expected, bodies);
+    let events = commit_after(store, execution, expected, bodies);
     Commit::new(execution, expected, events)
 }
 
-fn after(
+fn commit_after(
     store: &dyn Store,
     execution: ExecutionId,
     expected: Seq,
-    bodies: Vec<(At, Body)>,
+    bodies: Vec<(EventLocation, EventBody)>,
 ) -> Vec<Event> {
     let count = u32::try_from(bodies.len()).expect("a test has few events");
     let mut ids = model::id::IdBlock::starting_at(store.ids(count));
@@ -63,14 +69,14 @@ fn after(
     let seqs = expected.0 + 1..;
     seqs.zip(bodies)
         .map(|(seq, (at, body))| Event {
-            event_id: ids.event(),
+            event_id: ids.next_event_id(),
             execution_id: execution,
             seq: Seq(seq),
             cause_seq: Some(Seq(seq - 1)),
             timestamp: now,
             recorded_at: now,
-            source: Source::Server,
-            at,
+            source: EventSource::Server,
+            location: at,
             duration_ms: None,
             worker_id: None,
             trace_id: None,
@@ -81,14 +87,17 @@ fn after(
 }
 
 /// The end of an execution.
-pub(super) fn finished(generation: u32, ended: Ending) -> (At, Body) {
-    let finished = Finished {
+pub(super) fn execution_finished(generation: u32, ended: EndStatus) -> (EventLocation, EventBody) {
+    let finished = ExecutionFinished {
         generation,
         result: None,
         error: None,
         ended,
     };
-    (At::default(), Body::PlaybookFinished(Box::new(finished)))
+    (
+        EventLocation::default(),
+        EventBody::PlaybookFinished(Box::new(finished)),
+    )
 }
 
 /// One run of a plain step.
@@ -119,42 +128,44 @@ impl PlainStep {
             is_final: false,
         };
         let issued = CommandIssued {
-            work: Work::Pipeline,
+            work: CommandWork::Pipeline,
             dispatch: 1,
             pool: "default".into(),
         };
-        let at = At::step_run(&self.run);
+        let at = EventLocation::of_step_run(&self.run);
         let bodies = vec![
-            (at.clone(), Body::StepScheduled(Box::new(scheduled))),
-            (at, Body::CommandIssued(issued)),
+            (at.clone(), EventBody::StepScheduled(Box::new(scheduled))),
+            (at, EventBody::CommandIssued(issued)),
         ];
-        let mut commit = next(store, execution, expected, bodies);
-        commit.commands.push(CommandChange::Issue(Box::new(Issue {
-            command: Command {
-                id: CommandId {
-                    execution,
-                    seq: Seq(expected.0 + 2),
+        let mut commit = next_commit(store, execution, expected, bodies);
+        commit
+            .commands
+            .push(CommandChange::Issue(Box::new(IssuedCommand {
+                command: Command {
+                    id: CommandId {
+                        execution,
+                        seq: Seq(expected.0 + 2),
+                    },
+                    playbook: PlaybookHash::from_text("text"),
+                    run: self.run.clone(),
+                    work: CommandWork::Pipeline,
+                    dispatch: 1,
+                    pool: "default".into(),
+                    args: None,
+                    loop_started: None,
                 },
-                playbook: PlaybookHash::of("text"),
-                run: self.run.clone(),
-                work: Work::Pipeline,
-                dispatch: 1,
-                pool: "default".into(),
-                args: None,
-                loop_started: None,
-            },
-            claimed: None,
-            start_by: None,
-            kinds: Vec::new(),
-        })));
+                claimed: None,
+                start_by: None,
+                kinds: Vec::new(),
+            })));
         commit
     }
 
     /// Ends its task with a body outside the log, and ends the step.
     pub fn finish(&self, store: &dyn Store, execution: ExecutionId, expected: Seq) -> Commit {
         let ended = TaskEnded {
-            outcome: Raw::of(&json!({"status": "ok", "result": null})),
-            result_ref: Some(Box::new(reference(execution))),
+            outcome: RawJson::from_serializable(&json!({"status": "ok", "result": null})),
+            result_ref: Some(Box::new(body_reference(execution))),
             matched_rule_index: None,
             directive: Directive::Continue,
             to: None,
@@ -162,29 +173,29 @@ impl PlainStep {
             set_ctx: None,
             set: None,
         };
-        let at = At::step_run(&self.run);
-        let task = At {
+        let at = EventLocation::of_step_run(&self.run);
+        let task = EventLocation {
             task: Some(Name::from("fetch")),
             visit: 1,
             attempt: 1,
             ..at.clone()
         };
         let bodies = vec![
-            (task, Body::TaskDone(Box::new(ended))),
-            (at, Body::StepDone(StepDone::default())),
+            (task, EventBody::TaskDone(Box::new(ended))),
+            (at, EventBody::StepDone(StepDone::default())),
         ];
-        next(store, execution, expected, bodies)
+        next_commit(store, execution, expected, bodies)
     }
 
     /// Ends one page of its task with a body outside the log, and records the manifest.
     pub fn collect(&self, store: &dyn Store, execution: ExecutionId, expected: Seq) -> Commit {
         let mut commit = self.finish(store, execution, expected);
-        let task = At {
+        let task = EventLocation {
             page: Some(3),
-            ..commit.events[0].at.clone()
+            ..commit.events[0].location.clone()
         };
-        let rule = Rule {
-            strategy: Strategy::Append,
+        let rule = ManifestRule {
+            strategy: CombineStrategy::Append,
             merge_path: None,
             first: expected,
             seq: Seq(expected.0 + 2),
@@ -194,23 +205,23 @@ impl PlainStep {
             is_result: true,
             ends_pipeline: true,
         };
-        let result_ref = Box::new(rule.reference(execution, &task, 100_000, None));
-        commit.events[0].at = task;
-        commit.events[1].at = At {
+        let result_ref = Box::new(rule.to_reference(execution, &task, 100_000, None));
+        commit.events[0].location = task;
+        commit.events[1].location = EventLocation {
             page: None,
-            ..commit.events[0].at.clone()
+            ..commit.events[0].location.clone()
         };
-        commit.events[1].body = Body::ManifestUpdated(ResultStored { result_ref });
+        commit.events[1].body = EventBody::ManifestUpdated(ResultStored { result_ref });
         commit
     }
 }
 
-fn reference(execution: ExecutionId) -> ResultRef {
+fn body_reference(execution: ExecutionId) -> ResultRef {
     ResultRef {
         kind: RefKind::Result,
         uri: format!("noetl://execution/{execution}/step/a/task/fetch/run/1/attempt/1"),
         store: "file".to_owned(),
-        scope: Scope::Execution,
+        scope: BodyScope::Execution,
         expires_at: None,
         meta: BodyMeta {
             content_type: "application/json".to_owned(),

@@ -3,74 +3,85 @@
 use std::ops::Range;
 
 use model::event::{
-    At, Body, Ending, Failed, IterationDone, LoopDone, LoopStarted, LoopStats, Nothing, Retried,
-    TaskEnded,
+    EmptyPayload, EndStatus, EventBody, EventLocation, ExecutionRetried, FailurePayload,
+    IterationDone, LoopDone, LoopStarted, LoopStats, TaskEnded,
 };
 use model::id::{ExecutionId, Seq, StepRunId};
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::{Directive, FailureMode, LoopMode};
-use model::raw::Raw;
+use model::raw::RawJson;
 use serde_json::{Value, json};
 
-use crate::contract::build::{finished, next};
-use crate::contract::{PlainStep, Site, ok, request};
+use crate::contract::build::{execution_finished, next_commit};
+use crate::contract::{PlainStep, StoreFixture, creation_commit, expect_ok};
 use crate::{Commit, LoopProgress, LoopTask, OutcomeRange, Store};
 
-fn run() -> StepRunId {
+fn loop_run() -> StepRunId {
     StepRunId {
         step: "each".into(),
         run: 1,
     }
 }
 
-fn at(iteration: u64) -> At {
-    At {
+fn iteration_location(iteration: u64) -> EventLocation {
+    EventLocation {
         iteration: Some(iteration),
-        ..At::step_run(&run())
+        ..EventLocation::of_step_run(&loop_run())
     }
 }
 
-fn done(iteration: u64) -> (At, Body) {
+fn iteration_done(iteration: u64) -> (EventLocation, EventBody) {
     let ended = IterationDone { set_ctx: None };
-    (at(iteration), Body::IterationDone(ended))
+    (
+        iteration_location(iteration),
+        EventBody::IterationDone(ended),
+    )
 }
 
-fn failed(iteration: u64) -> (At, Body) {
+fn iteration_failed(iteration: u64) -> (EventLocation, EventBody) {
     let error = TaskError::new(ErrorKind::Unknown, "BROKEN", "it broke");
-    let failed = Failed {
+    let failed = FailurePayload {
         error,
         set_ctx: None,
     };
-    (at(iteration), Body::IterationFailed(Box::new(failed)))
+    (
+        iteration_location(iteration),
+        EventBody::IterationFailed(Box::new(failed)),
+    )
 }
 
 /// Appends the ends of iterations, each after its start. Returns the last sequence number.
-async fn append(store: &dyn Store, id: ExecutionId, expected: Seq, ends: Vec<(At, Body)>) -> Seq {
+async fn append_ends(
+    store: &dyn Store,
+    id: ExecutionId,
+    expected: Seq,
+    ends: Vec<(EventLocation, EventBody)>,
+) -> Seq {
     let bodies = ends.into_iter().flat_map(|(at, body)| {
-        let started = (at.clone(), Body::IterationStarted(Nothing {}));
+        let started = (at.clone(), EventBody::IterationStarted(EmptyPayload {}));
         [started, (at, body)]
     });
-    let commit = next(store, id, expected, bodies.collect());
-    write(store, commit).await
+    let commit = next_commit(store, id, expected, bodies.collect());
+    write_commit(store, commit).await
 }
 
-async fn write(store: &dyn Store, commit: Commit) -> Seq {
+async fn write_commit(store: &dyn Store, commit: Commit) -> Seq {
     let version = commit.version();
-    ok(store.commit(commit).await);
+    expect_ok(store.commit(commit).await);
     version
 }
 
 /// Creates an execution whose loop has ended 200 iterations in appends of 50, out of order, with two failures.
-async fn looped(store: &dyn Store) -> (ExecutionId, Seq) {
-    let first = request(store);
+async fn create_loop(store: &dyn Store) -> (ExecutionId, Seq) {
+    let first = creation_commit(store);
     let id = first.execution;
-    let mut seq = write(store, first).await;
+    let mut seq = write_commit(store, first).await;
     for from in [100, 0, 150, 50] {
         let ends = (from..from + 50).map(|index| match index {
-            70 | 110 => failed(index),
-            _ => done(index),
+            70 | 110 => iteration_failed(index),
+            _ => iteration_done(index),
         });
-        seq = append(store, id, seq, ends.collect()).await;
+        seq = append_ends(store, id, seq, ends.collect()).await;
     }
     (id, seq)
 }
@@ -92,25 +103,28 @@ pub const LOOP_APPEND_ITERATIONS: u64 = 50;
 
 /// Writes a loop with the given number of iterations. The result of each is its index.
 pub async fn finish_loop(store: &dyn Store, iterations: u64) -> FinishedLoop {
-    let first = request(store);
+    let first = creation_commit(store);
     let execution = first.execution;
-    let seq = write(store, first).await;
+    let seq = write_commit(store, first).await;
     let step = PlainStep::new("each", 1);
     let mut scheduled = step.schedule(store, execution, seq);
     scheduled.commands.clear();
-    let seq = write(store, scheduled).await;
+    let seq = write_commit(store, scheduled).await;
     let begun = loop_started(iterations);
-    let started = write(store, next(store, execution, seq, vec![begun])).await;
+    let started = write_commit(store, next_commit(store, execution, seq, vec![begun])).await;
     let mut seq = started;
     let mut from = 0;
     while from < iterations {
         let indices = from..(from + LOOP_APPEND_ITERATIONS).min(iterations);
         from = indices.end;
         let events = indices.flat_map(|index| {
-            let beginning = (at(index), Body::IterationStarted(Nothing {}));
-            [beginning, task_done(index), done(index)]
+            let beginning = (
+                iteration_location(index),
+                EventBody::IterationStarted(EmptyPayload {}),
+            );
+            [beginning, task_done(index), iteration_done(index)]
         });
-        seq = write(store, next(store, execution, seq, events.collect())).await;
+        seq = write_commit(store, next_commit(store, execution, seq, events.collect())).await;
     }
     let stats = LoopStats {
         total: iterations,
@@ -122,19 +136,22 @@ pub async fn finish_loop(store: &dyn Store, iterations: u64) -> FinishedLoop {
         results: None,
         manifests: Vec::new(),
     };
-    let ended = (At::step_run(&run()), Body::LoopDone(ended));
-    let ends = vec![ended, finished(1, Ending::Success)];
-    let last = write(store, next(store, execution, seq, ends)).await;
+    let ended = (
+        EventLocation::of_step_run(&loop_run()),
+        EventBody::LoopDone(ended),
+    );
+    let ends = vec![ended, execution_finished(1, EndStatus::Success)];
+    let last = write_commit(store, next_commit(store, execution, seq, ends)).await;
     let done = Seq(last.0 - 1);
     FinishedLoop {
         execution,
-        run: run(),
+        run: loop_run(),
         started,
         done,
     }
 }
 
-fn loop_started(total: u64) -> (At, Body) {
+fn loop_started(total: u64) -> (EventLocation, EventBody) {
     let started = LoopStarted {
         total,
         mode: LoopMode::Parallel,
@@ -148,26 +165,26 @@ fn loop_started(total: u64) -> (At, Body) {
         reused: None,
         more: false,
     };
-    let at = At::step_run(&run());
-    (at, Body::LoopStarted(Box::new(started)))
+    let at = EventLocation::of_step_run(&loop_run());
+    (at, EventBody::LoopStarted(Box::new(started)))
 }
 
-fn task_done(iteration: u64) -> (At, Body) {
+fn task_done(iteration: u64) -> (EventLocation, EventBody) {
     let outcome = json!({"status": "ok", "result": iteration});
     let (at, ended) = task_end("part", iteration, &outcome);
-    (at, Body::TaskDone(ended))
+    (at, EventBody::TaskDone(ended))
 }
 
-fn task_failed(task: &str, iteration: u64) -> (At, Body) {
+fn task_failed(task: &str, iteration: u64) -> (EventLocation, EventBody) {
     let error = TaskError::new(ErrorKind::Unknown, "BROKEN", "it broke");
     let outcome = json!({"status": "error", "error": error});
     let (at, ended) = task_end(task, iteration, &outcome);
-    (at, Body::TaskFailed(ended))
+    (at, EventBody::TaskFailed(ended))
 }
 
-fn task_end(task: &str, iteration: u64, outcome: &Value) -> (At, Box<TaskEnded>) {
+fn task_end(task: &str, iteration: u64, outcome: &Value) -> (EventLocation, Box<TaskEnded>) {
     let ended = TaskEnded {
-        outcome: Raw::of(outcome),
+        outcome: RawJson::from_serializable(outcome),
         result_ref: None,
         matched_rule_index: None,
         directive: Directive::Continue,
@@ -176,42 +193,45 @@ fn task_end(task: &str, iteration: u64, outcome: &Value) -> (At, Box<TaskEnded>)
         set_ctx: None,
         set: None,
     };
-    let at = At {
+    let at = EventLocation {
         task: Some(task.into()),
         visit: 1,
         attempt: 1,
-        ..at(iteration)
+        ..iteration_location(iteration)
     };
     (at, Box::new(ended))
 }
 
 /// Iterations are found by index, in whatever order they ended.
-pub async fn iterations_are_found_by_their_index(site: &dyn Site) {
+pub async fn iterations_are_found_by_their_index(site: &dyn StoreFixture) {
     let store = site.join();
-    let (id, _) = looped(&*store).await;
+    let (id, _) = create_loop(&*store).await;
     for range in [0..1, 63..65, 149..152, 40..160, 199..300, 7..7] {
-        let found = ok(store.iteration_events(id, &run(), range.clone()).await);
+        let found = expect_ok(store.iteration_events(id, &loop_run(), range.clone()).await);
         let mut indices: Vec<u64> = found
             .iter()
-            .filter_map(|event| event.at.iteration)
+            .filter_map(|event| event.location.iteration)
             .collect();
         indices.sort_unstable();
         let wanted: Vec<u64> = range.clone().filter(|index| *index < 200).collect();
         assert_eq!(indices, wanted, "{range:?}");
         assert!(found.is_sorted_by_key(|event| event.seq), "{range:?}");
     }
-    assert_eq!(ok(store.iteration_count(id, &run()).await), 200);
-    let other = StepRunId { run: 2, ..run() };
-    assert!(ok(store.iteration_events(id, &other, 0..200).await).is_empty());
-    assert_eq!(ok(store.iteration_count(id, &other).await), 0);
+    assert_eq!(expect_ok(store.iteration_count(id, &loop_run()).await), 200);
+    let other = StepRunId {
+        run: 2,
+        ..loop_run()
+    };
+    assert!(expect_ok(store.iteration_events(id, &other, 0..200).await).is_empty());
+    assert_eq!(expect_ok(store.iteration_count(id, &other).await), 0);
 }
 
 /// Failures before a retry do not count once the loop continues.
-pub async fn iterations_are_counted_and_a_retry_counts_failures_anew(site: &dyn Site) {
+pub async fn iterations_are_counted_and_a_retry_counts_failures_anew(site: &dyn StoreFixture) {
     let store = site.join();
-    let (id, seq) = looped(&*store).await;
+    let (id, seq) = create_loop(&*store).await;
     let progress = |succeeded: u64, failed: u64| {
-        let (run, retries) = (run(), 0);
+        let (run, retries) = (loop_run(), 0);
         vec![LoopProgress {
             run,
             succeeded,
@@ -219,56 +239,72 @@ pub async fn iterations_are_counted_and_a_retry_counts_failures_anew(site: &dyn 
             retries,
         }]
     };
-    assert_eq!(ok(store.loops(id).await), progress(198, 2));
-    assert_eq!(ok(store.failed_iterations(id, &run(), 9).await), [70, 110]);
-    assert_eq!(ok(store.failed_iterations(id, &run(), 1).await), [70]);
-    let retried = Body::ExecutionRetried(Retried { generation: 2 });
-    let seq = write(
+    assert_eq!(expect_ok(store.loops(id).await), progress(198, 2));
+    assert_eq!(
+        expect_ok(store.failed_iterations(id, &loop_run(), 9).await),
+        [70, 110]
+    );
+    assert_eq!(
+        expect_ok(store.failed_iterations(id, &loop_run(), 1).await),
+        [70]
+    );
+    let retried = EventBody::ExecutionRetried(ExecutionRetried { generation: 2 });
+    let seq = write_commit(
         &*store,
-        next(&*store, id, seq, vec![(At::default(), retried)]),
+        next_commit(&*store, id, seq, vec![(EventLocation::default(), retried)]),
     )
     .await;
-    let seq = append(&*store, id, seq, vec![done(70)]).await;
-    assert_eq!(ok(store.loops(id).await), progress(199, 0));
-    assert!(ok(store.failed_iterations(id, &run(), 9).await).is_empty());
-    append(&*store, id, seq, vec![failed(110)]).await;
-    assert_eq!(ok(store.loops(id).await), progress(199, 1));
-    assert_eq!(ok(store.failed_iterations(id, &run(), 9).await), [110]);
+    let seq = append_ends(&*store, id, seq, vec![iteration_done(70)]).await;
+    assert_eq!(expect_ok(store.loops(id).await), progress(199, 0));
+    assert!(expect_ok(store.failed_iterations(id, &loop_run(), 9).await).is_empty());
+    append_ends(&*store, id, seq, vec![iteration_failed(110)]).await;
+    assert_eq!(expect_ok(store.loops(id).await), progress(199, 1));
+    assert_eq!(
+        expect_ok(store.failed_iterations(id, &loop_run(), 9).await),
+        [110]
+    );
 }
 
 /// An outline has every event that belongs to no iteration, and its pages together are complete.
-pub async fn an_outline_has_everything_but_iterations(site: &dyn Site) {
+pub async fn an_outline_has_everything_but_iterations(site: &dyn StoreFixture) {
     let store = site.join();
-    let (id, seq) = looped(&*store).await;
+    let (id, seq) = create_loop(&*store).await;
     let step = PlainStep::new("after", 1);
-    let seq = write(&*store, step.schedule(&*store, id, seq)).await;
+    let seq = write_commit(&*store, step.schedule(&*store, id, seq)).await;
     let mut mixed = step.finish(&*store, id, seq).events;
-    let bodies = mixed.drain(..).map(|event| (event.at, event.body));
-    let seq = write(
+    let bodies = mixed.drain(..).map(|event| (event.location, event.body));
+    let seq = write_commit(
         &*store,
-        next(&*store, id, seq, bodies.chain([done(300)]).collect()),
+        next_commit(
+            &*store,
+            id,
+            seq,
+            bodies.chain([iteration_done(300)]).collect(),
+        ),
     )
     .await;
-    let seq = append(&*store, id, seq, vec![done(301)]).await;
-    let events = ok(store.events(id, Seq(0), usize::MAX).await);
+    let seq = append_ends(&*store, id, seq, vec![iteration_done(301)]).await;
+    let events = expect_ok(store.events(id, Seq(0), usize::MAX).await);
     assert_eq!(events.last().map(|event| event.seq), Some(seq));
     let wanted: Vec<Seq> = events
         .iter()
-        .filter(|event| event.at.iteration.is_none())
+        .filter(|event| event.location.iteration.is_none())
         .map(|event| event.seq)
         .collect();
     for limit in [1, 3, 1_000] {
         let mut found = Vec::new();
         let mut after = Seq(0);
         loop {
-            let page = ok(store.outline(id, after, limit).await);
+            let page = expect_ok(store.outline(id, after, limit).await);
             assert!(page.len() <= limit);
             let Some(last) = page.last() else { break };
             after = last.seq;
             found.extend(page);
         }
         assert!(found.is_sorted_by_key(|event| event.seq));
-        let plain = found.iter().filter(|event| event.at.iteration.is_none());
+        let plain = found
+            .iter()
+            .filter(|event| event.location.iteration.is_none());
         let seqs: Vec<Seq> = plain.map(|event| event.seq).collect();
         assert_eq!(seqs, wanted, "{limit}");
     }
@@ -289,23 +325,23 @@ async fn outcomes(
         bytes_max,
     };
     let read = store.iteration_outcomes(finished.execution, &finished.run, &range);
-    let read = ok(read.await);
+    let read = expect_ok(read.await);
     let seqs = read.outcomes.iter();
     let seqs = seqs.map(|(index, event)| {
-        assert_eq!(event.at.iteration, Some(*index));
+        assert_eq!(event.location.iteration, Some(*index));
         (*index, event.seq)
     });
     (seqs.collect(), read.end)
 }
 
 /// The store reads the last outcome of each iteration up to a seq, for as many iterations as fit.
-pub async fn outcomes_of_iterations_are_read_in_bounded_memory(site: &dyn Site) {
+pub async fn outcomes_of_iterations_are_read_in_bounded_memory(site: &dyn StoreFixture) {
     let store = site.join();
     let finished = finish_loop(&*store, 200).await;
     let (id, done) = (finished.execution, finished.done);
-    let last = write(
+    let last = write_commit(
         &*store,
-        next(&*store, id, done.next(), vec![task_failed("part", 5)]),
+        next_commit(&*store, id, done.next(), vec![task_failed("part", 5)]),
     )
     .await;
     let end_of = |index: u64| Seq(finished.started.0 + 3 * index + 2);
@@ -333,7 +369,7 @@ pub async fn outcomes_of_iterations_are_read_in_bounded_memory(site: &dyn Site) 
 }
 
 /// The store finds the last result and the last failure of a loop task, in the latest run or in a given run.
-pub async fn the_latest_ends_of_a_loop_task_are_found(site: &dyn Site) {
+pub async fn the_latest_ends_of_a_loop_task_are_found(site: &dyn StoreFixture) {
     let store = site.join();
     let finished = finish_loop(&*store, 100).await;
     let id = finished.execution;
@@ -343,7 +379,7 @@ pub async fn the_latest_ends_of_a_loop_task_are_found(site: &dyn Site) {
         task_failed("part", 8),
         task_failed("check", 8),
     ];
-    let seq = write(&*store, next(&*store, id, seq, later.clone())).await;
+    let seq = write_commit(&*store, next_commit(&*store, id, seq, later.clone())).await;
     let first_run = LoopTask {
         run: 1,
         succeeded: Some(Seq(finished.started.0 + 3 * 99 + 2)),
@@ -351,13 +387,13 @@ pub async fn the_latest_ends_of_a_loop_task_are_found(site: &dyn Site) {
     };
     let find = async |run: Option<u32>, task: &str| {
         let (step, task) = ("each".into(), task.into());
-        ok(store.loop_task(id, &step, run, &task).await)
+        expect_ok(store.loop_task(id, &step, run, &task).await)
     };
     assert_eq!(find(None, "part").await.as_ref(), Some(&first_run));
     for (at, _) in &mut later {
         at.run = 2;
     }
-    let seq = write(&*store, next(&*store, id, seq, later)).await;
+    let seq = write_commit(&*store, next_commit(&*store, id, seq, later)).await;
     let failed = |run: u32, seq: u64| LoopTask {
         run,
         succeeded: None,
@@ -370,23 +406,23 @@ pub async fn the_latest_ends_of_a_loop_task_are_found(site: &dyn Site) {
         assert_eq!(find(Some(1), "check").await, Some(failed(1, seq.0 - 3)));
         assert_eq!(find(Some(3), "part").await, None);
         assert_eq!(find(None, "absent").await, None);
-        ok(store.rebuild_projections().await);
+        expect_ok(store.rebuild_projections().await);
     }
 }
 
 /// Rebuilt rows equal the original rows.
-pub async fn rows_of_iterations_rebuilt_are_the_same(site: &dyn Site) {
+pub async fn rows_of_iterations_rebuilt_are_the_same(site: &dyn StoreFixture) {
     let store = site.join();
-    let (id, _) = looped(&*store).await;
+    let (id, _) = create_loop(&*store).await;
     let shown = async || {
         (
-            ok(store.loops(id).await),
-            ok(store.failed_iterations(id, &run(), 9).await),
-            ok(store.iteration_events(id, &run(), 0..200).await),
-            ok(store.outline(id, Seq(0), 1_000).await),
+            expect_ok(store.loops(id).await),
+            expect_ok(store.failed_iterations(id, &loop_run(), 9).await),
+            expect_ok(store.iteration_events(id, &loop_run(), 0..200).await),
+            expect_ok(store.outline(id, Seq(0), 1_000).await),
         )
     };
     let before = shown().await;
-    ok(store.rebuild_projections().await);
+    expect_ok(store.rebuild_projections().await);
     assert_eq!(shown().await, before);
 }

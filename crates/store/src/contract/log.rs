@@ -1,148 +1,172 @@
 //! Tests of the log: versions, keys, snapshots, lists and projections.
 
-use model::event::{Body, Ending, Note, Retried};
+use model::event::{ControlNote, EndStatus, EventBody, ExecutionRetried};
 use model::id::{EventId, Seq};
-use model::result_ref::Scope;
+use model::result_ref::BodyScope;
 use model::status::RunStatus;
 
-use super::build::{PlainStep, finished, next, request};
-use super::{Site, ok};
-use crate::{Committed, Error, Filter, Foreign, Key, Snapshot};
+use super::build::{PlainStep, creation_commit, execution_finished, next_commit};
+use super::{StoreFixture, expect_ok};
+use crate::{CommitStatus, Error, ExecutionFilter, ExternalEventKey, Snapshot, UniqueKey};
 
 /// Events are read back as written, by range and by sequence number.
-pub async fn a_commit_is_read_back_as_it_was_written(site: &dyn Site) {
+pub async fn a_commit_is_read_back_as_it_was_written(site: &dyn StoreFixture) {
     let store = site.join();
-    let first = request(&*store);
+    let first = creation_commit(&*store);
     let id = first.execution;
-    assert_eq!(ok(store.commit(first.clone()).await), Committed::Done);
+    assert_eq!(
+        expect_ok(store.commit(first.clone()).await),
+        CommitStatus::Committed
+    );
     let second = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
-    assert_eq!(ok(store.commit(second.clone()).await), Committed::Done);
+    assert_eq!(
+        expect_ok(store.commit(second.clone()).await),
+        CommitStatus::Committed
+    );
     let all = [first.events, second.events].concat();
-    assert_eq!(ok(store.events(id, Seq(0), 100).await), all);
+    assert_eq!(expect_ok(store.events(id, Seq(0), 100).await), all);
     // However events were batched, a page is full unless the log ends.
     for limit in 1..=all.len() {
-        assert_eq!(ok(store.events(id, Seq(0), limit).await), all[..limit]);
+        assert_eq!(
+            expect_ok(store.events(id, Seq(0), limit).await),
+            all[..limit]
+        );
     }
-    assert_eq!(ok(store.events(id, Seq(1), 2).await), all[1..3]);
-    let chosen = ok(store.events_at(id, &[Seq(4), Seq(1), Seq(9)]).await);
+    assert_eq!(expect_ok(store.events(id, Seq(1), 2).await), all[1..3]);
+    let chosen = expect_ok(store.events_at(id, &[Seq(4), Seq(1), Seq(9)]).await);
     assert_eq!(chosen, [all[0].clone(), all[3].clone()]);
-    let loaded = ok(store.load(id, 1).await).expect("the execution exists");
+    let loaded = expect_ok(store.load(id, 1).await).expect("the execution exists");
     assert_eq!((loaded.row.version, loaded.tail), (Seq(4), all));
-    assert_eq!(ok(site.join().execution(id).await), Some(loaded.row));
+    assert_eq!(expect_ok(site.join().execution(id).await), Some(loaded.row));
 }
 
 /// A decision based on an old state is not written.
-pub async fn a_commit_on_an_old_version_leaves_nothing(site: &dyn Site) {
+pub async fn a_commit_on_an_old_version_leaves_nothing(site: &dyn StoreFixture) {
     let store = site.join();
-    let first = request(&*store);
+    let first = creation_commit(&*store);
     let id = first.execution;
-    ok(store.commit(first).await);
+    expect_ok(store.commit(first).await);
     let step = PlainStep::new("a", 1);
-    ok(store.commit(step.schedule(&*store, id, Seq(2))).await);
+    expect_ok(store.commit(step.schedule(&*store, id, Seq(2))).await);
     let late = PlainStep::new("b", 1).schedule(&*store, id, Seq(2));
-    let moved = Committed::Moved { version: Seq(4) };
-    assert_eq!(ok(store.commit(late).await), moved);
-    let turn = vec![finished(1, Ending::Success)];
-    let late = next(&*store, id, Seq(3), turn);
-    assert_eq!(ok(store.commit(late).await), moved);
-    assert_eq!(ok(store.events(id, Seq(0), 100).await).len(), 4);
-    assert_eq!(ok(store.open_commands(id).await).len(), 1);
-    let stray = next(
+    let moved = CommitStatus::VersionConflict { version: Seq(4) };
+    assert_eq!(expect_ok(store.commit(late).await), moved);
+    let turn = vec![execution_finished(1, EndStatus::Success)];
+    let late = next_commit(&*store, id, Seq(3), turn);
+    assert_eq!(expect_ok(store.commit(late).await), moved);
+    assert_eq!(expect_ok(store.events(id, Seq(0), 100).await).len(), 4);
+    assert_eq!(expect_ok(store.open_commands(id).await).len(), 1);
+    let stray = next_commit(
         &*store,
         model::id::ExecutionId(5),
         Seq(7),
-        vec![finished(1, Ending::Success)],
+        vec![execution_finished(1, EndStatus::Success)],
     );
-    let moved = Committed::Moved { version: Seq(0) };
-    assert_eq!(ok(store.commit(stray).await), moved);
+    let moved = CommitStatus::VersionConflict { version: Seq(0) };
+    assert_eq!(expect_ok(store.commit(stray).await), moved);
 }
 
 /// The same request, sent twice, starts one execution.
-pub async fn creating_twice_creates_once(site: &dyn Site) {
+pub async fn creating_twice_creates_once(site: &dyn StoreFixture) {
     let store = site.join();
-    let first = request(&*store);
-    assert_eq!(ok(store.commit(first.clone()).await), Committed::Done);
-    let moved = Committed::Moved { version: Seq(2) };
-    assert_eq!(ok(store.commit(first).await), moved);
-    assert_eq!(ok(store.executions(&Filter::default()).await).len(), 1);
+    let first = creation_commit(&*store);
+    assert_eq!(
+        expect_ok(store.commit(first.clone()).await),
+        CommitStatus::Committed
+    );
+    let moved = CommitStatus::VersionConflict { version: Seq(2) };
+    assert_eq!(expect_ok(store.commit(first).await), moved);
+    assert_eq!(
+        expect_ok(store.executions(&ExecutionFilter::default()).await).len(),
+        1
+    );
 }
 
 /// A log has no gaps.
-pub async fn seqs_with_a_gap_are_refused(site: &dyn Site) {
+pub async fn seqs_with_a_gap_are_refused(site: &dyn StoreFixture) {
     let store = site.join();
-    let mut first = request(&*store);
+    let mut first = creation_commit(&*store);
     first.events[1].seq = Seq(3);
     let refused = store.commit(first).await;
     assert!(matches!(refused, Err(Error::Malformed(_))), "{refused:?}");
 }
 
 /// Every event has an earlier cause.
-pub async fn a_cause_after_its_effect_is_refused(site: &dyn Site) {
+pub async fn a_cause_after_its_effect_is_refused(site: &dyn StoreFixture) {
     let store = site.join();
-    let mut first = request(&*store);
+    let mut first = creation_commit(&*store);
     first.events[1].cause_seq = Some(Seq(2));
     let refused = store.commit(first).await;
     assert!(matches!(refused, Err(Error::Malformed(_))), "{refused:?}");
 }
 
 /// An event ID of a client is found by lookup and unique by key.
-pub async fn an_event_from_outside_is_found_by_its_id_and_kept_once(site: &dyn Site) {
+pub async fn an_event_from_outside_is_found_by_its_id_and_kept_once(site: &dyn StoreFixture) {
     let store = site.join();
-    let mut first = request(&*store);
+    let mut first = creation_commit(&*store);
     let id = first.execution;
-    let foreign = Foreign {
+    let foreign = ExternalEventKey {
         event_id: EventId(77),
         seq: Seq(2),
         hash: [7; 32],
     };
-    first.foreign.push(foreign);
-    ok(store.commit(first).await);
-    let found = ok(store.foreign(id, &[EventId(78), EventId(77)]).await);
+    first.external_events.push(foreign);
+    expect_ok(store.commit(first).await);
+    let found = expect_ok(store.external_events(id, &[EventId(78), EventId(77)]).await);
     assert_eq!(found, [foreign]);
     let mut again = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
-    again.foreign.push(foreign);
+    again.external_events.push(foreign);
     let refused = store.commit(again).await;
-    let is_named = matches!(&refused, Err(Error::Invariant(Key::Event(EventId(77)))));
+    let is_named = matches!(
+        &refused,
+        Err(Error::Invariant(UniqueKey::Event(EventId(77))))
+    );
     assert!(is_named, "{refused:?}");
-    assert_eq!(ok(store.events(id, Seq(0), 100).await).len(), 2);
+    assert_eq!(expect_ok(store.events(id, Seq(0), 100).await).len(), 2);
 }
 
 /// A generation has one terminal event; another generation may have its own.
-pub async fn an_end_is_recorded_once_per_generation(site: &dyn Site) {
+pub async fn an_end_is_recorded_once_per_generation(site: &dyn StoreFixture) {
     let store = site.join();
-    let first = request(&*store);
+    let first = creation_commit(&*store);
     let id = first.execution;
-    ok(store.commit(first).await);
+    expect_ok(store.commit(first).await);
     let end = |expected, generation| {
-        let mut commit = next(
+        let mut commit = next_commit(
             &*store,
             id,
             expected,
-            vec![finished(generation, Ending::Error)],
+            vec![execution_finished(generation, EndStatus::Error)],
         );
-        commit.keys.push(Key::Terminal { generation });
+        commit.keys.push(UniqueKey::Terminal { generation });
         commit
     };
-    assert_eq!(ok(store.commit(end(Seq(2), 1)).await), Committed::Done);
+    assert_eq!(
+        expect_ok(store.commit(end(Seq(2), 1)).await),
+        CommitStatus::Committed
+    );
     let refused = store.commit(end(Seq(3), 1)).await;
     let is_named = matches!(
         &refused,
-        Err(Error::Invariant(Key::Terminal { generation: 1 }))
+        Err(Error::Invariant(UniqueKey::Terminal { generation: 1 }))
     );
     assert!(is_named, "{refused:?}");
-    assert_eq!(ok(store.commit(end(Seq(3), 2)).await), Committed::Done);
+    assert_eq!(
+        expect_ok(store.commit(end(Seq(3), 2)).await),
+        CommitStatus::Committed
+    );
 }
 
 /// Among commits that share a transaction, only the faulty one is refused.
-pub async fn one_members_violation_does_not_touch_the_others(site: &dyn Site) {
+pub async fn one_members_violation_does_not_touch_the_others(site: &dyn StoreFixture) {
     let store = site.join();
-    let key = Key::Terminal { generation: 1 };
+    let key = UniqueKey::Terminal { generation: 1 };
     let mut ids = Vec::new();
     for _ in 0..3 {
-        let mut first = request(&*store);
+        let mut first = creation_commit(&*store);
         first.keys.push(key.clone());
         ids.push(first.execution);
-        ok(store.commit(first).await);
+        expect_ok(store.commit(first).await);
     }
     let commits = ids.iter().enumerate().map(|(n, id)| {
         let mut commit = PlainStep::new("a", 1).schedule(&*store, *id, Seq(2));
@@ -156,45 +180,57 @@ pub async fn one_members_violation_does_not_touch_the_others(site: &dyn Site) {
         outcomes.push(commit.await.expect("a commit does not panic").is_ok());
     }
     assert_eq!(outcomes, [true, false, true]);
-    assert_eq!(ok(store.events(ids[1], Seq(0), 9).await).len(), 2);
-    assert_eq!(ok(store.events(ids[2], Seq(0), 9).await).len(), 4);
+    assert_eq!(expect_ok(store.events(ids[1], Seq(0), 9).await).len(), 2);
+    assert_eq!(expect_ok(store.events(ids[2], Seq(0), 9).await).len(), 4);
 }
 
 /// Status, generation and finish time are derived from the log.
-pub async fn the_row_follows_the_log_through_a_life(site: &dyn Site) {
+pub async fn the_row_follows_the_log_through_a_life(site: &dyn StoreFixture) {
     let store = site.join();
-    let first = request(&*store);
+    let first = creation_commit(&*store);
     let id = first.execution;
-    ok(store.commit(first).await);
-    let note = || Note { reason: None };
-    let at = model::event::At::default;
+    expect_ok(store.commit(first).await);
+    let note = || ControlNote { reason: None };
+    let at = model::event::EventLocation::default;
     let turns = [
-        (Body::PlaybookPaused(note()), RunStatus::Paused, 1),
-        (Body::PlaybookResumed(note()), RunStatus::Running, 1),
-        (finished(1, Ending::Cancelled).1, RunStatus::Cancelled, 1),
+        (EventBody::PlaybookPaused(note()), RunStatus::Paused, 1),
+        (EventBody::PlaybookResumed(note()), RunStatus::Running, 1),
         (
-            Body::ExecutionRetried(Retried { generation: 2 }),
+            execution_finished(1, EndStatus::Cancelled).1,
+            RunStatus::Cancelled,
+            1,
+        ),
+        (
+            EventBody::ExecutionRetried(ExecutionRetried { generation: 2 }),
             RunStatus::Running,
             2,
         ),
-        (finished(2, Ending::Success).1, RunStatus::Completed, 2),
+        (
+            execution_finished(2, EndStatus::Success).1,
+            RunStatus::Completed,
+            2,
+        ),
     ];
     for (seq, (body, status, generation)) in (2..).zip(turns) {
-        ok(store
-            .commit(next(&*store, id, Seq(seq), vec![(at(), body)]))
-            .await);
-        let row = ok(store.execution(id).await).expect("the execution exists");
+        expect_ok(
+            store
+                .commit(next_commit(&*store, id, Seq(seq), vec![(at(), body)]))
+                .await,
+        );
+        let row = expect_ok(store.execution(id).await).expect("the execution exists");
         assert_eq!((row.status, row.generation), (status, generation));
         assert_eq!(row.finished_at.is_some(), status.is_terminal());
     }
 }
 
 /// A snapshot is only used by readers of the same snapshot version.
-pub async fn snapshots_shorten_the_tail_and_other_versions_are_passed_over(site: &dyn Site) {
+pub async fn snapshots_shorten_the_tail_and_other_versions_are_passed_over(
+    site: &dyn StoreFixture,
+) {
     let store = site.join();
-    let first = request(&*store);
+    let first = creation_commit(&*store);
     let id = first.execution;
-    ok(store.commit(first).await);
+    expect_ok(store.commit(first).await);
     let mut second = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
     let snapshot = Snapshot {
         version: 3,
@@ -202,60 +238,72 @@ pub async fn snapshots_shorten_the_tail_and_other_versions_are_passed_over(site:
         bytes: vec![1, 2, 3],
     };
     second.snapshot = Some(snapshot.clone());
-    ok(store.commit(second).await);
-    let loaded = ok(store.load(id, 3).await).expect("the execution exists");
+    expect_ok(store.commit(second).await);
+    let loaded = expect_ok(store.load(id, 3).await).expect("the execution exists");
     assert_eq!((loaded.snapshot, loaded.tail.len()), (Some(snapshot), 1));
-    let loaded = ok(store.load(id, 4).await).expect("the execution exists");
+    let loaded = expect_ok(store.load(id, 4).await).expect("the execution exists");
     assert_eq!((loaded.snapshot, loaded.tail.len()), (None, 4));
 }
 
 /// Lists support filters and pages.
-pub async fn lists_are_narrowed_and_newest_first(site: &dyn Site) {
+pub async fn lists_are_narrowed_and_newest_first(site: &dyn StoreFixture) {
     let store = site.join();
     let mut ids = Vec::new();
     for _ in 0..3 {
-        let first = request(&*store);
+        let first = creation_commit(&*store);
         ids.push(first.execution);
-        ok(store.commit(first).await);
+        expect_ok(store.commit(first).await);
     }
-    let end = next(&*store, ids[1], Seq(2), vec![finished(1, Ending::Success)]);
-    ok(store.commit(end).await);
-    let list = async |filter: Filter| -> Vec<_> {
-        let found = ok(store.executions(&filter).await);
+    let end = next_commit(
+        &*store,
+        ids[1],
+        Seq(2),
+        vec![execution_finished(1, EndStatus::Success)],
+    );
+    expect_ok(store.commit(end).await);
+    let list = async |filter: ExecutionFilter| -> Vec<_> {
+        let found = expect_ok(store.executions(&filter).await);
         found.into_iter().map(|row| row.id).collect()
     };
-    assert_eq!(list(Filter::default()).await, [ids[2], ids[1], ids[0]]);
-    let running = Filter {
+    assert_eq!(
+        list(ExecutionFilter::default()).await,
+        [ids[2], ids[1], ids[0]]
+    );
+    let running = ExecutionFilter {
         status: Some(RunStatus::Running),
-        ..Filter::default()
+        ..ExecutionFilter::default()
     };
     assert_eq!(list(running).await, [ids[2], ids[0]]);
-    let page = Filter {
+    let page = ExecutionFilter {
         before: Some(ids[2]),
         limit: 1,
-        ..Filter::default()
+        ..ExecutionFilter::default()
     };
     assert_eq!(list(page).await, [ids[1]]);
-    let other = Filter {
+    let other = ExecutionFilter {
         path: Some("examples/other".into()),
-        ..Filter::default()
+        ..ExecutionFilter::default()
     };
     assert!(list(other).await.is_empty());
 }
 
 /// Rebuilt projections equal the original ones.
-pub async fn projections_rebuilt_are_the_same(site: &dyn Site) {
+pub async fn projections_rebuilt_are_the_same(site: &dyn StoreFixture) {
     let store = site.join();
-    let first = request(&*store);
+    let first = creation_commit(&*store);
     let id = first.execution;
-    ok(store.commit(first).await);
+    expect_ok(store.commit(first).await);
     let step = PlainStep::new("a", 1);
-    ok(store.commit(step.schedule(&*store, id, Seq(2))).await);
-    ok(store.commit(step.collect(&*store, id, Seq(4))).await);
-    ok(store.commit(step.finish(&*store, id, Seq(6))).await);
+    expect_ok(store.commit(step.schedule(&*store, id, Seq(2))).await);
+    expect_ok(store.commit(step.collect(&*store, id, Seq(4))).await);
+    expect_ok(store.commit(step.finish(&*store, id, Seq(6))).await);
     let shown = async || {
-        let row = ok(store.execution(id).await);
-        (row, ok(store.steps(id).await), ok(store.results(id).await))
+        let row = expect_ok(store.execution(id).await);
+        (
+            row,
+            expect_ok(store.steps(id).await),
+            expect_ok(store.results(id).await),
+        )
     };
     let before = shown().await;
     assert_eq!((before.1.len(), before.2.len()), (1, 3));
@@ -264,29 +312,32 @@ pub async fn projections_rebuilt_are_the_same(site: &dyn Site) {
     assert_eq!(pages, [Some(3), None, None]);
     let manifest = before.1[0].aggregate_result_ref.as_ref();
     assert_eq!(manifest, Some(&before.2[1].result_ref));
-    let rebuilt = ok(store.rebuild_projections().await);
+    let rebuilt = expect_ok(store.rebuild_projections().await);
     assert_eq!((rebuilt.executions, rebuilt.events), (1, 8));
     assert_eq!(shown().await, before);
 }
 
 /// An execution is lasting if one of its bodies is permanent.
-pub async fn only_runs_that_keep_a_body_for_good_last(site: &dyn Site) {
+pub async fn only_runs_that_keep_a_body_for_good_last(site: &dyn StoreFixture) {
     let store = site.join();
     let mut lasting = Vec::new();
-    for scope in [Scope::Execution, Scope::Permanent] {
-        let first = request(&*store);
+    for scope in [BodyScope::Execution, BodyScope::Permanent] {
+        let first = creation_commit(&*store);
         let id = first.execution;
-        ok(store.commit(first).await);
+        expect_ok(store.commit(first).await);
         let step = PlainStep::new("a", 1);
-        ok(store.commit(step.schedule(&*store, id, Seq(2))).await);
+        expect_ok(store.commit(step.schedule(&*store, id, Seq(2))).await);
         let mut done = step.finish(&*store, id, Seq(4));
-        if let Body::TaskDone(ended) = &mut done.events[0].body
+        if let EventBody::TaskDone(ended) = &mut done.events[0].body
             && let Some(reference) = &mut ended.result_ref
         {
             reference.scope = scope;
         }
-        ok(store.commit(done).await);
-        lasting.extend((scope == Scope::Permanent).then_some(id));
+        expect_ok(store.commit(done).await);
+        lasting.extend((scope == BodyScope::Permanent).then_some(id));
     }
-    assert_eq!(ok(store.lasting_runs().await), lasting);
+    assert_eq!(
+        expect_ok(store.executions_with_permanent_bodies().await),
+        lasting
+    );
 }

@@ -1,27 +1,27 @@
 //! The contract test suite for stores: `store::contract_suite!(site)` runs it against a backend.
 //!
-//! A [`Site`] is one new store; each [`Site::join`] simulates another process that uses it.
+//! A [`StoreFixture`] is one new store; each [`StoreFixture::join`] simulates another process that uses it.
 
 mod access;
 mod build;
+mod fixture;
 mod iterations;
 mod log;
 mod reads;
 mod retention;
-mod safe;
+mod sealed;
 mod shared;
-mod site;
 mod work;
 
 pub use access::*;
-pub use build::{PlainStep, request};
+pub use build::{PlainStep, creation_commit};
+pub use fixture::StoreFixture;
+use fixture::expect_ok;
 pub use iterations::*;
 pub use log::*;
 pub(crate) use reads::count_log_row;
 pub use reads::log_rows_read;
 pub use retention::*;
-pub use safe::*;
+pub use sealed::*;
 pub use shared::*;
-pub use site::Site;
-use site::ok;
 pub use work::*;

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use model::time::Time;
 
-use crate::access::{AccessId, AuditEntry, AuditRow, OutboxRow, TokenRow, link, sealed};
+use crate::access::{
+    AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, chain_hash, hashed_text,
+};
 use crate::commit::Commit;
-use crate::store::{BATCH, BATCH_END, has_retention};
+use crate::store::{BATCH_END_PREFIX, BATCH_PREFIX, has_retention};
 
-pub(super) struct Access {
-    pub(super) tokens: BTreeMap<AccessId, TokenRow>,
-    pub(super) trail: Vec<AuditRow>,
+pub(super) struct AdminTables {
+    pub(super) tokens: BTreeMap<AccessTokenId, AccessTokenRow>,
+    pub(super) audit_trail: Vec<AuditRow>,
     pub(super) settings: BTreeMap<String, String>,
     /// Start of a setting's retention; settings without an entry are permanent.
     pub(super) retained_from: BTreeMap<String, Time>,
@@ -18,7 +20,7 @@ pub(super) struct Access {
     position: u64,
 }
 
-impl Default for Access {
+impl Default for AdminTables {
     fn default() -> Self {
         let secret = (
             "cluster_secret".to_owned(),
@@ -26,7 +28,7 @@ impl Default for Access {
         );
         Self {
             tokens: BTreeMap::new(),
-            trail: Vec::new(),
+            audit_trail: Vec::new(),
             settings: BTreeMap::from([secret]),
             retained_from: BTreeMap::new(),
             outbox: Vec::new(),
@@ -35,26 +37,29 @@ impl Default for Access {
     }
 }
 
-impl Access {
-    pub(super) fn audit(&mut self, entry: AuditEntry, at: Time) {
-        let before = self.trail.last().map_or(AuditRow::START, |row| row.hash);
-        let id = self.trail.len() as u64 + 1;
-        let hash = link(&before, &sealed(id, at, &entry));
-        self.trail.push(AuditRow {
+impl AdminTables {
+    pub(super) fn add_audit_entry(&mut self, entry: AuditEntry, at: Time) {
+        let before = self
+            .audit_trail
+            .last()
+            .map_or(AuditRow::START, |row| row.hash);
+        let id = self.audit_trail.len() as u64 + 1;
+        let hash = chain_hash(&before, &hashed_text(id, at, &entry));
+        self.audit_trail.push(AuditRow {
             id,
-            at,
+            recorded_at: at,
             entry,
             hash,
         });
     }
 
-    pub(super) fn revoke(&mut self, id: AccessId, now: Time) {
+    pub(super) fn revoke_token(&mut self, id: AccessTokenId, now: Time) {
         if let Some(token) = self.tokens.get_mut(&id) {
             token.revoked_at.get_or_insert(now);
         }
     }
 
-    pub(super) fn touch(&mut self, id: AccessId, now: Time) {
+    pub(super) fn touch_token(&mut self, id: AccessTokenId, now: Time) {
         if let Some(token) = self.tokens.get_mut(&id) {
             token.last_used_at = Some(now);
         }
@@ -70,15 +75,15 @@ impl Access {
 
     /// Removes a setting whose retention has passed, and the settings that depend on it.
     pub(super) fn remove_setting(&mut self, key: &str) {
-        if let Some(request_id) = key.strip_prefix(BATCH_END) {
-            self.settings.remove(&format!("{BATCH}{request_id}"));
+        if let Some(request_id) = key.strip_prefix(BATCH_END_PREFIX) {
+            self.settings.remove(&format!("{BATCH_PREFIX}{request_id}"));
         }
         self.settings.remove(key);
         self.retained_from.remove(key);
     }
 
     /// Adds the events of a commit to the outbox.
-    pub(super) fn publish(&mut self, commit: &Commit) {
+    pub(super) fn add_to_outbox(&mut self, commit: &Commit) {
         if commit.events.is_empty() {
             return;
         }
@@ -91,12 +96,12 @@ impl Access {
         });
     }
 
-    pub(super) fn waiting(&self, after: u64, limit: usize) -> Vec<OutboxRow> {
+    pub(super) fn outbox_after(&self, after: u64, limit: usize) -> Vec<OutboxRow> {
         let waiting = self.outbox.iter().filter(|row| row.position > after);
         waiting.take(limit).copied().collect()
     }
 
-    pub(super) fn published(&mut self, upto: u64) {
+    pub(super) fn remove_published(&mut self, upto: u64) {
         self.outbox.retain(|row| row.position > upto);
     }
 }

@@ -7,7 +7,8 @@ use model::event::{Event, EventHead};
 use model::id::{Name, StepRunId};
 
 use crate::iterations::{
-    IterationDelta, ProgressChange, ProgressRow, indices, is_indexed, is_of_iterations, is_of_run,
+    IterationDelta, ProgressChange, ProgressRow, block_indices, is_indexed, is_of_iterations,
+    is_of_run,
 };
 use crate::outcomes::OutcomeCollector;
 use crate::rows::{IterationOutcomes, LoopProgress, LoopTask, OutcomeRange};
@@ -47,7 +48,7 @@ pub(super) fn loop_task(
     run: Option<u32>,
     task: &Name,
 ) -> Option<LoopTask> {
-    let ends = IterationDelta::of(log).tasks.into_iter();
+    let ends = IterationDelta::from_events(log).tasks.into_iter();
     let ends = ends.filter(|ends| ends.run.step == *step && ends.task == *task);
     let ends = ends.filter(|ends| run.is_none_or(|run| ends.run.run == run));
     let latest = ends.max_by_key(|ends| ends.run.run)?;
@@ -63,10 +64,10 @@ pub(super) fn failed_iterations(log: &[Event], run: &StepRunId, limit: usize) ->
     let since = rows.get(run).map(|row| row.failed_since);
     let current = log.iter().filter(|event| Some(event.seq) >= since);
     let current: Vec<Event> = current.cloned().collect();
-    let blocks = IterationDelta::of(&current).blocks.into_iter();
+    let blocks = IterationDelta::from_events(&current).blocks.into_iter();
     let blocks = blocks.filter(|block| block.run == *run);
     let failed: BTreeSet<u64> = blocks
-        .flat_map(|block| indices(block.block, block.failed))
+        .flat_map(|block| block_indices(block.block, block.failed))
         .collect();
     failed.into_iter().take(limit).collect()
 }
@@ -76,13 +77,13 @@ pub(super) fn iteration_count(log: &[Event], run: &StepRunId) -> u64 {
         let head = EventHead::of(event);
         is_indexed(head) && is_of_run(head, run)
     });
-    let indices = recorded.filter_map(|event| event.at.iteration);
+    let indices = recorded.filter_map(|event| event.location.iteration);
     indices.max().map_or(0, |index| index + 1)
 }
 
 fn progress_rows(log: &[Event]) -> BTreeMap<StepRunId, ProgressRow> {
     let mut rows: BTreeMap<StepRunId, ProgressRow> = BTreeMap::new();
-    for change in IterationDelta::of(log).progress {
+    for change in IterationDelta::from_events(log).progress {
         match change {
             ProgressChange::NewGeneration => {
                 for row in rows.values_mut() {

@@ -1,15 +1,15 @@
 //! A store in memory with the same contract, for the simulator and for tests.
 //!
 //! No method awaits, and clock and IDs are injected, so every run is deterministic. A [`Memory`] is one process's
-//! handle; [`Memory::another`] adds another process on the same store, and [`Memory::die`] ends one.
+//! handle; [`MemoryStore::join_process`] adds another process on the same store, and [`MemoryStore::kill`] ends one.
 
 mod access;
 mod iterations;
 mod process;
 mod removal;
-mod safe;
+mod sealed;
 mod state;
 #[cfg(test)]
 mod tests;
 
-pub use process::{Clock, Memory};
+pub use process::{ClockFn, MemoryStore};

@@ -13,45 +13,48 @@ use model::id::{
 use model::time::Time;
 use tokio::sync::Notify;
 
-use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, TokenRow};
-use crate::commit::{Commit, Committed, Foreign, Message, MessageKey, Priority};
+use crate::access::{
+    AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim,
+};
+use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey, Priority};
 use crate::error::Error;
-use crate::ids::Ids;
+use crate::ids::IdGenerator;
 use crate::memory::iterations;
 use crate::rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, IterationOutcomes, LoopProgress,
-    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, Rebuilt, Recorded,
-    RemovedRows, ResultRow, SessionHolder, StepState, WorkerSession,
+    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow,
+    IterationOutcomes, LoopProgress, LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange,
+    OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder, StepState, StoredExecution,
+    WorkerSession,
 };
-use crate::safe::Safe;
+use crate::sealed::SealedStore;
 use crate::store::refusal_key;
 use crate::{
     Store,
-    memory::state::{SessionRow, State},
+    memory::state::{MemoryState, SessionRow},
 };
 
 /// The source of time.
-pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;
+pub type ClockFn = Arc<dyn Fn() -> Time + Send + Sync>;
 
 /// One process's handle to a store in memory.
-pub struct Memory {
-    shared: Arc<Shared>,
+pub struct MemoryStore {
+    shared: Arc<MemoryShared>,
     owner: OwnerId,
-    ids: Ids,
+    ids: IdGenerator,
     foreign_commits: Arc<Notify>,
     publishes: bool,
 }
 
-struct Shared {
-    clock: Clock,
-    state: Mutex<State>,
+struct MemoryShared {
+    clock: ClockFn,
+    state: Mutex<MemoryState>,
     processes: Mutex<Vec<(OwnerId, Arc<Notify>)>>,
 }
 
-impl Memory {
+impl MemoryStore {
     /// An empty store.
-    pub fn new(clock: Clock) -> Self {
-        Self::join(Arc::new(Shared {
+    pub fn new(clock: ClockFn) -> Self {
+        Self::join(Arc::new(MemoryShared {
             clock,
             state: Mutex::default(),
             processes: Mutex::default(),
@@ -60,23 +63,23 @@ impl Memory {
 
     /// Another process on the same store.
     #[must_use]
-    pub fn another(&self) -> Self {
+    pub fn join_process(&self) -> Self {
         Self::join(Arc::clone(&self.shared))
     }
 
     /// The same process, with commits that go to the outbox.
     #[must_use]
-    pub fn publishing(mut self) -> Self {
+    pub fn with_outbox(mut self) -> Self {
         self.publishes = true;
         self
     }
 
     /// Simulates the death of this process: it no longer counts as an owner.
-    pub fn die(&self) {
-        self.state().living.remove(&self.owner);
+    pub fn kill(&self) {
+        self.state().live_owners.remove(&self.owner);
     }
 
-    fn join(shared: Arc<Shared>) -> Self {
+    fn join(shared: Arc<MemoryShared>) -> Self {
         let foreign_commits = Arc::new(Notify::new());
         let mut processes = shared.processes.lock().expect("joining does not panic");
         let slot = u8::try_from(processes.len() % 64).unwrap_or_default();
@@ -86,20 +89,20 @@ impl Memory {
         Self {
             shared,
             owner,
-            ids: Ids::new(slot),
+            ids: IdGenerator::new(slot),
             foreign_commits,
             publishes: false,
         }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, MemoryState> {
         self.shared
             .state
             .lock()
             .expect("a store operation does not panic")
     }
 
-    fn tell_others(&self) {
+    fn notify_others(&self) {
         let processes = self
             .shared
             .processes
@@ -114,7 +117,7 @@ impl Memory {
 }
 
 #[async_trait]
-impl Store for Memory {
+impl Store for MemoryStore {
     fn now(&self) -> Time {
         (self.shared.clock)()
     }
@@ -124,23 +127,23 @@ impl Store for Memory {
     }
 
     fn owner(&self) -> Result<OwnerId, Error> {
-        self.state().living.insert(self.owner.clone());
+        self.state().live_owners.insert(self.owner.clone());
         Ok(self.owner.clone())
     }
 
-    async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Committed, Error>> {
+    async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<CommitStatus, Error>> {
         let write = |commit: Commit| {
             commit.check()?;
             let mut state = self.state();
             let published = self.publishes.then(|| commit.clone());
             let committed = state.commit(commit, self.now())?;
-            if let (Some(commit), Committed::Done) = (published, committed) {
-                state.access.publish(&commit);
+            if let (Some(commit), CommitStatus::Committed) = (published, committed) {
+                state.admin.add_to_outbox(&commit);
             }
             Ok(committed)
         };
         let committed = commits.into_iter().map(write).collect();
-        self.tell_others();
+        self.notify_others();
         committed
     }
 
@@ -148,9 +151,9 @@ impl Store for Memory {
         &self,
         id: ExecutionId,
         snapshot_version: u32,
-    ) -> Result<Option<Recorded>, Error> {
+    ) -> Result<Option<StoredExecution>, Error> {
         let state = self.state();
-        let Some(run) = state.runs.get(&id) else {
+        let Some(run) = state.executions.get(&id) else {
             return Ok(None);
         };
         let snapshot = run
@@ -158,9 +161,9 @@ impl Store for Memory {
             .clone()
             .filter(|snapshot| snapshot.version == snapshot_version);
         let from = snapshot.as_ref().map_or(Seq(0), |snapshot| snapshot.seq);
-        Ok(Some(Recorded {
+        Ok(Some(StoredExecution {
             row: run.row.clone(),
-            tail: run.after(from, usize::MAX),
+            tail: run.events_after(from, usize::MAX),
             snapshot,
         }))
     }
@@ -168,9 +171,9 @@ impl Store for Memory {
     async fn events(&self, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, Error> {
         let state = self.state();
         Ok(state
-            .runs
+            .executions
             .get(&id)
-            .map(|run| run.after(after, limit))
+            .map(|run| run.events_after(after, limit))
             .unwrap_or_default())
     }
 
@@ -178,34 +181,38 @@ impl Store for Memory {
         let state = self.state();
         let wanted: BTreeSet<Seq> = seqs.iter().copied().collect();
         Ok(state
-            .runs
+            .executions
             .get(&id)
             .map(|run| {
                 wanted
                     .into_iter()
-                    .filter_map(|seq| run.at(seq))
+                    .filter_map(|seq| run.event_at(seq))
                     .cloned()
                     .collect()
             })
             .unwrap_or_default())
     }
 
-    async fn foreign(&self, id: ExecutionId, event_ids: &[EventId]) -> Result<Vec<Foreign>, Error> {
-        Ok(self.state().foreign(id, event_ids))
+    async fn external_events(
+        &self,
+        id: ExecutionId,
+        event_ids: &[EventId],
+    ) -> Result<Vec<ExternalEventKey>, Error> {
+        Ok(self.state().external_events(id, event_ids))
     }
 
     async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, Error> {
-        Ok(self.state().runs.get(&id).map(|run| run.row.clone()))
+        Ok(self.state().executions.get(&id).map(|run| run.row.clone()))
     }
 
-    async fn executions(&self, filter: &Filter) -> Result<Vec<ExecutionRow>, Error> {
+    async fn executions(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, Error> {
         Ok(self.state().executions(filter))
     }
 
     async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error> {
         let state = self.state();
         Ok(state
-            .runs
+            .executions
             .get(&id)
             .map(|run| run.steps.values().cloned().collect())
             .unwrap_or_default())
@@ -214,7 +221,7 @@ impl Store for Memory {
     async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error> {
         let state = self.state();
         Ok(state
-            .runs
+            .executions
             .get(&id)
             .map(|run| run.results.clone())
             .unwrap_or_default())
@@ -279,37 +286,41 @@ impl Store for Memory {
         self.events(id, after, limit).await
     }
 
-    async fn lasting_runs(&self) -> Result<Vec<ExecutionId>, Error> {
+    async fn executions_with_permanent_bodies(&self) -> Result<Vec<ExecutionId>, Error> {
         let state = self.state();
-        let is_lasting = |row: &ResultRow| row.result_ref.value()["scope"] == "permanent";
+        let is_lasting = |row: &ResultRow| row.result_ref.to_value()["scope"] == "permanent";
         let runs = state
-            .runs
+            .executions
             .iter()
             .filter(|(_, run)| run.results.iter().any(is_lasting));
         Ok(runs.map(|(id, _)| *id).collect())
     }
 
-    async fn claim(&self, ask: &Ask) -> Result<Vec<Claim>, Error> {
+    async fn claim_commands(&self, ask: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
         let claims = self.state().claim(ask, self.now());
-        self.tell_others();
+        self.notify_others();
         Ok(claims)
     }
 
-    async fn release(&self, command: CommandId, lease_epoch: LeaseEpoch) -> Result<(), Error> {
+    async fn release_claim(
+        &self,
+        command: CommandId,
+        lease_epoch: LeaseEpoch,
+    ) -> Result<(), Error> {
         self.state().release(command, lease_epoch);
-        self.tell_others();
+        self.notify_others();
         Ok(())
     }
 
-    async fn renew(
+    async fn renew_session(
         &self,
         worker: &WorkerId,
         holder: &SessionHolder,
         ttl: Duration,
     ) -> Result<bool, Error> {
         let expires_at = self.now().after(ttl);
-        let is_renewed = self.state().renew(worker, holder, expires_at);
-        self.tell_others();
+        let is_renewed = self.state().renew_session(worker, holder, expires_at);
+        self.notify_others();
         Ok(is_renewed)
     }
 
@@ -334,7 +345,7 @@ impl Store for Memory {
             expires_at: self.now().after(ttl),
         };
         let is_replaced = self.state().replace_session(worker, replaced, begun);
-        self.tell_others();
+        self.notify_others();
         Ok(is_replaced)
     }
 
@@ -367,27 +378,27 @@ impl Store for Memory {
         Ok(next.filter(|due| *due <= until))
     }
 
-    async fn send(&self, message: Message, _priority: Priority) -> Result<(), Error> {
-        self.state().post(message);
-        self.tell_others();
+    async fn send_message(&self, message: Message, _priority: Priority) -> Result<(), Error> {
+        self.state().add_message(message);
+        self.notify_others();
         Ok(())
     }
 
     async fn refuse_message(&self, key: MessageKey, answer: &str) -> Result<(), Error> {
         let mut state = self.state();
-        if state.take_back(key, self.now()) {
-            state.access.set_once(&refusal_key(key), answer, self.now());
+        if state.withdraw_message(key, self.now()) {
+            state.admin.set_once(&refusal_key(key), answer, self.now());
         }
         drop(state);
-        self.tell_others();
+        self.notify_others();
         Ok(())
     }
 
-    async fn take_back(&self, key: MessageKey) -> Result<bool, Error> {
-        Ok(self.state().take_back(key, self.now()))
+    async fn withdraw_message(&self, key: MessageKey) -> Result<bool, Error> {
+        Ok(self.state().withdraw_message(key, self.now()))
     }
 
-    async fn remove_old(&self, old: OldRows) -> Result<RemovedRows, Error> {
+    async fn remove_old_rows(&self, old: OldRows) -> Result<RemovedRows, Error> {
         Ok(self.state().remove_old(old, self.now()))
     }
 
@@ -401,7 +412,7 @@ impl Store for Memory {
 
     async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error> {
         let entry = self.state().put_playbook(path, text, self.now());
-        self.tell_others();
+        self.notify_others();
         Ok(entry)
     }
 
@@ -411,12 +422,12 @@ impl Store for Memory {
         Ok(found.cloned())
     }
 
-    async fn latest(
+    async fn catalog_entry(
         &self,
         path: &str,
         version: Option<u32>,
     ) -> Result<Option<CatalogEntry>, Error> {
-        Ok(self.state().latest(path, version).cloned())
+        Ok(self.state().catalog_entry(path, version).cloned())
     }
 
     async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error> {
@@ -430,98 +441,101 @@ impl Store for Memory {
         _priority: Priority,
     ) -> Result<Adoption, Error> {
         let adoption = self.state().adopt(id, me);
-        self.tell_others();
+        self.notify_others();
         Ok(adoption)
     }
 
-    async fn abandoned(&self) -> Result<Vec<ExecutionId>, Error> {
-        Ok(self.state().abandoned())
+    async fn abandoned_executions(&self) -> Result<Vec<ExecutionId>, Error> {
+        Ok(self.state().abandoned_executions())
     }
 
-    async fn changed(&self) {
+    async fn wait_for_change(&self) {
         self.foreign_commits.notified().await;
     }
 
-    async fn rebuild_projections(&self) -> Result<Rebuilt, Error> {
+    async fn rebuild_projections(&self) -> Result<RebuildStats, Error> {
         Ok(self.state().rebuild())
     }
 
-    async fn held(&self, worker: &WorkerId) -> Result<Vec<Held>, Error> {
-        Ok(self.state().held(worker))
+    async fn worker_claims(&self, worker: &WorkerId) -> Result<Vec<WorkerClaim>, Error> {
+        Ok(self.state().worker_claims(worker))
     }
 
-    async fn peers(&self) -> Result<Vec<Peer>, Error> {
+    async fn processes(&self) -> Result<Vec<StoreProcess>, Error> {
         let state = self.state();
-        let living = state.living.iter();
-        Ok(living.map(|owner| state.peer(owner)).collect())
+        let living = state.live_owners.iter();
+        Ok(living.map(|owner| state.process_of(owner)).collect())
     }
 
-    async fn owner_of(&self, id: ExecutionId) -> Result<Option<Peer>, Error> {
+    async fn owner_of(&self, id: ExecutionId) -> Result<Option<StoreProcess>, Error> {
         let state = self.state();
-        let owner = state.runs.get(&id).and_then(|run| run.row.owner.as_ref());
-        Ok(owner.map(|owner| state.peer(owner)))
+        let owner = state
+            .executions
+            .get(&id)
+            .and_then(|run| run.row.owner.as_ref());
+        Ok(owner.map(|owner| state.process_of(owner)))
     }
 
     async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxRow>, Error> {
-        Ok(self.state().access.waiting(after, limit))
+        Ok(self.state().admin.outbox_after(after, limit))
     }
 
-    async fn outbox_done(&self, upto: u64) -> Result<(), Error> {
-        self.state().access.published(upto);
+    async fn mark_published(&self, upto: u64) -> Result<(), Error> {
+        self.state().admin.remove_published(upto);
         Ok(())
     }
 
-    fn safe(&self) -> &dyn Safe {
+    fn sealed_store(&self) -> &dyn SealedStore {
         self
     }
 
-    async fn put_token(&self, token: TokenRow) -> Result<(), Error> {
-        self.state().access.tokens.insert(token.id, token);
+    async fn put_token(&self, token: AccessTokenRow) -> Result<(), Error> {
+        self.state().admin.tokens.insert(token.id, token);
         Ok(())
     }
 
-    async fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>, Error> {
+    async fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<AccessTokenRow>, Error> {
         let state = self.state();
-        let mut tokens = state.access.tokens.values();
+        let mut tokens = state.admin.tokens.values();
         Ok(tokens.find(|token| token.hash == *hash).cloned())
     }
 
-    async fn tokens(&self) -> Result<Vec<TokenRow>, Error> {
-        let mut tokens: Vec<_> = self.state().access.tokens.values().cloned().collect();
+    async fn tokens(&self) -> Result<Vec<AccessTokenRow>, Error> {
+        let mut tokens: Vec<_> = self.state().admin.tokens.values().cloned().collect();
         tokens.sort_by_key(|token| (token.created_at, token.id));
         Ok(tokens)
     }
 
-    async fn revoke_token(&self, id: AccessId) -> Result<(), Error> {
-        self.state().access.revoke(id, self.now());
+    async fn revoke_token(&self, id: AccessTokenId) -> Result<(), Error> {
+        self.state().admin.revoke_token(id, self.now());
         Ok(())
     }
 
-    async fn touch_token(&self, id: AccessId) -> Result<(), Error> {
-        self.state().access.touch(id, self.now());
+    async fn touch_token(&self, id: AccessTokenId) -> Result<(), Error> {
+        self.state().admin.touch_token(id, self.now());
         Ok(())
     }
 
-    async fn audit(&self, entry: AuditEntry) -> Result<(), Error> {
-        self.state().access.audit(entry, self.now());
+    async fn add_audit_entry(&self, entry: AuditEntry) -> Result<(), Error> {
+        self.state().admin.add_audit_entry(entry, self.now());
         Ok(())
     }
 
     async fn audit_entries(&self, after: u64, limit: usize) -> Result<Vec<AuditRow>, Error> {
         let state = self.state();
-        let later = state.access.trail.iter().filter(|row| row.id > after);
+        let later = state.admin.audit_trail.iter().filter(|row| row.id > after);
         Ok(later.take(limit).cloned().collect())
     }
 
     async fn setting(&self, key: &str) -> Result<Option<String>, Error> {
-        Ok(self.state().access.settings.get(key).cloned())
+        Ok(self.state().admin.settings.get(key).cloned())
     }
 
     async fn set_setting_once(&self, key: &str, value: &str) -> Result<String, Error> {
-        Ok(self.state().access.set_once(key, value, self.now()))
+        Ok(self.state().admin.set_once(key, value, self.now()))
     }
 
-    fn health(&self) -> Result<(), Error> {
+    fn check_health(&self) -> Result<(), Error> {
         Ok(())
     }
 }

@@ -4,11 +4,11 @@ use model::id::{ExecutionId, WorkerId};
 use model::time::Time;
 
 use crate::commit::MessageKey;
-use crate::memory::state::{MailState, State};
+use crate::memory::state::{MemoryState, MessageState};
 use crate::rows::{OldRows, RemovedRows};
-use crate::store::DEDUP;
+use crate::store::DEDUP_PREFIX;
 
-impl State {
+impl MemoryState {
     pub(super) fn remove_old(&mut self, old: OldRows, now: Time) -> RemovedRows {
         let mut rows = self.remove_settings(old, now);
         rows.removed += self.remove_sessions(old) + self.remove_messages(old);
@@ -35,36 +35,36 @@ impl State {
     }
 
     fn remove_messages(&mut self, old: OldRows) -> u64 {
-        let is_old = |(key, state): &(&MessageKey, &MailState)| match state {
-            MailState::Pending => false,
-            MailState::Consumed(at) if key.seq.0 == 0 => *at < old.requests_before,
-            MailState::Consumed(at) => *at < old.messages_before,
+        let is_old = |(key, state): &(&MessageKey, &MessageState)| match state {
+            MessageState::Pending => false,
+            MessageState::Consumed(at) if key.seq.0 == 0 => *at < old.requests_before,
+            MessageState::Consumed(at) => *at < old.messages_before,
         };
-        let consumed = self.mail_keys.iter().filter(is_old);
+        let consumed = self.message_states.iter().filter(is_old);
         let keys: Vec<MessageKey> = consumed
             .map(|(key, _)| *key)
             .take(old.limit as usize)
             .collect();
         for key in &keys {
-            self.mail_keys.remove(key);
+            self.message_states.remove(key);
         }
         keys.len() as u64
     }
 
     fn remove_settings(&mut self, old: OldRows, now: Time) -> RemovedRows {
         let mut rows = RemovedRows::default();
-        let retained = self.access.retained_from.iter();
+        let retained = self.admin.retained_from.iter();
         let aged = retained.filter(|(_, from)| **from < old.requests_before);
         let keys: Vec<String> = aged
             .map(|(key, _)| key.clone())
             .take(old.limit as usize)
             .collect();
         for key in keys {
-            if let Some(start) = self.later_start(&key, old.requests_before, now) {
-                self.access.retained_from.insert(key, start);
+            if let Some(start) = self.postponed_start(&key, old.requests_before, now) {
+                self.admin.retained_from.insert(key, start);
                 rows.postponed += 1;
             } else {
-                self.access.remove_setting(&key);
+                self.admin.remove_setting(&key);
                 rows.removed += 1;
             }
         }
@@ -72,10 +72,10 @@ impl State {
     }
 
     /// Start of the retention of a `dedup` key, if its execution has not ended before a time.
-    fn later_start(&self, key: &str, before: Time, now: Time) -> Option<Time> {
-        key.strip_prefix(DEDUP)?;
-        let id = self.access.settings.get(key)?.parse().ok()?;
-        let row = &self.runs.get(&ExecutionId(id))?.row;
+    fn postponed_start(&self, key: &str, before: Time, now: Time) -> Option<Time> {
+        key.strip_prefix(DEDUP_PREFIX)?;
+        let id = self.admin.settings.get(key)?.parse().ok()?;
+        let row = &self.executions.get(&ExecutionId(id))?.row;
         match row.finished_at {
             Some(finished_at) => (finished_at >= before).then_some(finished_at),
             None => Some(now),

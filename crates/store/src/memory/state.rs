@@ -6,78 +6,81 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::command::TimerChange;
-use model::event::{Body, Event};
+use model::event::{Event, EventBody};
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, WorkerId};
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::status::RunStatus;
 use model::time::Time;
 
-use crate::access::{Held as InHand, Peer};
-use crate::commit::{CommandChange, Commit, Committed, Foreign, Issue, Key, Message, MessageKey};
+use crate::access::{StoreProcess, WorkerClaim as InHand};
+use crate::commit::{
+    CommandChange, Commit, CommitStatus, ExternalEventKey, IssuedCommand, Message, MessageKey,
+    UniqueKey,
+};
 use crate::error::Error;
-use crate::memory::access::Access;
-use crate::memory::safe::Kept;
-use crate::projections::Delta;
+use crate::memory::access::AdminTables;
+use crate::memory::sealed::SealedTables;
+use crate::projections::ProjectionDelta;
 use crate::rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
-    Rebuilt, ResultRow, Snapshot, StepState,
+    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow, LostClaim,
+    OpenCommand, OwnerId, RebuildStats, ResultRow, Snapshot, StepState,
 };
 
 pub(super) use sessions::SessionRow;
 
 #[derive(Default)]
-pub(super) struct State {
-    pub(super) runs: BTreeMap<ExecutionId, Run>,
+pub(super) struct MemoryState {
+    pub(super) executions: BTreeMap<ExecutionId, ExecutionRecord>,
     pub(super) sessions: BTreeMap<WorkerId, SessionRow>,
     pub(super) catalog: Vec<CatalogEntry>,
-    pub(super) living: BTreeSet<OwnerId>,
-    pub(super) access: Access,
-    pub(super) safe: Kept,
-    /// In order of arrival; the key of a consumed message remains in `mail_keys`.
-    mail: Vec<Mail>,
-    pub(super) mail_keys: BTreeMap<MessageKey, MailState>,
+    pub(super) live_owners: BTreeSet<OwnerId>,
+    pub(super) admin: AdminTables,
+    pub(super) sealed: SealedTables,
+    /// In order of arrival; the key of a consumed message remains in `message_states`.
+    messages: Vec<PendingMessage>,
+    pub(super) message_states: BTreeMap<MessageKey, MessageState>,
     /// Counts issued commands, so that the oldest one is claimed first.
-    issued: u64,
+    issued_count: u64,
 }
 
 /// Whether a message is pending or consumed.
-pub(super) enum MailState {
+pub(super) enum MessageState {
     Pending,
     Consumed(Time),
 }
 
 /// The `claimed_at` of a claim whose session was replaced.
-const REPLACED: Time = Time(i64::MIN);
+const REPLACED_CLAIM_TIME: Time = Time(i64::MIN);
 
-struct Mail {
+struct PendingMessage {
     key: MessageKey,
     to: ExecutionId,
-    body: Raw,
+    body: RawJson,
 }
 
 /// All data of one execution.
-pub(super) struct Run {
+pub(super) struct ExecutionRecord {
     pub(super) row: ExecutionRow,
     pub(super) snapshot: Option<Snapshot>,
     pub(super) steps: BTreeMap<Name, StepState>,
     pub(super) results: Vec<ResultRow>,
     log: Vec<Event>,
-    keys: BTreeMap<Key, Option<Foreign>>,
-    commands: BTreeMap<Seq, Held>,
+    keys: BTreeMap<UniqueKey, Option<ExternalEventKey>>,
+    commands: BTreeMap<Seq, CommandRecord>,
     timers: BTreeMap<Seq, Time>,
 }
 
 /// A command and its claim.
-pub(super) struct Held {
-    issue: Issue,
+pub(super) struct CommandRecord {
+    issue: IssuedCommand,
     pub(super) worker: Option<WorkerId>,
     lease_epoch: LeaseEpoch,
     issued_at: Time,
     claimed_at: Time,
-    place: u64,
+    issue_order: u64,
 }
 
-impl Run {
+impl ExecutionRecord {
     fn new(row: ExecutionRow) -> Self {
         Self {
             row,
@@ -91,37 +94,37 @@ impl Run {
         }
     }
 
-    pub(super) fn after(&self, seq: Seq, limit: usize) -> Vec<Event> {
+    pub(super) fn events_after(&self, seq: Seq, limit: usize) -> Vec<Event> {
         let from = usize::try_from(seq.0).unwrap_or(usize::MAX);
         self.log.iter().skip(from).take(limit).cloned().collect()
     }
 
-    pub(super) fn at(&self, seq: Seq) -> Option<&Event> {
+    pub(super) fn event_at(&self, seq: Seq) -> Option<&Event> {
         self.log
             .get(usize::try_from(seq.0.checked_sub(1)?).unwrap_or(usize::MAX))
     }
 
-    fn is_of(&self, owner: Option<&OwnerId>) -> bool {
+    fn is_owned_by(&self, owner: Option<&OwnerId>) -> bool {
         owner.is_none() || self.row.owner.as_ref() == owner
     }
 
-    fn project(&mut self, events: &[Event], version: Seq) {
-        let delta = Delta::of(events);
+    fn apply_projection(&mut self, events: &[Event], version: Seq) {
+        let delta = ProjectionDelta::from_events(events);
         self.row.apply(&delta, version);
         for change in &delta.steps {
-            let after = StepState::after(self.steps.get(&change.step), change);
+            let after = StepState::from_change(self.steps.get(&change.step), change);
             self.steps.insert(change.step.clone(), after);
         }
         self.results.extend(delta.results);
     }
 
-    fn refuses(&self, commit: &Commit) -> Result<Option<Committed>, Error> {
+    fn check_commit(&self, commit: &Commit) -> Result<Option<CommitStatus>, Error> {
         for fence in &commit.fences {
             let current = self.commands.get(&fence.command);
             if !current
                 .is_some_and(|held| held.worker.is_some() && held.lease_epoch == fence.lease_epoch)
             {
-                return Ok(Some(Committed::Fenced));
+                return Ok(Some(CommitStatus::Fenced));
             }
         }
         let on_offer = |seq: &Seq| {
@@ -129,12 +132,12 @@ impl Run {
                 .get(seq)
                 .is_some_and(|held| held.worker.is_none())
         };
-        let taken = |change: &CommandChange| matches!(change, CommandChange::Hand { seq, .. } if !on_offer(seq));
+        let taken = |change: &CommandChange| matches!(change, CommandChange::Assign { seq, .. } if !on_offer(seq));
         if commit.commands.iter().any(taken) {
-            return Ok(Some(Committed::Fenced));
+            return Ok(Some(CommitStatus::Fenced));
         }
         if self.row.version != commit.expected {
-            return Ok(Some(Committed::Moved {
+            return Ok(Some(CommitStatus::VersionConflict {
                 version: self.row.version,
             }));
         }
@@ -143,26 +146,26 @@ impl Run {
                 return Err(Error::Invariant(key));
             }
         }
-        self.repeated_work(commit)
+        self.find_repeated_work(commit)
     }
 
     /// Checks the changes in the order in which the store applies them.
-    fn repeated_work(&self, commit: &Commit) -> Result<Option<Committed>, Error> {
+    fn find_repeated_work(&self, commit: &Commit) -> Result<Option<CommitStatus>, Error> {
         let mut units: BTreeMap<Seq, String> = self
             .commands
             .iter()
-            .map(|(seq, held)| (*seq, held.issue.unit()))
+            .map(|(seq, held)| (*seq, held.issue.work_unit()))
             .collect();
         for change in &commit.commands {
             match change {
-                CommandChange::Hand { .. } => {}
+                CommandChange::Assign { .. } => {}
                 CommandChange::Close { seq } => {
                     units.remove(seq);
                 }
                 CommandChange::Issue(issue) => {
-                    let unit = issue.unit();
+                    let unit = issue.work_unit();
                     if units.values().any(|other| *other == unit) {
-                        return Err(Error::Invariant(Key::Work(issue.command.id)));
+                        return Err(Error::Invariant(UniqueKey::Work(issue.command.id)));
                     }
                     units.insert(issue.command.id.seq, unit);
                 }
@@ -172,46 +175,46 @@ impl Run {
     }
 }
 
-impl State {
-    pub(super) fn commit(&mut self, commit: Commit, now: Time) -> Result<Committed, Error> {
-        match self.runs.get(&commit.execution) {
+impl MemoryState {
+    pub(super) fn commit(&mut self, commit: Commit, now: Time) -> Result<CommitStatus, Error> {
+        match self.executions.get(&commit.execution) {
             Some(run) => {
-                if let Some(refused) = run.refuses(&commit)? {
+                if let Some(refused) = run.check_commit(&commit)? {
                     return Ok(refused);
                 }
             }
-            None if !commit.fences.is_empty() => return Ok(Committed::Fenced),
+            None if !commit.fences.is_empty() => return Ok(CommitStatus::Fenced),
             None if commit.expected != Seq(0) => {
-                return Ok(Committed::Moved { version: Seq(0) });
+                return Ok(CommitStatus::VersionConflict { version: Seq(0) });
             }
             None => {
                 let first = &commit.events[0];
-                let Body::ExecutionRequested(request) = &first.body else {
+                let EventBody::ExecutionRequested(request) = &first.body else {
                     return Err(Error::Malformed(
                         "a log must start with one `execution.requested` event",
                     ));
                 };
-                let run = Run::new(ExecutionRow::new(first, request, &commit.creation));
-                run.repeated_work(&commit)?;
-                self.runs.insert(commit.execution, run);
+                let run = ExecutionRecord::new(ExecutionRow::new(first, request, &commit.creation));
+                run.find_repeated_work(&commit)?;
+                self.executions.insert(commit.execution, run);
             }
         }
         self.write(commit, now);
-        Ok(Committed::Done)
+        Ok(CommitStatus::Committed)
     }
 
     fn write(&mut self, commit: Commit, now: Time) {
         let run = self
-            .runs
+            .executions
             .get_mut(&commit.execution)
             .expect("the execution exists or was just created");
-        run.project(&commit.events, commit.version());
+        run.apply_projection(&commit.events, commit.version());
         for (key, foreign) in commit.claimed_keys() {
             run.keys.insert(key, foreign.copied());
         }
         for change in commit.commands {
             match change {
-                CommandChange::Hand {
+                CommandChange::Assign {
                     seq,
                     worker,
                     lease_epoch,
@@ -226,19 +229,19 @@ impl State {
                     run.commands.remove(&seq);
                 }
                 CommandChange::Issue(issue) => {
-                    self.issued += 1;
+                    self.issued_count += 1;
                     let (worker, lease_epoch) = issue
                         .claimed
                         .clone()
                         .map_or((None, LeaseEpoch(0)), |(worker, epoch)| {
                             (Some(worker), epoch)
                         });
-                    let held = Held {
+                    let held = CommandRecord {
                         worker,
                         lease_epoch,
                         issued_at: now,
                         claimed_at: now,
-                        place: self.issued,
+                        issue_order: self.issued_count,
                         issue: *issue,
                     };
                     run.commands.insert(held.issue.command.id.seq, held);
@@ -254,25 +257,29 @@ impl State {
         run.log.extend(commit.events);
         run.snapshot = commit.snapshot.or(run.snapshot.take());
         for message in commit.messages {
-            self.post(message);
+            self.add_message(message);
         }
         for key in commit.consumed {
-            self.take_back(key, now);
+            self.withdraw_message(key, now);
         }
     }
 
-    pub(super) fn foreign(&self, id: ExecutionId, event_ids: &[EventId]) -> Vec<Foreign> {
-        let Some(run) = self.runs.get(&id) else {
+    pub(super) fn external_events(
+        &self,
+        id: ExecutionId,
+        event_ids: &[EventId],
+    ) -> Vec<ExternalEventKey> {
+        let Some(run) = self.executions.get(&id) else {
             return Vec::new();
         };
         event_ids
             .iter()
-            .filter_map(|event_id| *run.keys.get(&Key::Event(*event_id))?)
+            .filter_map(|event_id| *run.keys.get(&UniqueKey::Event(*event_id))?)
             .collect()
     }
 
-    pub(super) fn executions(&self, filter: &Filter) -> Vec<ExecutionRow> {
-        self.runs
+    pub(super) fn executions(&self, filter: &ExecutionFilter) -> Vec<ExecutionRow> {
+        self.executions
             .values()
             .rev()
             .map(|run| &run.row)
@@ -287,17 +294,17 @@ impl State {
             .collect()
     }
 
-    pub(super) fn claim(&mut self, ask: &Ask, now: Time) -> Vec<Claim> {
-        let mut pending: Vec<&mut Held> = self
-            .runs
+    pub(super) fn claim(&mut self, ask: &ClaimQuery, now: Time) -> Vec<CommandClaim> {
+        let mut pending: Vec<&mut CommandRecord> = self
+            .executions
             .values_mut()
             .filter(|run| run.row.status == RunStatus::Running && !run.row.cancelling)
-            .filter(|run| run.is_of(ask.owner.as_ref()))
+            .filter(|run| run.is_owned_by(ask.owner.as_ref()))
             .flat_map(|run| run.commands.values_mut())
             .filter(|held| held.worker.is_none() && held.issue.command.pool == ask.pool)
             .filter(|held| ask.serves(&held.issue.kinds))
             .collect();
-        pending.sort_by_key(|held| held.place);
+        pending.sort_by_key(|held| held.issue_order);
         pending
             .into_iter()
             .take(ask.max as usize)
@@ -305,7 +312,7 @@ impl State {
                 held.worker = Some(ask.worker.clone());
                 held.claimed_at = now;
                 held.lease_epoch.0 += 1;
-                Claim {
+                CommandClaim {
                     command: held.issue.command.clone(),
                     lease_epoch: held.lease_epoch,
                 }
@@ -314,7 +321,7 @@ impl State {
     }
 
     pub(super) fn release(&mut self, command: CommandId, lease_epoch: LeaseEpoch) {
-        let run = self.runs.get_mut(&command.execution);
+        let run = self.executions.get_mut(&command.execution);
         if let Some(held) = run.and_then(|run| run.commands.get_mut(&command.seq))
             && held.lease_epoch == lease_epoch
         {
@@ -322,10 +329,10 @@ impl State {
         }
     }
 
-    pub(super) fn commands(&self, owner: Option<&OwnerId>) -> impl Iterator<Item = &Held> {
-        self.runs
+    pub(super) fn commands(&self, owner: Option<&OwnerId>) -> impl Iterator<Item = &CommandRecord> {
+        self.executions
             .values()
-            .filter(move |run| run.is_of(owner))
+            .filter(move |run| run.is_owned_by(owner))
             .flat_map(|run| run.commands.values())
     }
 
@@ -335,7 +342,7 @@ impl State {
                 let worker = held.worker.as_ref()?;
                 let session = self.sessions.get(worker);
                 let is_alive = session.is_some_and(|session| session.expires_at > now);
-                (!is_alive || held.claimed_at == REPLACED).then(|| LostClaim {
+                (!is_alive || held.claimed_at == REPLACED_CLAIM_TIME).then(|| LostClaim {
                     command: held.issue.command.id,
                     worker: worker.clone(),
                     lease_epoch: held.lease_epoch,
@@ -352,19 +359,19 @@ impl State {
             .collect()
     }
 
-    pub(super) fn held(&self, worker: &WorkerId) -> Vec<InHand> {
+    pub(super) fn worker_claims(&self, worker: &WorkerId) -> Vec<InHand> {
         let mut found: Vec<InHand> = Vec::new();
-        for run in self.runs.values() {
+        for run in self.executions.values() {
             let mine = run
                 .commands
                 .values()
                 .filter(|held| held.worker.as_ref() == Some(worker))
-                .filter(|held| held.claimed_at != REPLACED);
+                .filter(|held| held.claimed_at != REPLACED_CLAIM_TIME);
             found.extend(mine.map(|held| InHand {
                 command: held.issue.command.id,
                 lease_epoch: held.lease_epoch,
-                paused: run.row.status == RunStatus::Paused,
-                cancelling: run.row.cancelling || run.row.status.is_terminal(),
+                is_paused: run.row.status == RunStatus::Paused,
+                is_cancelling: run.row.cancelling || run.row.status.is_terminal(),
                 claimed_at: held.claimed_at,
             }));
         }
@@ -372,16 +379,16 @@ impl State {
         found
     }
 
-    pub(super) fn peer(&self, owner: &OwnerId) -> Peer {
-        Peer {
-            alive: self.living.contains(owner),
+    pub(super) fn process_of(&self, owner: &OwnerId) -> StoreProcess {
+        StoreProcess {
+            is_alive: self.live_owners.contains(owner),
             address: None,
             owner: owner.clone(),
         }
     }
 
     pub(super) fn open_commands(&self, id: ExecutionId) -> Vec<OpenCommand> {
-        let commands = self.runs.get(&id).map(|run| run.commands.values());
+        let commands = self.executions.get(&id).map(|run| run.commands.values());
         commands
             .into_iter()
             .flatten()
@@ -395,9 +402,9 @@ impl State {
     }
 
     fn timers(&self, owner: Option<&OwnerId>) -> BTreeSet<(Time, ExecutionId, Seq)> {
-        self.runs
+        self.executions
             .iter()
-            .filter(|(_, run)| run.is_of(owner))
+            .filter(|(_, run)| run.is_owned_by(owner))
             .flat_map(|(id, run)| run.timers.iter().map(|(seq, due)| (*due, *id, *seq)))
             .collect()
     }
@@ -420,10 +427,10 @@ impl State {
         self.timers(owner).first().map(|(due, ..)| *due)
     }
 
-    pub(super) fn post(&mut self, message: Message) {
-        if let Entry::Vacant(key) = self.mail_keys.entry(message.key) {
-            key.insert(MailState::Pending);
-            self.mail.push(Mail {
+    pub(super) fn add_message(&mut self, message: Message) {
+        if let Entry::Vacant(key) = self.message_states.entry(message.key) {
+            key.insert(MessageState::Pending);
+            self.messages.push(PendingMessage {
                 key: message.key,
                 to: message.to,
                 body: message.body,
@@ -432,9 +439,9 @@ impl State {
     }
 
     pub(super) fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Vec<Message> {
-        self.mail
+        self.messages
             .iter()
-            .filter(|mail| owner.is_none_or(|owner| self.is_for(mail, owner)))
+            .filter(|mail| owner.is_none_or(|owner| self.is_addressed_to(mail, owner)))
             .take(limit)
             .map(|mail| Message {
                 key: mail.key,
@@ -445,29 +452,33 @@ impl State {
     }
 
     /// Consumes a message. Returns whether it was pending.
-    pub(super) fn take_back(&mut self, key: MessageKey, now: Time) -> bool {
-        let Some(state @ MailState::Pending) = self.mail_keys.get_mut(&key) else {
+    pub(super) fn withdraw_message(&mut self, key: MessageKey, now: Time) -> bool {
+        let Some(state @ MessageState::Pending) = self.message_states.get_mut(&key) else {
             return false;
         };
-        *state = MailState::Consumed(now);
-        self.mail.retain(|mail| mail.key != key);
+        *state = MessageState::Consumed(now);
+        self.messages.retain(|mail| mail.key != key);
         true
     }
 
     pub(super) fn is_pending(&self, key: MessageKey) -> bool {
-        self.mail.iter().any(|mail| mail.key == key)
+        self.messages.iter().any(|mail| mail.key == key)
     }
 
-    fn is_for(&self, mail: &Mail, owner: &OwnerId) -> bool {
-        let driver = |id| self.runs.get(&id).and_then(|run| run.row.owner.as_ref());
-        let is_new = !self.runs.contains_key(&mail.to);
+    fn is_addressed_to(&self, mail: &PendingMessage, owner: &OwnerId) -> bool {
+        let driver = |id| {
+            self.executions
+                .get(&id)
+                .and_then(|run| run.row.owner.as_ref())
+        };
+        let is_new = !self.executions.contains_key(&mail.to);
         let driver = driver(if is_new { mail.key.from } else { mail.to });
-        driver.is_none_or(|driver| driver == owner || !self.living.contains(driver))
+        driver.is_none_or(|driver| driver == owner || !self.live_owners.contains(driver))
     }
 
     pub(super) fn put_playbook(&mut self, path: &str, text: &str, now: Time) -> CatalogEntry {
-        let hash = PlaybookHash::of(text);
-        let latest = self.latest(path, None);
+        let hash = PlaybookHash::from_text(text);
+        let latest = self.catalog_entry(path, None);
         if let Some(same) = latest.filter(|entry| entry.hash == hash) {
             return same.clone();
         }
@@ -482,7 +493,7 @@ impl State {
         entry
     }
 
-    pub(super) fn latest(&self, path: &str, version: Option<u32>) -> Option<&CatalogEntry> {
+    pub(super) fn catalog_entry(&self, path: &str, version: Option<u32>) -> Option<&CatalogEntry> {
         self.catalog
             .iter()
             .rev()
@@ -492,7 +503,7 @@ impl State {
 
     /// The log of an execution; empty if there is none.
     pub(super) fn log(&self, id: ExecutionId) -> &[Event] {
-        self.runs.get(&id).map_or(&[], |run| &run.log)
+        self.executions.get(&id).map_or(&[], |run| &run.log)
     }
 
     pub(super) fn latest_of_each_path(&self) -> Vec<CatalogEntry> {
@@ -505,42 +516,43 @@ impl State {
     }
 
     pub(super) fn adopt(&mut self, id: ExecutionId, me: &OwnerId) -> Adoption {
-        let Some(run) = self.runs.get_mut(&id) else {
-            return Adoption::Unknown;
+        let Some(run) = self.executions.get_mut(&id) else {
+            return Adoption::NotFound;
         };
         match &run.row.owner {
-            Some(owner) if owner != me && self.living.contains(owner) => {
-                Adoption::HeldBy(owner.clone())
+            Some(owner) if owner != me && self.live_owners.contains(owner) => {
+                Adoption::OwnedBy(owner.clone())
             }
             _ => {
                 run.row.owner = Some(me.clone());
-                Adoption::Mine
+                Adoption::Owned
             }
         }
     }
 
-    pub(super) fn abandoned(&self) -> Vec<ExecutionId> {
-        self.runs
+    pub(super) fn abandoned_executions(&self) -> Vec<ExecutionId> {
+        self.executions
             .values()
             .map(|run| &run.row)
             .filter(|row| !row.status.is_terminal())
             .filter(|row| {
                 row.owner
                     .as_ref()
-                    .is_none_or(|owner| !self.living.contains(owner))
+                    .is_none_or(|owner| !self.live_owners.contains(owner))
             })
             .map(|row| row.id)
             .collect()
     }
 
-    pub(super) fn rebuild(&mut self) -> Rebuilt {
-        let mut rebuilt = Rebuilt::default();
-        for run in self.runs.values_mut() {
-            let creation = crate::commit::Creation {
+    pub(super) fn rebuild(&mut self) -> RebuildStats {
+        let mut rebuilt = RebuildStats::default();
+        for run in self.executions.values_mut() {
+            let creation = crate::commit::ExecutionCreation {
                 name: Some(run.row.name.clone()),
                 owner: run.row.owner.clone(),
             };
-            let Some(Body::ExecutionRequested(request)) = run.log.first().map(|first| &first.body)
+            let Some(EventBody::ExecutionRequested(request)) =
+                run.log.first().map(|first| &first.body)
             else {
                 continue;
             };
@@ -548,7 +560,7 @@ impl State {
             run.steps.clear();
             run.results.clear();
             let log = std::mem::take(&mut run.log);
-            run.project(&log, Seq(log.len() as u64));
+            run.apply_projection(&log, Seq(log.len() as u64));
             rebuilt.executions += 1;
             rebuilt.events += log.len() as u64;
             run.log = log;

@@ -4,40 +4,40 @@ use std::sync::{Arc, Mutex};
 
 use model::time::Time;
 
-use super::Memory;
+use super::MemoryStore;
 use crate::Store;
-use crate::contract::Site;
+use crate::contract::StoreFixture;
 
-struct Shared(Memory);
+struct MemoryFixture(MemoryStore);
 
-impl Site for Shared {
+impl StoreFixture for MemoryFixture {
     fn join(&self) -> Arc<dyn Store> {
-        Arc::new(self.0.another())
+        Arc::new(self.0.join_process())
     }
 
     fn join_publishing(&self) -> Arc<dyn Store> {
-        Arc::new(self.0.another().publishing())
+        Arc::new(self.0.join_process().with_outbox())
     }
 }
 
-fn site() -> Shared {
+fn fixture() -> MemoryFixture {
     let time = Mutex::new(Time(1_800_000_000_000_000));
     let clock = move || {
         let mut time = time.lock().unwrap();
         time.0 += 7;
         *time
     };
-    Shared(Memory::new(Arc::new(clock)))
+    MemoryFixture(MemoryStore::new(Arc::new(clock)))
 }
 
-crate::contract_suite!(site());
+crate::contract_suite!(fixture());
 
 #[test]
 fn a_process_that_dies_owns_nothing() {
-    let one = site().0;
-    let two = one.another();
+    let one = fixture().0;
+    let two = one.join_process();
     let owner = one.owner().unwrap();
-    assert!(two.state().living.contains(&owner));
-    one.die();
-    assert!(!two.state().living.contains(&owner));
+    assert!(two.state().live_owners.contains(&owner));
+    one.kill();
+    assert!(!two.state().live_owners.contains(&owner));
 }

@@ -4,19 +4,25 @@ use model::id::{ExecutionId, LeaseEpoch, WorkerId};
 use model::time::Time;
 use tokio_postgres::Row;
 
-use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, TokenRow};
+use crate::access::{
+    AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim,
+};
 use crate::error::Error;
-use crate::postgres::failure::Fault;
-use crate::postgres::pool::{Pool, Twice, Values};
-use crate::postgres::read::{find, find_one};
-use crate::postgres::rows::{command_id, count, integer, owner_id, parsed, seq, unsigned};
+use crate::postgres::pool::{RetrySafety, SessionPool, Values};
+use crate::postgres::queries::{query_row, query_rows};
+use crate::postgres::query_error::QueryError;
+use crate::postgres::rows::{
+    owner_id, parse_json, read_command_id, read_count, read_seq, read_unsigned, to_i64,
+};
 use crate::store::has_retention;
 
-async fn run(pool: &Pool, sql: &'static str, values: Values<'_>) -> Result<(), Error> {
-    pool.query(Twice::Harmless, sql, values).await.map(drop)
+async fn execute(pool: &SessionPool, sql: &'static str, values: Values<'_>) -> Result<(), Error> {
+    pool.query(RetrySafety::Idempotent, sql, values)
+        .await
+        .map(drop)
 }
 
-pub(super) async fn put_token(pool: &Pool, token: &TokenRow) -> Result<(), Error> {
+pub(super) async fn put_token(pool: &SessionPool, token: &AccessTokenRow) -> Result<(), Error> {
     const PUT: &str = "INSERT INTO noetl.token
             (id, name, hash, role, created_at, expires_at, last_used_at, revoked_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -33,37 +39,40 @@ pub(super) async fn put_token(pool: &Pool, token: &TokenRow) -> Result<(), Error
         &token.last_used_at.map(|time| time.0),
         &token.revoked_at.map(|time| time.0),
     ];
-    run(pool, PUT, values).await
+    execute(pool, PUT, values).await
 }
 
-pub(super) async fn token_by_hash(pool: &Pool, hash: &[u8; 32]) -> Result<Option<TokenRow>, Error> {
+pub(super) async fn token_by_hash(
+    pool: &SessionPool,
+    hash: &[u8; 32],
+) -> Result<Option<AccessTokenRow>, Error> {
     const ONE: &str =
         "SELECT id, name, hash, role, created_at, expires_at, last_used_at, revoked_at
         FROM noetl.token WHERE hash = $1";
-    find_one(pool, ONE, &[&&hash[..]], token).await
+    query_row(pool, ONE, &[&&hash[..]], read_token).await
 }
 
-pub(super) async fn tokens(pool: &Pool) -> Result<Vec<TokenRow>, Error> {
+pub(super) async fn tokens(pool: &SessionPool) -> Result<Vec<AccessTokenRow>, Error> {
     const ALL: &str =
         "SELECT id, name, hash, role, created_at, expires_at, last_used_at, revoked_at
         FROM noetl.token ORDER BY created_at, id";
-    find(pool, ALL, &[], token).await
+    query_rows(pool, ALL, &[], read_token).await
 }
 
-fn hash(row: &Row, column: usize) -> Result<[u8; 32], Fault> {
+fn read_hash(row: &Row, column: usize) -> Result<[u8; 32], QueryError> {
     let bytes: &[u8] = row.try_get(column)?;
     let hash = bytes.try_into();
-    hash.map_err(|_| Fault::Row("a stored hash does not have 32 bytes".into()))
+    hash.map_err(|_| QueryError::BadRow("a stored hash does not have 32 bytes".into()))
 }
 
-fn token(row: &Row) -> Result<TokenRow, Fault> {
-    let time = |column: usize| -> Result<_, Fault> {
+fn read_token(row: &Row) -> Result<AccessTokenRow, QueryError> {
+    let time = |column: usize| -> Result<_, QueryError> {
         Ok(row.try_get::<_, Option<i64>>(column)?.map(Time))
     };
-    Ok(TokenRow {
-        id: AccessId(row.try_get(0)?),
+    Ok(AccessTokenRow {
+        id: AccessTokenId(row.try_get(0)?),
         name: row.try_get(1)?,
-        hash: hash(row, 2)?,
+        hash: read_hash(row, 2)?,
         role: row.try_get::<_, &str>(3)?.into(),
         created_at: Time(row.try_get(4)?),
         expires_at: time(5)?,
@@ -72,25 +81,25 @@ fn token(row: &Row) -> Result<TokenRow, Fault> {
     })
 }
 
-pub(super) async fn revoke_token(pool: &Pool, id: AccessId) -> Result<(), Error> {
+pub(super) async fn revoke_token(pool: &SessionPool, id: AccessTokenId) -> Result<(), Error> {
     const REVOKE: &str =
         "UPDATE noetl.token SET revoked_at = coalesce(revoked_at, noetl.micros()) WHERE id = $1";
-    run(pool, REVOKE, &[&id.0]).await
+    execute(pool, REVOKE, &[&id.0]).await
 }
 
-pub(super) async fn touch_token(pool: &Pool, id: AccessId) -> Result<(), Error> {
+pub(super) async fn touch_token(pool: &SessionPool, id: AccessTokenId) -> Result<(), Error> {
     const TOUCH: &str = "UPDATE noetl.token SET last_used_at = noetl.micros() WHERE id = $1";
-    run(pool, TOUCH, &[&id.0]).await
+    execute(pool, TOUCH, &[&id.0]).await
 }
 
-pub(super) async fn audit(pool: &Pool, entry: &AuditEntry) -> Result<(), Error> {
+pub(super) async fn audit(pool: &SessionPool, entry: &AuditEntry) -> Result<(), Error> {
     let entry = serde_json::to_string(entry).expect("plain data serializes to JSON");
     // If the reply is lost, the entry may be written twice, but is never missing.
-    run(pool, "SELECT noetl.append_audit($1)", &[&entry]).await
+    execute(pool, "SELECT noetl.append_audit($1)", &[&entry]).await
 }
 
 pub(super) async fn audit_entries(
-    pool: &Pool,
+    pool: &SessionPool,
     after: u64,
     limit: usize,
 ) -> Result<Vec<AuditRow>, Error> {
@@ -98,31 +107,39 @@ pub(super) async fn audit_entries(
         "SELECT id, at, body, hash FROM noetl.audit WHERE id > $1 ORDER BY id LIMIT $2";
     let read = |row: &Row| {
         Ok(AuditRow {
-            id: unsigned(row, 0)?,
-            at: Time(row.try_get(1)?),
-            entry: parsed(row.try_get(2)?)?,
-            hash: hash(row, 3)?,
+            id: read_unsigned(row, 0)?,
+            recorded_at: Time(row.try_get(1)?),
+            entry: parse_json(row.try_get(2)?)?,
+            hash: read_hash(row, 3)?,
         })
     };
-    find(pool, PAGE, &[&integer(after), &integer(limit as u64)], read).await
+    query_rows(pool, PAGE, &[&to_i64(after), &to_i64(limit as u64)], read).await
 }
 
-pub(super) async fn setting(pool: &Pool, key: &str) -> Result<Option<String>, Error> {
+pub(super) async fn setting(pool: &SessionPool, key: &str) -> Result<Option<String>, Error> {
     const ONE: &str = "SELECT value FROM noetl.setting WHERE key = $1";
-    find_one(pool, ONE, &[&key], |row| Ok(row.try_get(0)?)).await
+    query_row(pool, ONE, &[&key], |row| Ok(row.try_get(0)?)).await
 }
 
 /// The value that a concurrent process sets is not visible to the losing INSERT, so a second statement reads it.
-pub(super) async fn set_setting_once(pool: &Pool, key: &str, value: &str) -> Result<String, Error> {
+pub(super) async fn set_setting_once(
+    pool: &SessionPool,
+    key: &str,
+    value: &str,
+) -> Result<String, Error> {
     const SET: &str = "INSERT INTO noetl.setting (key, value, retained_from)
         VALUES ($1, $2, CASE WHEN $3 THEN noetl.micros() END) ON CONFLICT DO NOTHING";
-    run(pool, SET, &[&key, &value, &has_retention(key)]).await?;
+    execute(pool, SET, &[&key, &value, &has_retention(key)]).await?;
     let kept = setting(pool, key).await?;
     kept.ok_or_else(|| Error::Unavailable("a setting disappeared".into()))
 }
 
 /// Returns only transactions older than every open one, so that no earlier row can appear later.
-pub(super) async fn outbox(pool: &Pool, after: u64, limit: usize) -> Result<Vec<OutboxRow>, Error> {
+pub(super) async fn outbox(
+    pool: &SessionPool,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<OutboxRow>, Error> {
     const WAITING: &str = "SELECT xid::text::bigint, execution_id, seq_first, seq_last FROM (
             SELECT xid, execution_id, seq_first, seq_last FROM noetl.outbox
             WHERE xid > $1::text::xid8 AND xid < pg_snapshot_xmin(pg_current_snapshot())
@@ -130,27 +147,30 @@ pub(super) async fn outbox(pool: &Pool, after: u64, limit: usize) -> Result<Vec<
         ) AS waiting ORDER BY xid, execution_id, seq_first";
     let read = |row: &Row| {
         Ok(OutboxRow {
-            position: unsigned(row, 0)?,
+            position: read_unsigned(row, 0)?,
             execution: ExecutionId(row.try_get(1)?),
-            seq_first: seq(row, 2)?,
-            seq_last: seq(row, 3)?,
+            seq_first: read_seq(row, 2)?,
+            seq_last: read_seq(row, 3)?,
         })
     };
-    find(
+    query_rows(
         pool,
         WAITING,
-        &[&after.to_string(), &integer(limit as u64)],
+        &[&after.to_string(), &to_i64(limit as u64)],
         read,
     )
     .await
 }
 
-pub(super) async fn outbox_done(pool: &Pool, upto: u64) -> Result<(), Error> {
+pub(super) async fn mark_published(pool: &SessionPool, upto: u64) -> Result<(), Error> {
     const DONE: &str = "DELETE FROM noetl.outbox WHERE xid <= $1::text::xid8";
-    run(pool, DONE, &[&upto.to_string()]).await
+    execute(pool, DONE, &[&upto.to_string()]).await
 }
 
-pub(super) async fn held(pool: &Pool, worker: &WorkerId) -> Result<Vec<Held>, Error> {
+pub(super) async fn worker_claims(
+    pool: &SessionPool,
+    worker: &WorkerId,
+) -> Result<Vec<WorkerClaim>, Error> {
     // Two bounds and an order instead of `=` make the planner use the index of claimed commands.
     const HELD: &str = "SELECT c.execution_id, c.seq, c.lease_epoch, e.status = 'PAUSED',
             e.cancelling OR e.status NOT IN ('RUNNING', 'PAUSED'), coalesce(c.claimed_at, c.issued_at)
@@ -159,41 +179,41 @@ pub(super) async fn held(pool: &Pool, worker: &WorkerId) -> Result<Vec<Held>, Er
         ) AS e
         WHERE c.worker >= $1 AND c.worker <= $1 AND c.claimed_at IS DISTINCT FROM 0 ORDER BY c.worker";
     let read = |row: &Row| {
-        Ok(Held {
-            command: command_id(row)?,
-            lease_epoch: LeaseEpoch(u64::from(count(row, 2)?)),
-            paused: row.try_get(3)?,
-            cancelling: row.try_get(4)?,
+        Ok(WorkerClaim {
+            command: read_command_id(row)?,
+            lease_epoch: LeaseEpoch(u64::from(read_count(row, 2)?)),
+            is_paused: row.try_get(3)?,
+            is_cancelling: row.try_get(4)?,
             claimed_at: Time(row.try_get(5)?),
         })
     };
-    let mut held = find(pool, HELD, &[&&*worker.0], read).await?;
+    let mut held = query_rows(pool, HELD, &[&&*worker.0], read).await?;
     held.sort_by_key(|held| (held.claimed_at, held.command));
     Ok(held)
 }
 
-fn peer(row: &Row) -> Result<Peer, Fault> {
-    Ok(Peer {
+fn read_process(row: &Row) -> Result<StoreProcess, QueryError> {
+    Ok(StoreProcess {
         owner: owner_id(row.try_get(0)?),
         address: row.try_get(1)?,
-        alive: row.try_get(2)?,
+        is_alive: row.try_get(2)?,
     })
 }
 
-pub(super) async fn peers(pool: &Pool, now: Time) -> Result<Vec<Peer>, Error> {
+pub(super) async fn processes(pool: &SessionPool, now: Time) -> Result<Vec<StoreProcess>, Error> {
     const PEERS: &str = "SELECT owner, address, abs(heartbeat - $1) < 3000000
         FROM noetl.runtime ORDER BY started_at, node";
-    find(pool, PEERS, &[&now.0], peer).await
+    query_rows(pool, PEERS, &[&now.0], read_process).await
 }
 
 pub(super) async fn owner_of(
-    pool: &Pool,
+    pool: &SessionPool,
     id: ExecutionId,
     now: Time,
-) -> Result<Option<Peer>, Error> {
+) -> Result<Option<StoreProcess>, Error> {
     const OWNER: &str =
         "SELECT e.owner, r.address, coalesce(abs(r.heartbeat - $2) < 3000000, false)
         FROM noetl.execution e LEFT JOIN noetl.runtime r ON r.owner = e.owner
         WHERE e.execution_id = $1 AND e.owner IS NOT NULL";
-    find_one(pool, OWNER, &[&id.0, &now.0], peer).await
+    query_row(pool, OWNER, &[&id.0, &now.0], read_process).await
 }

@@ -10,14 +10,14 @@ use model::id::Seq;
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 
-use crate::commit::{Commit, Committed};
+use crate::commit::{Commit, CommitStatus};
 use crate::error::Error;
-use crate::postgres::batch::Batch;
+use crate::postgres::append_one::{APPEND_ONE, APPEND_ONE_WITH_ITERATIONS, is_written};
+use crate::postgres::batch::AppendBatch;
 use crate::postgres::clock::instant;
-use crate::postgres::failure::{Fault, TRIES_MAX, WAITS};
-use crate::postgres::one::{APPEND_ONE, APPEND_ONE_WITH_ITERATIONS, is_written};
-use crate::postgres::pool::Pool;
-use crate::postgres::rows::integer;
+use crate::postgres::pool::SessionPool;
+use crate::postgres::query_error::{QueryError, RETRY_DELAYS, RETRY_TIME_MAX};
+use crate::postgres::rows::to_i64;
 
 const APPEND: &str = "SELECT verdict, detail FROM noetl.append_batch(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
@@ -30,18 +30,19 @@ const APPEND_WITH_ITERATIONS: &str = "WITH written AS MATERIALIZED (SELECT verdi
     SELECT verdict, detail, noetl.write_iterations(verdict, $1, $48) FROM written";
 
 /// The append that starts after a version.
-const FOUND: &str =
+const FIND_APPEND: &str =
     "SELECT body FROM noetl.log WHERE execution_id = $1 AND seq_first = $2 AND seq_last = $3";
 
 /// The result of each commit.
-type Answers = Vec<Result<Committed, Error>>;
+type Answers = Vec<Result<CommitStatus, Error>>;
 
 /// Writes commits in one transaction. Returns the results in the order of the commits.
-pub(super) async fn append(pool: &Pool, commits: Vec<Commit>, publishes: bool) -> Answers {
-    let mut answers: Vec<Option<Result<Committed, Error>>> = commits.iter().map(|_| None).collect();
+pub(super) async fn append(pool: &SessionPool, commits: Vec<Commit>, publishes: bool) -> Answers {
+    let mut answers: Vec<Option<Result<CommitStatus, Error>>> =
+        commits.iter().map(|_| None).collect();
     let mut order: Vec<usize> = (0..commits.len()).collect();
     order.sort_by_key(|place| commits[*place].execution);
-    let mut batch = Batch::default();
+    let mut batch = AppendBatch::default();
     let mut members = Vec::with_capacity(commits.len());
     for place in order {
         let commit = &commits[place];
@@ -52,7 +53,7 @@ pub(super) async fn append(pool: &Pool, commits: Vec<Commit>, publishes: bool) -
     }
     if !members.is_empty() {
         let asked: Vec<&Commit> = members.iter().map(|place| &commits[*place]).collect();
-        let written = write_or_part(pool, &batch, &asked, publishes).await;
+        let written = write_or_split(pool, &batch, &asked, publishes).await;
         for (place, answer) in members.into_iter().zip(written) {
             answers[place] = Some(answer);
         }
@@ -64,56 +65,56 @@ pub(super) async fn append(pool: &Pool, commits: Vec<Commit>, publishes: bool) -
 }
 
 /// If the database refuses a batch permanently, writes the commits one by one, so that one does not fail the others.
-async fn write_or_part(
-    pool: &Pool,
-    batch: &Batch,
+async fn write_or_split(
+    pool: &SessionPool,
+    batch: &AppendBatch,
     commits: &[&Commit],
     publishes: bool,
 ) -> Answers {
     match write(pool, batch, commits, publishes).await {
         Ok(answers) => answers,
-        Err(Fault::Firm(_)) if commits.len() > 1 => {
+        Err(QueryError::Permanent(_)) if commits.len() > 1 => {
             let mut answers = Vec::with_capacity(commits.len());
             for commit in commits {
-                let mut alone = Batch::default();
+                let mut alone = AppendBatch::default();
                 answers.push(match alone.add(commit) {
                     Ok(()) => match write(pool, &alone, &[commit], publishes).await {
                         Ok(mut answer) => {
                             answer.pop().expect("a batch of one commit has one result")
                         }
-                        Err(fault) => Err(fault.named(&pool.connector.target)),
+                        Err(fault) => Err(fault.into_store_error(&pool.connector.target)),
                     },
                     Err(error) => Err(error),
                 });
             }
             answers
         }
-        Err(fault) => all(commits, pool, fault),
+        Err(fault) => fail_all(commits, pool, fault),
     }
 }
 
 /// Sends the batch until its result is known, or the database remains unavailable.
 async fn write(
-    pool: &Pool,
-    batch: &Batch,
+    pool: &SessionPool,
+    batch: &AppendBatch,
     commits: &[&Commit],
     publishes: bool,
-) -> Result<Answers, Fault> {
-    let rare = batch.rare();
+) -> Result<Answers, QueryError> {
+    let rare = batch.json_params();
     let iterations = Json(&batch.iterations);
     let has_iterations = !batch.iterations.is_empty();
-    let mut waits = WAITS.iter();
+    let mut waits = RETRY_DELAYS.iter();
     let mut is_unknown = false;
-    if let Some(mut values) = batch.one(&rare, &publishes) {
+    if let Some(mut values) = batch.single_commit_values(&rare, &publishes) {
         let mut statement = APPEND_ONE;
         if has_iterations {
             statement = APPEND_ONE_WITH_ITERATIONS;
             values.push(&iterations);
         }
-        match pool.once(statement, &values).await {
-            Ok(rows) if is_written(&rows) => return Ok(vec![Ok(Committed::Done)]),
+        match pool.query_once(statement, &values).await {
+            Ok(rows) if is_written(&rows) => return Ok(vec![Ok(CommitStatus::Committed)]),
             Ok(_) => {}
-            Err(fault) => is_unknown = fault.spoils(),
+            Err(fault) => is_unknown = fault.breaks_connection(),
         }
     }
     let mut values = batch.values(&rare, &publishes);
@@ -124,28 +125,32 @@ async fn write(
     }
     let begun = instant();
     loop {
-        let fault = match pool.once(statement, &values).await {
+        let fault = match pool.query_once(statement, &values).await {
             Ok(rows) => {
-                let verdicts = verdicts(&rows, batch)?;
+                let verdicts = read_statuses(&rows, batch)?;
                 if verdicts.len() != commits.len() {
-                    return Err(Fault::Row("the database returned too few verdicts".into()));
+                    return Err(QueryError::BadRow(
+                        "the database returned too few verdicts".into(),
+                    ));
                 }
                 return Ok(if is_unknown {
-                    settle(pool, commits, verdicts).await
+                    confirm_refusals(pool, commits, verdicts).await
                 } else {
                     verdicts
                 });
             }
             Err(fault) => fault,
         };
-        is_unknown |= fault.spoils();
+        is_unknown |= fault.breaks_connection();
         let may_help = match &fault {
-            Fault::Passing(_) | Fault::Unknown(_) | Fault::Silent(_) => true,
-            Fault::Unreached(error) => error.is_passing(),
-            Fault::Row(_) | Fault::Firm(_) => false,
+            QueryError::Transient(_) | QueryError::ConnectionLost(_) | QueryError::TimedOut(_) => {
+                true
+            }
+            QueryError::ConnectFailed(error) => error.is_transient(),
+            QueryError::BadRow(_) | QueryError::Permanent(_) => false,
         };
         match waits.next() {
-            Some(wait) if may_help && begun.elapsed() < TRIES_MAX => {
+            Some(wait) if may_help && begun.elapsed() < RETRY_TIME_MAX => {
                 tokio::time::sleep(*wait).await;
             }
             _ => return Err(fault),
@@ -154,11 +159,11 @@ async fn write(
 }
 
 /// Returns the same error for each commit.
-fn all(commits: &[&Commit], pool: &Pool, fault: Fault) -> Answers {
+fn fail_all(commits: &[&Commit], pool: &SessionPool, fault: QueryError) -> Answers {
     let target = &pool.connector.target;
-    let error = fault.named(target);
+    let error = fault.into_store_error(target);
     tracing::warn!(%error, commits = commits.len(), "failed to write a batch of commits");
-    let (text, mut first) = (crate::error::chain(&error), Some(error));
+    let (text, mut first) = (crate::error::error_chain(&error), Some(error));
     let mut answer = || {
         first
             .take()
@@ -167,20 +172,20 @@ fn all(commits: &[&Commit], pool: &Pool, fault: Fault) -> Answers {
     commits.iter().map(|_| Err(answer())).collect()
 }
 
-fn verdicts(rows: &[Row], batch: &Batch) -> Result<Answers, Fault> {
+fn read_statuses(rows: &[Row], batch: &AppendBatch) -> Result<Answers, QueryError> {
     let row = rows
         .first()
-        .ok_or_else(|| Fault::Row("the database returned no verdict".into()))?;
+        .ok_or_else(|| QueryError::BadRow("the database returned no verdict".into()))?;
     let verdicts: Vec<i32> = row.try_get(0)?;
     let details: Vec<i64> = row.try_get(1)?;
     let judged = verdicts.into_iter().zip(details);
     Ok(judged
         .map(|(verdict, detail)| match verdict {
-            0 => Ok(Committed::Done),
-            1 => Ok(Committed::Moved {
+            0 => Ok(CommitStatus::Committed),
+            1 => Ok(CommitStatus::VersionConflict {
                 version: Seq(u64::try_from(detail).unwrap_or(0)),
             }),
-            2 => Ok(Committed::Fenced),
+            2 => Ok(CommitStatus::Fenced),
             _ => Err(match batch.conflict(verdict, detail) {
                 Some(key) => Error::Invariant(key),
                 None => Error::Unavailable("the database returned an unknown verdict".into()),
@@ -190,37 +195,37 @@ fn verdicts(rows: &[Row], batch: &Batch) -> Result<Answers, Fault> {
 }
 
 /// Resolves an unknown result: a commit that is refused now may already be in the log.
-async fn settle(pool: &Pool, commits: &[&Commit], verdicts: Answers) -> Answers {
+async fn confirm_refusals(pool: &SessionPool, commits: &[&Commit], verdicts: Answers) -> Answers {
     let mut settled = Vec::with_capacity(verdicts.len());
     for (commit, verdict) in commits.iter().zip(verdicts) {
         settled.push(match verdict {
-            Ok(Committed::Done) => Ok(Committed::Done),
+            Ok(CommitStatus::Committed) => Ok(CommitStatus::Committed),
             // Without events, the commit cannot be recognized: the caller has to load again.
             _ if commit.events.is_empty() => Err(Error::Unavailable(
                 "the result of a commit without events is unknown".into(),
             )),
             refused => match is_recorded(pool, commit).await {
-                Ok(true) => Ok(Committed::Done),
+                Ok(true) => Ok(CommitStatus::Committed),
                 Ok(false) => refused,
-                Err(fault) => Err(fault.named(&pool.connector.target)),
+                Err(fault) => Err(fault.into_store_error(&pool.connector.target)),
             },
         });
     }
     settled
 }
 
-async fn is_recorded(pool: &Pool, commit: &Commit) -> Result<bool, Fault> {
-    let first = integer(commit.expected.next().0);
-    let last = integer(commit.version().0);
+async fn is_recorded(pool: &SessionPool, commit: &Commit) -> Result<bool, QueryError> {
+    let first = to_i64(commit.expected.next().0);
+    let last = to_i64(commit.version().0);
     let rows = pool
-        .once(FOUND, &[&commit.execution.0, &first, &last])
+        .query_once(FIND_APPEND, &[&commit.execution.0, &first, &last])
         .await?;
     let Some(row) = rows.first() else {
         return Ok(false);
     };
     let body: &str = row.try_get(0)?;
     let found = unpack(commit.execution, commit.expected.next(), body)
-        .map_err(|error| Fault::Row(error.into()))?;
+        .map_err(|error| QueryError::BadRow(error.into()))?;
     let ids = |events: &[model::event::Event]| events.first().map(|event| event.event_id);
     Ok(ids(&found) == ids(&commit.events))
 }

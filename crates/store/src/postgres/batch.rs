@@ -6,46 +6,46 @@
 use std::collections::BTreeMap;
 
 use model::command::TimerChange;
-use model::event::{Body, pack};
+use model::event::{EventBody, pack};
 use model::id::{Name, Seq};
-use model::raw::Raw;
+use model::raw::RawJson;
 use tokio_postgres::types::{Json, ToSql};
 
-use crate::commit::{CommandChange, Commit, Issue, Key};
+use crate::commit::{CommandChange, Commit, IssuedCommand, UniqueKey};
 use crate::error::Error;
 use crate::iterations::IterationDelta;
 use crate::postgres::iterations::IterationChanges;
-use crate::postgres::rare::{
-    ConsumedRow, CreatedRow, HandRow, IndexRow, MessageRow, PatchRow, TimerRow,
+use crate::postgres::json_params::{
+    AssignRow, ConsumedRow, CreatedRow, IndexRow, MessageRow, PatchRow, TimerRow,
 };
-use crate::postgres::rows::{checksum, integer, small, status_name};
-use crate::projections::{Delta, Patch, Place};
+use crate::postgres::rows::{checksum, status_name, to_i32, to_i64};
+use crate::projections::{CurrentStep, ExecutionPatch, ProjectionDelta};
 use crate::rows::ExecutionRow;
 
 type Column<T> = Vec<T>;
 
 /// The parameters of one call.
 #[derive(Default)]
-pub(super) struct Batch {
-    pub(super) members: Members,
+pub(super) struct AppendBatch {
+    pub(super) members: MemberColumns,
     patches: Vec<PatchRow>,
     created: Vec<CreatedRow>,
     pub(super) fences: (Column<i32>, Column<i64>, Column<i32>),
-    hands: Vec<HandRow>,
+    assignments: Vec<AssignRow>,
     pub(super) closes: (Column<i32>, Column<i64>, Column<i32>),
-    pub(super) issues: Issues,
-    pub(super) keys: Keys,
-    pub(super) steps: Steps,
+    pub(super) issues: IssueColumns,
+    pub(super) keys: KeyColumns,
+    pub(super) steps: StepColumns,
     timers: Vec<TimerRow>,
     messages: Vec<MessageRow>,
     consumed: Vec<ConsumedRow>,
     results: Vec<IndexRow>,
-    snapshots: Snapshots,
+    snapshots: SnapshotColumns,
     pub(super) iterations: IterationChanges,
 }
 
 #[derive(Default)]
-pub(super) struct Members {
+pub(super) struct MemberColumns {
     pub(super) id: Column<i64>,
     pub(super) expected: Column<i64>,
     pub(super) version: Column<i64>,
@@ -56,10 +56,10 @@ pub(super) struct Members {
 }
 
 #[derive(Default)]
-pub(super) struct Issues {
+pub(super) struct IssueColumns {
     pub(super) member: Column<i32>,
     pub(super) seq: Column<i64>,
-    pub(super) place: Column<i32>,
+    pub(super) position: Column<i32>,
     pub(super) unit: Column<String>,
     pub(super) pool: Column<String>,
     pub(super) worker: Column<Option<String>>,
@@ -68,21 +68,21 @@ pub(super) struct Issues {
     pub(super) kinds: Column<String>,
     pub(super) body: Column<String>,
     /// The key that a conflict is reported with.
-    pub(super) key: Column<Key>,
+    pub(super) key: Column<UniqueKey>,
 }
 
 #[derive(Default)]
-pub(super) struct Keys {
+pub(super) struct KeyColumns {
     pub(super) member: Column<i32>,
     pub(super) text: Column<String>,
     pub(super) seq: Column<Option<i64>>,
     pub(super) hash: Column<Option<Vec<u8>>>,
     /// The key that a conflict is reported with.
-    pub(super) key: Column<Key>,
+    pub(super) key: Column<UniqueKey>,
 }
 
 #[derive(Default)]
-pub(super) struct Steps {
+pub(super) struct StepColumns {
     pub(super) member: Column<i32>,
     pub(super) name: Column<String>,
     pub(super) run: Column<Option<i32>>,
@@ -93,7 +93,7 @@ pub(super) struct Steps {
 }
 
 #[derive(Default)]
-struct Snapshots {
+struct SnapshotColumns {
     member: Column<i32>,
     version: Column<i32>,
     seq: Column<i64>,
@@ -101,37 +101,38 @@ struct Snapshots {
     bytes: Column<Vec<u8>>,
 }
 
-impl Batch {
+impl AppendBatch {
     /// Adds a commit as the next member. An inconsistent commit is refused and leaves the batch unchanged.
     pub(super) fn add(&mut self, commit: &Commit) -> Result<(), Error> {
-        refuse_repeats(commit)?;
-        let created = created(commit)?;
-        let member = small(self.members.id.len() + 1);
-        let delta = Delta::of(&commit.events);
+        check_repeats(commit)?;
+        let created = created_row(commit)?;
+        let member = to_i32(self.members.id.len() + 1);
+        let delta = ProjectionDelta::from_events(&commit.events);
         self.add_member(commit, &delta.patch);
         match created {
-            Some(row) => self.created.push(CreatedRow::of(member, row)),
+            Some(row) => self.created.push(CreatedRow::from_execution(member, row)),
             None if !delta.patch.is_plain() => {
-                self.patches.push(PatchRow::of(member, &delta.patch));
+                self.patches
+                    .push(PatchRow::from_patch(member, &delta.patch));
             }
             None => {}
         }
         for fence in &commit.fences {
             self.fences.0.push(member);
-            self.fences.1.push(integer(fence.command.0));
-            self.fences.2.push(small(fence.lease_epoch.0));
+            self.fences.1.push(to_i64(fence.command.0));
+            self.fences.2.push(to_i32(fence.lease_epoch.0));
         }
         self.add_commands(member, commit);
         self.add_keys(member, commit);
         self.add_projections(member, &delta);
         self.iterations
-            .add(member, &IterationDelta::of(&commit.events));
-        self.add_the_rest(member, commit);
+            .add(member, &IterationDelta::from_events(&commit.events));
+        self.add_messages_and_timers(member, commit);
         Ok(())
     }
 
     /// The key that a verdict of the database refers to.
-    pub(super) fn conflict(&self, verdict: i32, nth: i64) -> Option<Key> {
+    pub(super) fn conflict(&self, verdict: i32, nth: i64) -> Option<UniqueKey> {
         let place = usize::try_from(nth).ok()?.checked_sub(1)?;
         match verdict {
             3 => self.keys.key.get(place).cloned(),
@@ -140,17 +141,17 @@ impl Batch {
         }
     }
 
-    fn add_member(&mut self, commit: &Commit, patch: &Patch) {
+    fn add_member(&mut self, commit: &Commit, patch: &ExecutionPatch) {
         let packed = (!commit.events.is_empty()).then(|| pack(&commit.events));
         let (types, body) = packed.map(|packed| (packed.types, packed.body)).unzip();
         let members = &mut self.members;
         members.id.push(commit.execution.0);
-        members.expected.push(integer(commit.expected.0));
-        members.version.push(integer(commit.version().0));
+        members.expected.push(to_i64(commit.expected.0));
+        members.version.push(to_i64(commit.version().0));
         members.types.push(types);
         members.body.push(body);
         members.sets_current.push(patch.current.is_some());
-        let current = patch.current.as_ref().and_then(Place::name);
+        let current = patch.current.as_ref().and_then(CurrentStep::name);
         members.current.push(current.map(ToString::to_string));
     }
 
@@ -158,14 +159,14 @@ impl Batch {
         for (place, change) in commit.commands.iter().enumerate() {
             match change {
                 CommandChange::Issue(issue) if !is_closed_after(commit, place, issue) => {
-                    self.issues.add(member, small(place), issue);
+                    self.issues.add(member, to_i32(place), issue);
                 }
                 CommandChange::Issue(_) => {}
-                CommandChange::Hand {
+                CommandChange::Assign {
                     seq,
                     worker,
                     lease_epoch,
-                } => self.hands.push(HandRow {
+                } => self.assignments.push(AssignRow {
                     m: member,
                     seq: seq.0,
                     worker: worker.0.to_string(),
@@ -173,8 +174,8 @@ impl Batch {
                 }),
                 CommandChange::Close { seq } => {
                     self.closes.0.push(member);
-                    self.closes.1.push(integer(seq.0));
-                    self.closes.2.push(small(place));
+                    self.closes.1.push(to_i64(seq.0));
+                    self.closes.2.push(to_i32(place));
                 }
             }
         }
@@ -184,9 +185,7 @@ impl Batch {
         for (key, foreign) in commit.claimed_keys() {
             self.keys.member.push(member);
             self.keys.text.push(key.to_string());
-            self.keys
-                .seq
-                .push(foreign.map(|event| integer(event.seq.0)));
+            self.keys.seq.push(foreign.map(|event| to_i64(event.seq.0)));
             self.keys
                 .hash
                 .push(foreign.map(|event| event.hash.to_vec()));
@@ -194,25 +193,25 @@ impl Batch {
         }
     }
 
-    fn add_projections(&mut self, member: i32, delta: &Delta) {
+    fn add_projections(&mut self, member: i32, delta: &ProjectionDelta) {
         for change in &delta.steps {
-            let text = |raw: &Option<Raw>| raw.as_ref().map(|raw| raw.text().to_owned());
+            let text = |raw: &Option<RawJson>| raw.as_ref().map(|raw| raw.text().to_owned());
             self.steps.member.push(member);
             self.steps.name.push(change.step.to_string());
-            self.steps.run.push(change.run.map(small));
+            self.steps.run.push(change.run.map(to_i32));
             self.steps.status.push(change.status.map(status_name));
             self.steps.last.push(text(&change.last_result_ref));
             self.steps
                 .aggregate
                 .push(text(&change.aggregate_result_ref));
-            self.steps.seq.push(integer(change.seq.0));
+            self.steps.seq.push(to_i64(change.seq.0));
         }
         let results = delta.results.iter();
         self.results
-            .extend(results.map(|result| IndexRow::of(member, result)));
+            .extend(results.map(|result| IndexRow::from_result(member, result)));
     }
 
-    fn add_the_rest(&mut self, member: i32, commit: &Commit) {
+    fn add_messages_and_timers(&mut self, member: i32, commit: &Commit) {
         let mut timers = BTreeMap::new();
         for change in &commit.timers {
             match change {
@@ -228,7 +227,7 @@ impl Batch {
             }));
         let messages = commit.messages.iter();
         self.messages
-            .extend(messages.map(|message| MessageRow::of(member, message)));
+            .extend(messages.map(|message| MessageRow::from_message(member, message)));
         self.consumed
             .extend(commit.consumed.iter().map(|key| ConsumedRow {
                 m: member,
@@ -239,8 +238,8 @@ impl Batch {
         if let Some(snapshot) = &commit.snapshot {
             let snapshots = &mut self.snapshots;
             snapshots.member.push(member);
-            snapshots.version.push(small(snapshot.version));
-            snapshots.seq.push(integer(snapshot.seq.0));
+            snapshots.version.push(to_i32(snapshot.version));
+            snapshots.seq.push(to_i64(snapshot.seq.0));
             snapshots.sha256.push(checksum(&snapshot.bytes).to_vec());
             snapshots.bytes.push(snapshot.bytes.clone());
         }
@@ -249,7 +248,7 @@ impl Batch {
     /// The values in the order of the statement's parameters.
     pub(super) fn values<'b>(
         &'b self,
-        rare: &'b Rare<'b>,
+        rare: &'b JsonParams<'b>,
         publishes: &'b bool,
     ) -> Vec<&'b (dyn ToSql + Sync)> {
         let Self {
@@ -275,13 +274,13 @@ impl Batch {
             &fences.0,
             &fences.1,
             &fences.2,
-            &rare.hands,
+            &rare.assignments,
             &closes.0,
             &closes.1,
             &closes.2,
             &issues.member,
             &issues.seq,
-            &issues.place,
+            &issues.position,
             &issues.unit,
             &issues.pool,
             &issues.worker,
@@ -315,7 +314,7 @@ impl Batch {
 
     /// Whether the batch has nothing but executions, fences, closed and new commands, keys and steps.
     pub(super) fn changes_only_its_execution(&self) -> bool {
-        self.hands.is_empty()
+        self.assignments.is_empty()
             && self.timers.is_empty()
             && self.messages.is_empty()
             && self.consumed.is_empty()
@@ -323,36 +322,36 @@ impl Batch {
             && self.snapshots.member.is_empty()
     }
 
-    pub(super) fn rare(&self) -> Rare<'_> {
-        Rare {
-            patches: some(&self.patches),
-            created: some(&self.created),
-            hands: some(&self.hands),
-            timers: some(&self.timers),
-            messages: some(&self.messages),
-            consumed: some(&self.consumed),
-            results: some(&self.results),
+    pub(super) fn json_params(&self) -> JsonParams<'_> {
+        JsonParams {
+            patches: non_empty_json(&self.patches),
+            created: non_empty_json(&self.created),
+            assignments: non_empty_json(&self.assignments),
+            timers: non_empty_json(&self.timers),
+            messages: non_empty_json(&self.messages),
+            consumed: non_empty_json(&self.consumed),
+            results: non_empty_json(&self.results),
         }
     }
 }
 
 /// Columns that most batches do not have, as JSON.
-pub(super) struct Rare<'b> {
+pub(super) struct JsonParams<'b> {
     pub(super) patches: Option<Json<&'b [PatchRow]>>,
     pub(super) created: Option<Json<&'b [CreatedRow]>>,
-    hands: Option<Json<&'b [HandRow]>>,
+    assignments: Option<Json<&'b [AssignRow]>>,
     timers: Option<Json<&'b [TimerRow]>>,
     messages: Option<Json<&'b [MessageRow]>>,
     consumed: Option<Json<&'b [ConsumedRow]>>,
     results: Option<Json<&'b [IndexRow]>>,
 }
 
-fn some<T>(rows: &[T]) -> Option<Json<&[T]>> {
+fn non_empty_json<T>(rows: &[T]) -> Option<Json<&[T]>> {
     (!rows.is_empty()).then_some(Json(rows))
 }
 
 /// Refuses a commit that contains the same key or the same work twice.
-fn refuse_repeats(commit: &Commit) -> Result<(), Error> {
+fn check_repeats(commit: &Commit) -> Result<(), Error> {
     let mut keys = Vec::new();
     for (key, _) in commit.claimed_keys() {
         if keys.contains(&key) {
@@ -363,14 +362,14 @@ fn refuse_repeats(commit: &Commit) -> Result<(), Error> {
     let mut units: BTreeMap<Seq, String> = BTreeMap::new();
     for change in &commit.commands {
         match change {
-            CommandChange::Hand { .. } => {}
+            CommandChange::Assign { .. } => {}
             CommandChange::Close { seq } => {
                 units.remove(seq);
             }
             CommandChange::Issue(issue) => {
-                let unit = issue.unit();
+                let unit = issue.work_unit();
                 if units.values().any(|other| *other == unit) {
-                    return Err(Error::Invariant(Key::Work(issue.command.id)));
+                    return Err(Error::Invariant(UniqueKey::Work(issue.command.id)));
                 }
                 units.insert(issue.command.id.seq, unit);
             }
@@ -380,43 +379,46 @@ fn refuse_repeats(commit: &Commit) -> Result<(), Error> {
 }
 
 /// Whether the commit itself closes the command again; such a command is never written.
-fn is_closed_after(commit: &Commit, place: usize, issue: &Issue) -> bool {
+fn is_closed_after(commit: &Commit, place: usize, issue: &IssuedCommand) -> bool {
     let issued = issue.command.id.seq;
     let mut later = commit.commands[place..].iter();
     later.any(|change| matches!(change, CommandChange::Close { seq } if *seq == issued))
 }
 
-fn created(commit: &Commit) -> Result<Option<ExecutionRow>, Error> {
+fn created_row(commit: &Commit) -> Result<Option<ExecutionRow>, Error> {
     if commit.expected != Seq(0) {
         return Ok(None);
     }
     let first = &commit.events[0];
-    let Body::ExecutionRequested(request) = &first.body else {
+    let EventBody::ExecutionRequested(request) = &first.body else {
         return Err(Error::Malformed(
             "a log must start with one `execution.requested` event",
         ));
     };
     let mut row = ExecutionRow::new(first, request, &commit.creation);
-    row.apply(&Delta::of(&commit.events), commit.version());
+    row.apply(
+        &ProjectionDelta::from_events(&commit.events),
+        commit.version(),
+    );
     Ok(Some(row))
 }
 
-impl Issues {
-    fn add(&mut self, member: i32, place: i32, issue: &Issue) {
+impl IssueColumns {
+    fn add(&mut self, member: i32, place: i32, issue: &IssuedCommand) {
         let id = issue.command.id;
         let (worker, epoch) = issue.claimed.clone().unzip();
         self.member.push(member);
-        self.seq.push(integer(id.seq.0));
-        self.place.push(place);
-        self.unit.push(issue.unit());
+        self.seq.push(to_i64(id.seq.0));
+        self.position.push(place);
+        self.unit.push(issue.work_unit());
         self.pool.push(issue.command.pool.to_string());
         self.worker.push(worker.map(|worker| worker.0.to_string()));
-        self.epoch.push(epoch.map_or(0, |epoch| small(epoch.0)));
+        self.epoch.push(epoch.map_or(0, |epoch| to_i32(epoch.0)));
         self.start_by.push(issue.start_by.map(|by| by.0));
         let kinds: Vec<&str> = issue.kinds.iter().map(Name::as_str).collect();
         self.kinds.push(kinds.join(","));
         self.body
             .push(serde_json::to_string(&issue.command).expect("plain data serializes to JSON"));
-        self.key.push(Key::Work(id));
+        self.key.push(UniqueKey::Work(id));
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use model::steady::SteadyTime;
+use model::steady_time::SteadyTime;
 use model::time::Time;
 
 use crate::boot_time::time_since_boot;
@@ -15,40 +15,41 @@ use crate::boot_time::time_since_boot;
 const BEHIND_MAX: Duration = Duration::from_millis(250);
 
 /// The time of this process.
-pub(super) struct Clock(Mutex<Count>);
+pub(super) struct DatabaseClock(Mutex<ClockState>);
 
-struct Count {
+struct ClockState {
     steady: SteadyTime,
     /// The latest time that was returned; no earlier time is returned after it.
     last: Time,
 }
 
-impl Clock {
+impl DatabaseClock {
     /// Creates a clock that shows this time now.
     pub(super) fn new(time: Time) -> Self {
-        Self(Mutex::new(Count::new(time, time_since_boot())))
+        Self(Mutex::new(ClockState::new(time, time_since_boot())))
     }
 
     /// Corrects the clock with the database's time, read by a statement that took `round_trip`.
     pub(super) fn correct(&self, shown: Time, round_trip: Duration) {
-        self.count().correct(shown, round_trip, time_since_boot());
+        self.lock_state()
+            .correct(shown, round_trip, time_since_boot());
     }
 
     /// Moves the clock forward to the time of another live server, if it is far ahead.
     pub(super) fn catch_up(&self, other: Time) {
-        self.count().catch_up(other, time_since_boot());
+        self.lock_state().catch_up(other, time_since_boot());
     }
 
     pub(super) fn now(&self) -> Time {
-        self.count().now(time_since_boot())
+        self.lock_state().now(time_since_boot())
     }
 
-    fn count(&self) -> MutexGuard<'_, Count> {
+    fn lock_state(&self) -> MutexGuard<'_, ClockState> {
         self.0.lock().expect("reading a clock does not panic")
     }
 }
 
-impl Count {
+impl ClockState {
     fn new(time: Time, counted: Duration) -> Self {
         Self {
             steady: SteadyTime::new(time, counted),
@@ -57,19 +58,19 @@ impl Count {
     }
 
     fn now(&mut self, counted: Duration) -> Time {
-        self.last = self.steady.counted_to(counted).max(self.last);
+        self.last = self.steady.time_at(counted).max(self.last);
         self.last
     }
 
     /// The database read its clock at some moment of the round trip. Within that interval, the count is kept.
     fn correct(&mut self, shown: Time, round_trip: Duration, counted: Duration) {
-        let here = self.steady.counted_to(counted);
+        let here = self.steady.time_at(counted);
         let latest = shown.after(round_trip);
-        self.steady.at(here.clamp(shown, latest), counted);
+        self.steady.advance_to(here.clamp(shown, latest), counted);
     }
 
     fn catch_up(&mut self, other: Time, counted: Duration) {
-        if other > self.steady.counted_to(counted).after(BEHIND_MAX) {
+        if other > self.steady.time_at(counted).after(BEHIND_MAX) {
             self.steady = SteadyTime::new(other, counted);
         }
     }
@@ -96,7 +97,7 @@ mod tests {
     }
 
     /// Simulates heartbeats every second, while the database's clock is off by `off` microseconds.
-    fn beat(count: &mut Count, beats: std::ops::RangeInclusive<u64>, off: i64) {
+    fn send_heartbeats(count: &mut ClockState, beats: std::ops::RangeInclusive<u64>, off: i64) {
         for second in beats {
             let shown = Time(START.after(seconds(second)).0 + off);
             count.correct(shown, Duration::from_millis(1), seconds(second));
@@ -106,9 +107,9 @@ mod tests {
     #[test]
     fn a_jump_of_the_database_hardly_changes_the_count() {
         for jump in [HOUR, -HOUR] {
-            let mut count = Count::new(START, Duration::ZERO);
-            beat(&mut count, 1..=2, 0);
-            beat(&mut count, 3..=10, jump);
+            let mut count = ClockState::new(START, Duration::ZERO);
+            send_heartbeats(&mut count, 1..=2, 0);
+            send_heartbeats(&mut count, 3..=10, jump);
             let off = count.now(seconds(10)).0 - START.after(seconds(10)).0;
             assert!(off.abs() <= 80_000, "{off} µs off after a jump of {jump}");
         }
@@ -116,14 +117,14 @@ mod tests {
 
     #[test]
     fn a_slow_response_changes_nothing() {
-        let mut count = Count::new(START, Duration::ZERO);
+        let mut count = ClockState::new(START, Duration::ZERO);
         count.correct(START, seconds(1), seconds(1));
         assert_eq!(count.now(seconds(1)), START.after(seconds(1)));
     }
 
     #[test]
     fn a_small_step_back_stands_still() {
-        let mut count = Count::new(START, Duration::ZERO);
+        let mut count = ClockState::new(START, Duration::ZERO);
         let before = count.now(seconds(1));
         count.correct(Time(before.0 - 100_000), Duration::ZERO, seconds(1));
         assert_eq!(count.now(seconds(1)), before);
@@ -133,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_process_that_stood_still_catches_up_with_the_others() {
-        let mut count = Count::new(START, Duration::ZERO);
+        let mut count = ClockState::new(START, Duration::ZERO);
         count.catch_up(START.after(seconds(60)), seconds(1));
         assert_eq!(count.now(seconds(2)), START.after(seconds(61)));
         count.catch_up(START, seconds(2));

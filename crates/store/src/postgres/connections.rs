@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_postgres::Client;
 
 use crate::error::Error;
-use crate::postgres::options::{PostgresUrl, Target};
+use crate::postgres::options::{ConnectTarget, PostgresUrl};
 use crate::postgres::pool::Connector;
 
 /// Opens connections to a database, with the TLS settings of its URL.
@@ -17,7 +17,7 @@ pub struct PostgresConnections {
 impl PostgresConnections {
     /// Creates a connection factory for the database at this URL; opens no connection yet.
     pub fn new(url: &PostgresUrl) -> Result<Self, Error> {
-        let connector = Connector::new(Target::parse(url)?)?;
+        let connector = Connector::new(ConnectTarget::parse(url)?)?;
         Ok(Self { connector })
     }
 
@@ -27,7 +27,7 @@ impl PostgresConnections {
     }
 
     /// Host, port and database, for messages; never the password.
-    pub fn place(&self) -> String {
-        self.connector.target.place()
+    pub fn location(&self) -> String {
+        self.connector.target.location()
     }
 }

@@ -9,16 +9,16 @@ use serde::Serialize;
 use tokio_postgres::types::Json;
 use tokio_postgres::{Row, Transaction};
 
-use crate::damage::Rows;
+use crate::damage::LogRowReader;
 use crate::error::Error;
 use crate::iterations::{
-    IterationBlock, IterationDelta, ProgressChange, block_of, indices, is_of_iterations,
+    IterationBlock, IterationDelta, ProgressChange, block_indices, block_of, is_of_iterations,
 };
 use crate::outcomes::OutcomeCollector;
-use crate::postgres::failure::Fault;
-use crate::postgres::pool::{Pool, Values};
-use crate::postgres::read::{APPENDS_AT, find, find_one};
-use crate::postgres::rows::{self, count, integer, seq, small, unsigned};
+use crate::postgres::pool::{SessionPool, Values};
+use crate::postgres::queries::{APPENDS_AT, query_row, query_rows};
+use crate::postgres::query_error::QueryError;
+use crate::postgres::rows::{self, read_count, read_seq, read_unsigned, to_i32, to_i64};
 use crate::rows::{IterationOutcomes, LoopProgress, LoopTask, OutcomeRange};
 
 /// Rows of the log read at a time.
@@ -130,21 +130,24 @@ impl IterationChanges {
 }
 
 /// Writes the rows of an execution that has none, from its log.
-pub(super) async fn rebuild(transaction: &Transaction<'_>, id: ExecutionId) -> Result<(), Fault> {
+pub(super) async fn rebuild(
+    transaction: &Transaction<'_>,
+    id: ExecutionId,
+) -> Result<(), QueryError> {
     let page = "SELECT seq_first, body FROM noetl.log
         WHERE execution_id = $1 AND seq_last > $2 ORDER BY seq_last LIMIT $3";
     let write = "SELECT noetl.write_iterations(ARRAY[0], ARRAY[$1::bigint], $2)";
-    let mut reading = Rows::after(id, Seq(0));
+    let mut reading = LogRowReader::starting_after(id, Seq(0));
     let mut last = Seq(0);
     loop {
         let appends = transaction
-            .query(page, &[&id.0, &integer(last.0), &PAGE])
+            .query(page, &[&id.0, &to_i64(last.0), &PAGE])
             .await?;
         let mut changes = IterationChanges::default();
         for append in &appends {
-            let events = rows::events(&mut reading, append)?;
+            let events = rows::read_events(&mut reading, append)?;
             last = events.last().map_or(last, |event| event.seq);
-            changes.add(1, &IterationDelta::of(&events));
+            changes.add(1, &IterationDelta::from_events(&events));
         }
         if !changes.is_empty() {
             transaction.query(write, &[&id.0, &Json(&changes)]).await?;
@@ -156,12 +159,12 @@ pub(super) async fn rebuild(transaction: &Transaction<'_>, id: ExecutionId) -> R
 }
 
 /// Writes the rows of every execution in a store of an earlier version. Of a damaged log, indexes the readable part.
-pub(super) async fn index_old_logs(transaction: &Transaction<'_>) -> Result<(), Fault> {
+pub(super) async fn index_old_logs(transaction: &Transaction<'_>) -> Result<(), QueryError> {
     let list = "SELECT execution_id FROM noetl.execution ORDER BY execution_id";
     for row in transaction.query(list, &[]).await? {
         let id = ExecutionId(row.try_get(0)?);
         match rebuild(transaction, id).await {
-            Err(Fault::Row(error)) => {
+            Err(QueryError::BadRow(error)) => {
                 tracing::warn!(execution_id = %id, %error, "failed to index the iterations of a damaged log");
             }
             other => other?,
@@ -170,34 +173,34 @@ pub(super) async fn index_old_logs(transaction: &Transaction<'_>) -> Result<(), 
     Ok(())
 }
 
-pub(super) async fn loops(pool: &Pool, id: ExecutionId) -> Result<Vec<LoopProgress>, Error> {
+pub(super) async fn loops(pool: &SessionPool, id: ExecutionId) -> Result<Vec<LoopProgress>, Error> {
     const LOOPS: &str = "SELECT step_name, run, succeeded, failed, retries FROM noetl.loop_progress
         WHERE execution_id = $1 ORDER BY step_name COLLATE \"C\", run";
-    find(pool, LOOPS, &[&id.0], |row| {
+    query_rows(pool, LOOPS, &[&id.0], |row| {
         Ok(LoopProgress {
             run: StepRunId {
                 step: Name::from(row.try_get::<_, &str>(0)?),
-                run: count(row, 1)?,
+                run: read_count(row, 1)?,
             },
-            succeeded: unsigned(row, 2)?,
-            failed: unsigned(row, 3)?,
-            retries: unsigned(row, 4)?,
+            succeeded: read_unsigned(row, 2)?,
+            failed: read_unsigned(row, 3)?,
+            retries: read_unsigned(row, 4)?,
         })
     })
     .await
 }
 
 pub(super) async fn iteration_events(
-    pool: &Pool,
+    pool: &SessionPool,
     id: ExecutionId,
     run: &StepRunId,
     iterations: Range<u64>,
 ) -> Result<Vec<Event>, Error> {
     let blocks = blocks(pool, id, run, &iterations).await?;
     let blocks = blocks.iter().filter(|block| block.has_any(&iterations));
-    let seqs: Vec<i64> = blocks.map(|block| integer(block.seq.0)).collect();
-    let appends = find(pool, APPENDS_AT, &[&id.0, &seqs], |row| {
-        rows::wanted_events(&mut Rows::single(id), row, |head| {
+    let seqs: Vec<i64> = blocks.map(|block| to_i64(block.seq.0)).collect();
+    let appends = query_rows(pool, APPENDS_AT, &[&id.0, &seqs], |row| {
+        rows::wanted_events(&mut LogRowReader::for_single_row(id), row, |head| {
             is_of_iterations(head, run, &iterations)
         })
     })
@@ -206,7 +209,7 @@ pub(super) async fn iteration_events(
 }
 
 pub(super) async fn iteration_outcomes(
-    pool: &Pool,
+    pool: &SessionPool,
     id: ExecutionId,
     run: &StepRunId,
     range: &OutcomeRange,
@@ -216,13 +219,13 @@ pub(super) async fn iteration_outcomes(
     for blocks in blocks.chunks(APPENDS_AT_ONCE) {
         let is_wanted = |block: &&IterationBlock| block.has_any(collector.iterations());
         let wanted = blocks.iter().filter(is_wanted);
-        let seqs: Vec<i64> = wanted.map(|block| integer(block.seq.0)).collect();
+        let seqs: Vec<i64> = wanted.map(|block| to_i64(block.seq.0)).collect();
         if seqs.is_empty() {
             continue;
         }
-        find(pool, APPENDS_AT, &[&id.0, &seqs], |row| {
+        query_rows(pool, APPENDS_AT, &[&id.0, &seqs], |row| {
             let wants = |head: EventHead<'_>| collector.wants(head);
-            let events = rows::wanted_events(&mut Rows::single(id), row, wants)?;
+            let events = rows::wanted_events(&mut LogRowReader::for_single_row(id), row, wants)?;
             collector.add(events);
             Ok(())
         })
@@ -232,7 +235,7 @@ pub(super) async fn iteration_outcomes(
 }
 
 pub(super) async fn loop_task(
-    pool: &Pool,
+    pool: &SessionPool,
     id: ExecutionId,
     step: &Name,
     run: Option<u32>,
@@ -241,15 +244,15 @@ pub(super) async fn loop_task(
     const LATEST: &str = "SELECT run, succeeded_seq, failed_seq FROM noetl.loop_task
         WHERE execution_id = $1 AND step_name = $2 AND task_label = $3 AND run BETWEEN $4 AND $5
         ORDER BY run DESC LIMIT 1";
-    let (first, last) = run.map_or((0, i32::MAX), |run| (small(run), small(run)));
+    let (first, last) = run.map_or((0, i32::MAX), |run| (to_i32(run), to_i32(run)));
     let values: Values<'_> = &[&id.0, &step.as_str(), &task.as_str(), &first, &last];
-    find_one(pool, LATEST, values, |row| {
-        let seq = |column: usize| -> Result<Option<Seq>, Fault> {
+    query_row(pool, LATEST, values, |row| {
+        let seq = |column: usize| -> Result<Option<Seq>, QueryError> {
             let seq: Option<i64> = row.try_get(column)?;
             Ok(seq.map(|seq| Seq(seq.cast_unsigned())))
         };
         Ok(LoopTask {
-            run: count(row, 0)?,
+            run: read_count(row, 0)?,
             succeeded: seq(1)?,
             failed: seq(2)?,
         })
@@ -259,7 +262,7 @@ pub(super) async fn loop_task(
 
 /// The rows of the index for these iterations, by seq.
 async fn blocks(
-    pool: &Pool,
+    pool: &SessionPool,
     id: ExecutionId,
     run: &StepRunId,
     iterations: &Range<u64>,
@@ -269,28 +272,28 @@ async fn blocks(
     if iterations.is_empty() {
         return Ok(Vec::new());
     }
-    let first = integer(block_of(iterations.start));
-    let last = integer(block_of(iterations.end - 1));
-    let (step, number) = (run.step.as_str(), small(run.run));
+    let first = to_i64(block_of(iterations.start));
+    let last = to_i64(block_of(iterations.end - 1));
+    let (step, number) = (run.step.as_str(), to_i32(run.run));
     let values: Values<'_> = &[&id.0, &step, &number, &first, &last];
-    let mut blocks = find(pool, BLOCKS, values, |row| block(row, run)).await?;
+    let mut blocks = query_rows(pool, BLOCKS, values, |row| read_block(row, run)).await?;
     blocks.sort_by_key(|block| block.seq);
     Ok(blocks)
 }
 
 /// Reads `block, seq, iterations, failed`.
-fn block(row: &Row, run: &StepRunId) -> Result<IterationBlock, Fault> {
+fn read_block(row: &Row, run: &StepRunId) -> Result<IterationBlock, QueryError> {
     Ok(IterationBlock {
         run: run.clone(),
-        block: unsigned(row, 0)?,
-        seq: seq(row, 1)?,
+        block: read_unsigned(row, 0)?,
+        seq: read_seq(row, 1)?,
         iterations: row.try_get::<_, i64>(2)?.cast_unsigned(),
         failed: row.try_get::<_, i64>(3)?.cast_unsigned(),
     })
 }
 
 pub(super) async fn failed_iterations(
-    pool: &Pool,
+    pool: &SessionPool,
     id: ExecutionId,
     run: &StepRunId,
     limit: usize,
@@ -302,36 +305,39 @@ pub(super) async fn failed_iterations(
             AND seq >= (SELECT failed_since FROM noetl.loop_progress p
                 WHERE p.execution_id = $1 AND p.step_name = $2 AND p.run = $3)
         ORDER BY block FETCH FIRST ($4::bigint) ROWS WITH TIES";
-    let (step, number, most) = (run.step.as_str(), small(run.run), integer(limit as u64));
-    let blocks = find(pool, FAILED, &[&id.0, &step, &number, &most], |row| {
-        block(row, run)
+    let (step, number, most) = (run.step.as_str(), to_i32(run.run), to_i64(limit as u64));
+    let blocks = query_rows(pool, FAILED, &[&id.0, &step, &number, &most], |row| {
+        read_block(row, run)
     })
     .await?;
     let failed: BTreeSet<u64> = blocks
         .iter()
-        .flat_map(|block| indices(block.block, block.failed))
+        .flat_map(|block| block_indices(block.block, block.failed))
         .collect();
     Ok(failed.into_iter().take(limit).collect())
 }
 
 pub(super) async fn iteration_count(
-    pool: &Pool,
+    pool: &SessionPool,
     id: ExecutionId,
     run: &StepRunId,
 ) -> Result<u64, Error> {
     const LAST: &str = "SELECT block, seq, iterations, failed FROM noetl.iteration_index
         WHERE execution_id = $1 AND step_name = $2 AND run = $3 AND block = (
             SELECT max(block) FROM noetl.iteration_index WHERE execution_id = $1 AND step_name = $2 AND run = $3)";
-    let (step, number) = (run.step.as_str(), small(run.run));
-    let blocks = find(pool, LAST, &[&id.0, &step, &number], |row| block(row, run)).await?;
+    let (step, number) = (run.step.as_str(), to_i32(run.run));
+    let blocks = query_rows(pool, LAST, &[&id.0, &step, &number], |row| {
+        read_block(row, run)
+    })
+    .await?;
     let recorded = blocks
         .iter()
-        .flat_map(|block| indices(block.block, block.iterations));
+        .flat_map(|block| block_indices(block.block, block.iterations));
     Ok(recorded.max().map_or(0, |index| index + 1))
 }
 
 pub(super) async fn outline(
-    pool: &Pool,
+    pool: &SessionPool,
     id: ExecutionId,
     after: Seq,
     limit: usize,
@@ -343,18 +349,18 @@ pub(super) async fn outline(
     let mut events: Vec<Event> = Vec::new();
     let mut position = after;
     while events.len() < limit {
-        let from = integer(position.0);
-        let span = find_one(pool, SPAN, &[&id.0, &from], |row| {
-            Ok((integer(unsigned(row, 0)?), seq(row, 1)?))
+        let from = to_i64(position.0);
+        let span = query_row(pool, SPAN, &[&id.0, &from], |row| {
+            Ok((to_i64(read_unsigned(row, 0)?), read_seq(row, 1)?))
         })
         .await?;
         let until = span.map_or(i64::MAX, |(first, _)| first);
-        let mut reading = Rows::after(id, position);
-        let appends = find(pool, APPENDS, &[&id.0, &from, &until, &PAGE], |row| {
-            rows::events(&mut reading, row)
+        let mut reading = LogRowReader::starting_after(id, position);
+        let appends = query_rows(pool, APPENDS, &[&id.0, &from, &until, &PAGE], |row| {
+            rows::read_events(&mut reading, row)
         })
         .await?;
-        let is_page = integer(appends.len() as u64) == PAGE;
+        let is_page = to_i64(appends.len() as u64) == PAGE;
         let last = appends.last().and_then(|append| append.last());
         let last = last.map(|event| event.seq);
         let news = appends.into_iter().flatten();

@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio_postgres::Client;
 
 use crate::error::Error;
-use crate::postgres::failure::Fault;
 use crate::postgres::iterations;
-use crate::postgres::options::Target;
+use crate::postgres::options::ConnectTarget;
 use crate::postgres::pool::Connector;
+use crate::postgres::query_error::QueryError;
 
 /// Numbered from 1; never edited.
 const MIGRATIONS: [&str; 10] = [
@@ -38,12 +38,12 @@ pub(super) async fn migrate(connector: &Connector) -> Result<(), Error> {
     let target = &connector.target;
     let mut session = connector.session(MIGRATION_MAX).await?;
     let known = u32::try_from(MIGRATIONS.len()).expect("the number of migrations fits into u32");
-    let named = |error: tokio_postgres::Error| Fault::from(error).named(target);
-    let mut found = version(&session.client).await.map_err(named)?;
+    let named = |error: tokio_postgres::Error| QueryError::from(error).into_store_error(target);
+    let mut found = schema_version(&session.client).await.map_err(named)?;
     if found < known {
         let transaction = session.client.transaction().await.map_err(named)?;
         transaction.batch_execute(LOCK).await.map_err(named)?;
-        found = version(transaction.client()).await.map_err(named)?;
+        found = schema_version(transaction.client()).await.map_err(named)?;
         for (number, sql) in (1_i32..).zip(MIGRATIONS).skip(found as usize) {
             if number == 1 {
                 let begin = "CREATE SCHEMA IF NOT EXISTS noetl; CREATE TABLE noetl.migration (version integer PRIMARY KEY)";
@@ -55,17 +55,17 @@ pub(super) async fn migrate(connector: &Connector) -> Result<(), Error> {
         }
         if (1..FIRST_WITH_ITERATIONS).contains(&found) {
             let indexed = iterations::index_old_logs(&transaction).await;
-            indexed.map_err(|fault| fault.named(target))?;
+            indexed.map_err(|fault| fault.into_store_error(target))?;
         }
         transaction.commit().await.map_err(named)?;
     }
-    check(target, found, known)
+    check_version(target, found, known)
 }
 
-fn check(target: &Target, found: u32, known: u32) -> Result<(), Error> {
+fn check_version(target: &ConnectTarget, found: u32, known: u32) -> Result<(), Error> {
     if found > known {
         return Err(Error::SchemaTooNew {
-            file: target.place().into(),
+            file: target.location().into(),
             found,
             known,
         });
@@ -74,7 +74,7 @@ fn check(target: &Target, found: u32, known: u32) -> Result<(), Error> {
 }
 
 /// The number of the last migration; 0 in an empty database.
-async fn version(client: &Client) -> Result<u32, tokio_postgres::Error> {
+async fn schema_version(client: &Client) -> Result<u32, tokio_postgres::Error> {
     // Queries the catalog, because a name lookup may use data that was cached before the lock was acquired.
     let table =
         "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace

@@ -6,27 +6,27 @@
 
 mod access;
 mod append;
+mod append_one;
 mod batch;
-mod change;
 mod clock;
 mod connections;
-mod failure;
-mod handle;
 mod iterations;
-mod life;
+mod json_params;
 mod migrate;
-mod one;
+mod notifications;
 mod options;
 mod pool;
 mod pooler;
-mod rare;
-mod read;
+mod queries;
+mod query_error;
 mod rebuild;
+mod registration;
 mod rows;
-mod safe;
-mod side;
+mod sealed;
+mod store;
 mod tls;
+mod writes;
 
 pub use connections::PostgresConnections;
-pub use handle::Postgres;
 pub use options::{PostgresOptions, PostgresUrl};
+pub use store::PostgresStore;

@@ -63,7 +63,7 @@ impl PostgresOptions {
 
 /// How the server's certificate is verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trust {
+pub(super) enum TlsTrust {
     /// Any certificate is accepted: this only protects against passive eavesdropping.
     Any,
     /// The certificate must be issued by a trusted authority.
@@ -74,13 +74,13 @@ pub(super) enum Trust {
 
 /// A parsed URL.
 #[derive(Debug, Clone)]
-pub(super) struct Target {
+pub(super) struct ConnectTarget {
     pub(super) config: Config,
-    pub(super) trust: Trust,
-    pub(super) roots: Option<PathBuf>,
+    pub(super) trust: TlsTrust,
+    pub(super) root_certificates: Option<PathBuf>,
 }
 
-impl Target {
+impl ConnectTarget {
     pub(super) fn parse(url: &PostgresUrl) -> Result<Self, Error> {
         let text = url.0.as_str();
         if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
@@ -95,7 +95,7 @@ impl Target {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
                 Some(("sslmode", value)) => value.clone_into(&mut mode),
-                Some(("sslrootcert", value)) => roots = Some(PathBuf::from(decode(value))),
+                Some(("sslrootcert", value)) => roots = Some(PathBuf::from(percent_decode(value))),
                 _ => kept.push(pair),
             }
         }
@@ -108,7 +108,7 @@ impl Target {
         if config.get_hosts().is_empty() {
             return Err(Error::Address("it has no host".to_owned()));
         }
-        let trust = trust(&mode, &mut config)?;
+        let trust = parse_trust(&mode, &mut config)?;
         config
             .application_name("noetl")
             .connect_timeout(CONNECT_MAX)
@@ -119,12 +119,12 @@ impl Target {
         Ok(Self {
             config,
             trust,
-            roots,
+            root_certificates: roots,
         })
     }
 
     /// Host, port and database, for messages; never the password.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn location(&self) -> String {
         let host = match self.config.get_hosts().first() {
             Some(Host::Tcp(host)) => host.clone(),
             #[cfg(unix)]
@@ -144,13 +144,13 @@ impl Target {
     }
 }
 
-fn trust(mode: &str, config: &mut Config) -> Result<Trust, Error> {
+fn parse_trust(mode: &str, config: &mut Config) -> Result<TlsTrust, Error> {
     let (ssl, trust) = match mode {
-        "disable" => (SslMode::Disable, Trust::Any),
-        "allow" | "prefer" => (SslMode::Prefer, Trust::Any),
-        "require" => (SslMode::Require, Trust::Any),
-        "verify-ca" => (SslMode::Require, Trust::Authority),
-        "verify-full" => (SslMode::Require, Trust::Full),
+        "disable" => (SslMode::Disable, TlsTrust::Any),
+        "allow" | "prefer" => (SslMode::Prefer, TlsTrust::Any),
+        "require" => (SslMode::Require, TlsTrust::Any),
+        "verify-ca" => (SslMode::Require, TlsTrust::Authority),
+        "verify-full" => (SslMode::Require, TlsTrust::Full),
         other => {
             return Err(Error::Address(format!(
                 "unknown `sslmode={other}`; use disable, prefer, require, verify-ca or verify-full"
@@ -162,7 +162,7 @@ fn trust(mode: &str, config: &mut Config) -> Result<Trust, Error> {
 }
 
 /// Decodes percent-encoding; invalid sequences stay unchanged.
-fn decode(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
@@ -181,47 +181,57 @@ fn decode(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn target(text: &str) -> Result<Target, Error> {
-        Target::parse(&PostgresUrl::new(text))
+    fn parse_target(text: &str) -> Result<ConnectTarget, Error> {
+        ConnectTarget::parse(&PostgresUrl::new(text))
     }
 
     #[test]
     fn a_password_is_never_shown() {
         let url = PostgresUrl::new("postgres://me:hunter2@db/noetl");
         let options = PostgresOptions::new(url.clone());
-        let shown = format!("{options:?} {:?}", Target::parse(&url).unwrap());
+        let shown = format!("{options:?} {:?}", ConnectTarget::parse(&url).unwrap());
         assert!(!shown.contains("hunter2"), "{shown}");
-        let refused = target("postgres://me:hunter2@db:port/noetl").unwrap_err();
+        let refused = parse_target("postgres://me:hunter2@db:port/noetl").unwrap_err();
         assert!(!format!("{refused:?} {refused}").contains("hunter2"));
     }
 
     #[test]
     fn the_place_names_host_port_and_database() {
-        let found = target("postgres://me:x@db.example:6000/noetl").unwrap();
-        assert_eq!(found.place(), "db.example:6000/noetl");
-        assert_eq!(target("postgresql://me@db").unwrap().place(), "db:5432/me");
+        let found = parse_target("postgres://me:x@db.example:6000/noetl").unwrap();
+        assert_eq!(found.location(), "db.example:6000/noetl");
+        assert_eq!(
+            parse_target("postgresql://me@db").unwrap().location(),
+            "db:5432/me"
+        );
     }
 
     #[test]
     fn each_sslmode_is_understood_and_others_are_named() {
-        let found = target("postgres://me@db/x?sslmode=verify-full&sslrootcert=%2Fca.pem").unwrap();
+        let found =
+            parse_target("postgres://me@db/x?sslmode=verify-full&sslrootcert=%2Fca.pem").unwrap();
         assert_eq!(
             (found.trust, found.config.get_ssl_mode()),
-            (Trust::Full, SslMode::Require)
+            (TlsTrust::Full, SslMode::Require)
         );
-        assert_eq!(found.roots, Some(PathBuf::from("/ca.pem")));
-        let plain = target("postgres://me@db/x").unwrap();
+        assert_eq!(found.root_certificates, Some(PathBuf::from("/ca.pem")));
+        let plain = parse_target("postgres://me@db/x").unwrap();
         assert_eq!(
             (plain.trust, plain.config.get_ssl_mode()),
-            (Trust::Any, SslMode::Prefer)
+            (TlsTrust::Any, SslMode::Prefer)
         );
-        let refused = target("postgres://me@db/x?sslmode=maybe").unwrap_err();
+        let refused = parse_target("postgres://me@db/x?sslmode=maybe").unwrap_err();
         assert!(refused.to_string().contains("sslmode=maybe"), "{refused}");
     }
 
     #[test]
     fn what_is_no_postgres_url_is_refused() {
-        assert!(matches!(target("mysql://me@db/x"), Err(Error::Address(_))));
-        assert!(matches!(target("postgres://"), Err(Error::Address(_))));
+        assert!(matches!(
+            parse_target("mysql://me@db/x"),
+            Err(Error::Address(_))
+        ));
+        assert!(matches!(
+            parse_target("postgres://"),
+            Err(Error::Address(_))
+        ));
     }
 }

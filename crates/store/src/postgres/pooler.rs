@@ -6,16 +6,17 @@
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::postgres::failure::Fault;
 use crate::postgres::pool::Connector;
+use crate::postgres::query_error::QueryError;
 
-const LOOK_MAX: Duration = Duration::from_secs(5);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Refuses a pooler that uses transaction pooling.
-pub(super) async fn refuse(connector: &Connector) -> Result<(), Error> {
-    let named = |error: tokio_postgres::Error| Fault::from(error).named(&connector.target);
-    let one = connector.session(LOOK_MAX).await?.client;
-    let two = connector.session(LOOK_MAX).await?.client;
+pub(super) async fn refuse_pooler(connector: &Connector) -> Result<(), Error> {
+    let named =
+        |error: tokio_postgres::Error| QueryError::from(error).into_store_error(&connector.target);
+    let one = connector.session(PROBE_TIMEOUT).await?.client;
+    let two = connector.session(PROBE_TIMEOUT).await?.client;
     one.batch_execute("SET noetl.mark = 'one'")
         .await
         .map_err(named)?;
@@ -35,7 +36,7 @@ pub(super) async fn refuse(connector: &Connector) -> Result<(), Error> {
             });
         if found.as_deref() != Some(mark) {
             return Err(Error::Pooler {
-                place: connector.target.place(),
+                location: connector.target.location(),
             });
         }
     }

@@ -1,32 +1,35 @@
 //! Rebuilds the projections from the log, one execution at a time, each under its lock.
 
-use model::event::Body;
+use model::event::EventBody;
 use model::id::{ExecutionId, Name, Seq};
-use model::raw::Raw;
+use model::raw::RawJson;
 use tokio_postgres::Transaction;
 
-use crate::commit::Creation;
-use crate::damage::Rows;
+use crate::commit::ExecutionCreation;
+use crate::damage::LogRowReader;
 use crate::error::Error;
-use crate::postgres::failure::Fault;
 use crate::postgres::iterations;
-use crate::postgres::pool::Pool;
-use crate::postgres::rows::{self, integer, small, status_name};
-use crate::projections::Delta;
-use crate::rows::{ExecutionRow, Rebuilt};
+use crate::postgres::pool::SessionPool;
+use crate::postgres::query_error::QueryError;
+use crate::postgres::rows::{self, status_name, to_i32, to_i64};
+use crate::projections::ProjectionDelta;
+use crate::rows::{ExecutionRow, RebuildStats};
 
 /// Rows of the log read at a time.
 const PAGE: i64 = 1_000;
 
-pub(super) async fn rebuild(pool: &Pool) -> Result<Rebuilt, Error> {
-    let named = |fault: Fault| fault.named(&pool.connector.target);
-    let mut rebuilt = Rebuilt::default();
-    let mut lease = pool.lease().await.map_err(named)?;
+pub(super) async fn rebuild(pool: &SessionPool) -> Result<RebuildStats, Error> {
+    let named = |fault: QueryError| fault.into_store_error(&pool.connector.target);
+    let mut rebuilt = RebuildStats::default();
+    let mut lease = pool.acquire().await.map_err(named)?;
     let list = "SELECT execution_id FROM noetl.execution ORDER BY execution_id";
     let client = &mut lease.session().client;
     let found = client.query(list, &[]).await;
     for row in found.map_err(|error| named(error.into()))? {
-        let id = ExecutionId(row.try_get(0).map_err(|error| named(Fault::from(error)))?);
+        let id = ExecutionId(
+            row.try_get(0)
+                .map_err(|error| named(QueryError::from(error)))?,
+        );
         let transaction = client
             .transaction()
             .await
@@ -41,14 +44,14 @@ pub(super) async fn rebuild(pool: &Pool) -> Result<Rebuilt, Error> {
     Ok(rebuilt)
 }
 
-async fn rebuild_one(transaction: &Transaction<'_>, id: ExecutionId) -> Result<u64, Fault> {
+async fn rebuild_one(transaction: &Transaction<'_>, id: ExecutionId) -> Result<u64, QueryError> {
     let lock = "SELECT execution_id, version, status, cancelling, generation, name, path, playbook_version, hash,
             parent_id, owner, started_at, finished_at, current, error
         FROM noetl.execution WHERE execution_id = $1 FOR NO KEY UPDATE";
     let Some(found) = transaction.query_opt(lock, &[&id.0]).await? else {
         return Ok(0);
     };
-    let before = rows::execution(&found)?;
+    let before = rows::read_execution(&found)?;
     for table in [
         "step_state",
         "result_index",
@@ -63,18 +66,19 @@ async fn rebuild_one(transaction: &Transaction<'_>, id: ExecutionId) -> Result<u
     let page = "SELECT seq_first, body FROM noetl.log WHERE execution_id = $1 AND seq_last > $2 ORDER BY seq_last LIMIT $3";
     let mut row: Option<ExecutionRow> = None;
     let mut last = Seq(0);
-    let mut reading = Rows::after(id, last);
+    let mut reading = LogRowReader::starting_after(id, last);
     loop {
         let appends = transaction
-            .query(page, &[&id.0, &integer(last.0), &PAGE])
+            .query(page, &[&id.0, &to_i64(last.0), &PAGE])
             .await?;
-        let events = rows::each(&appends, |append| rows::events(&mut reading, append))?.concat();
+        let events =
+            rows::read_all(&appends, |append| rows::read_events(&mut reading, append))?.concat();
         let Some(end) = events.last() else { break };
         last = end.seq;
-        let delta = Delta::of(&events);
+        let delta = ProjectionDelta::from_events(&events);
         project(transaction, id, &delta).await?;
-        if let (None, Body::ExecutionRequested(request)) = (&row, &events[0].body) {
-            let creation = Creation {
+        if let (None, EventBody::ExecutionRequested(request)) = (&row, &events[0].body) {
+            let creation = ExecutionCreation {
                 name: Some(before.name.clone()),
                 owner: before.owner.clone(),
             };
@@ -94,8 +98,8 @@ async fn rebuild_one(transaction: &Transaction<'_>, id: ExecutionId) -> Result<u
 async fn project(
     transaction: &Transaction<'_>,
     id: ExecutionId,
-    delta: &Delta,
-) -> Result<(), Fault> {
+    delta: &ProjectionDelta,
+) -> Result<(), QueryError> {
     let step = "INSERT INTO noetl.step_state AS old (execution_id, step_name, run, status, last_result_ref,
             aggregate_result_ref, seq)
         VALUES ($1, $2, coalesce($3, 0), coalesce($4, 'in_progress'), $5, $6, $7)
@@ -103,17 +107,17 @@ async fn project(
             status = coalesce($4, old.status), last_result_ref = coalesce($5, old.last_result_ref),
             aggregate_result_ref = coalesce($6, old.aggregate_result_ref), seq = $7";
     for change in &delta.steps {
-        let last = change.last_result_ref.as_ref().map(Raw::text);
-        let aggregate = change.aggregate_result_ref.as_ref().map(Raw::text);
+        let last = change.last_result_ref.as_ref().map(RawJson::text);
+        let aggregate = change.aggregate_result_ref.as_ref().map(RawJson::text);
         let status = change.status.map(status_name);
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 7] = [
             &id.0,
             &change.step.as_str(),
-            &change.run.map(small),
+            &change.run.map(to_i32),
             &status,
             &last,
             &aggregate,
-            &integer(change.seq.0),
+            &to_i64(change.seq.0),
         ];
         transaction.execute(step, &values).await?;
     }
@@ -124,14 +128,14 @@ async fn project(
         let task = result.task.as_ref().map(Name::as_str);
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 12] = [
             &id.0,
-            &integer(result.seq.0),
+            &to_i64(result.seq.0),
             &result.run.step.as_str(),
-            &small(result.run.run),
+            &to_i32(result.run.run),
             &task,
-            &small(result.visit),
-            &result.iteration.map(integer),
+            &to_i32(result.visit),
+            &result.iteration.map(to_i64),
             &result.page,
-            &small(result.attempt),
+            &to_i32(result.attempt),
             &result.result_ref.text(),
             &status_name(result.status),
             &result.created_at.0,
@@ -141,7 +145,7 @@ async fn project(
     Ok(())
 }
 
-async fn update(transaction: &Transaction<'_>, row: &ExecutionRow) -> Result<(), Fault> {
+async fn update(transaction: &Transaction<'_>, row: &ExecutionRow) -> Result<(), QueryError> {
     let update = "UPDATE noetl.execution SET version = $2, status = $3, cancelling = $4, generation = $5, path = $6,
             playbook_version = $7, hash = $8, parent_id = $9, started_at = $10, finished_at = $11, current = $12,
             error = $13
@@ -149,12 +153,12 @@ async fn update(transaction: &Transaction<'_>, row: &ExecutionRow) -> Result<(),
     let current = row.current.as_ref().map(Name::as_str);
     let values: [&(dyn tokio_postgres::types::ToSql + Sync); 13] = [
         &row.id.0,
-        &integer(row.version.0),
+        &to_i64(row.version.0),
         &row.status.name(),
         &row.cancelling,
-        &small(row.generation),
+        &to_i32(row.generation),
         &row.path.as_str(),
-        &small(row.playbook_version),
+        &to_i32(row.playbook_version),
         &&*row.hash.0,
         &row.parent.map(|id| id.0),
         &row.started_at.0,

@@ -13,24 +13,24 @@ use rustls::{
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::Error;
-use crate::postgres::options::{Target, Trust};
+use crate::postgres::options::{ConnectTarget, TlsTrust};
 
 /// Creates the TLS connector, which verifies certificates as the target requires.
-pub(super) fn tls(target: &Target) -> Result<MakeRustlsConnect, Error> {
+pub(super) fn make_tls_connect(target: &ConnectTarget) -> Result<MakeRustlsConnect, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let authority = match target.trust {
-        Trust::Any => None,
-        Trust::Authority | Trust::Full => {
-            let roots = Arc::new(roots(target)?);
+        TlsTrust::Any => None,
+        TlsTrust::Authority | TlsTrust::Full => {
+            let roots = Arc::new(load_roots(target)?);
             let built = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
             let unusable = |error| Error::Address(format!("invalid `sslrootcert`: {error}"));
             Some(built.build().map_err(unusable)?)
         }
     };
-    let verifier = Verifier {
+    let verifier = CertificateVerifier {
         provider: provider.clone(),
         authority,
-        checks_name: target.trust == Trust::Full,
+        checks_host_name: target.trust == TlsTrust::Full,
     };
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -42,9 +42,9 @@ pub(super) fn tls(target: &Target) -> Result<MakeRustlsConnect, Error> {
 }
 
 /// The trusted authorities: those of the given file, or of the machine.
-fn roots(target: &Target) -> Result<RootCertStore, Error> {
+fn load_roots(target: &ConnectTarget) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
-    if let Some(file) = &target.roots {
+    if let Some(file) = &target.root_certificates {
         let unreadable = |error: &dyn std::fmt::Display| {
             Error::Address(format!(
                 "cannot read `sslrootcert` {}: {error}",
@@ -69,14 +69,14 @@ fn roots(target: &Target) -> Result<RootCertStore, Error> {
 
 /// Verifies a certificate as configured, and always the handshake signature.
 #[derive(Debug)]
-struct Verifier {
+struct CertificateVerifier {
     provider: Arc<CryptoProvider>,
     /// Verifies the certificate chain; `None` accepts any certificate.
     authority: Option<Arc<WebPkiServerVerifier>>,
-    checks_name: bool,
+    checks_host_name: bool,
 }
 
-impl ServerCertVerifier for Verifier {
+impl ServerCertVerifier for CertificateVerifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -92,7 +92,7 @@ impl ServerCertVerifier for Verifier {
         match authority.verify_server_cert(certificate, between, name, ocsp, now) {
             Err(rustls::Error::InvalidCertificate(
                 NotValidForName | NotValidForNameContext { .. },
-            )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
+            )) if !self.checks_host_name => Ok(ServerCertVerified::assertion()),
             other => other,
         }
     }

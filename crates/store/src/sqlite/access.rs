@@ -5,18 +5,19 @@ use model::time::Time;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use crate::access::{
-    AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, TokenRow, link, sealed,
+    AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim,
+    chain_hash, hashed_text,
 };
 use crate::rows::OwnerId;
-use crate::sqlite::owners::Owners;
-use crate::sqlite::read::Fault;
-use crate::sqlite::rows::{integer, json, text_of, unsigned};
-use crate::sqlite::writer::Refused;
+use crate::sqlite::owner_locks::OwnerLocks;
+use crate::sqlite::queries::ReadError;
+use crate::sqlite::rows::{read_json, read_unsigned, to_i64, to_json_text};
+use crate::sqlite::writer::WriteError;
 use crate::store::has_retention;
 
 const TOKEN: &str = "id, name, hash, role, created_at, expires_at, last_used_at, revoked_at";
 
-pub(super) fn put_token(db: &Connection, token: &TokenRow) -> Result<(), Refused> {
+pub(super) fn put_token(db: &Connection, token: &AccessTokenRow) -> Result<(), WriteError> {
     let sql =
         format!("INSERT OR REPLACE INTO token ({TOKEN}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)");
     db.prepare_cached(&sql)?.execute(params![
@@ -32,24 +33,27 @@ pub(super) fn put_token(db: &Connection, token: &TokenRow) -> Result<(), Refused
     Ok(())
 }
 
-pub(super) fn token_by_hash(db: &Connection, hash: &[u8; 32]) -> Result<Option<TokenRow>, Fault> {
+pub(super) fn token_by_hash(
+    db: &Connection,
+    hash: &[u8; 32],
+) -> Result<Option<AccessTokenRow>, ReadError> {
     let mut statement = db.prepare_cached(&format!("SELECT {TOKEN} FROM token WHERE hash = ?1"))?;
-    Ok(statement.query_row([hash], token).optional()?)
+    Ok(statement.query_row([hash], read_token).optional()?)
 }
 
-pub(super) fn tokens(db: &Connection) -> Result<Vec<TokenRow>, Fault> {
+pub(super) fn tokens(db: &Connection) -> Result<Vec<AccessTokenRow>, ReadError> {
     let mut statement = db.prepare_cached(&format!(
         "SELECT {TOKEN} FROM token ORDER BY created_at, id"
     ))?;
-    let found = statement.query_map([], token)?;
+    let found = statement.query_map([], read_token)?;
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }
 
-fn token(row: &Row<'_>) -> rusqlite::Result<TokenRow> {
+fn read_token(row: &Row<'_>) -> rusqlite::Result<AccessTokenRow> {
     let time =
         |column: usize| -> rusqlite::Result<_> { Ok(row.get::<_, Option<i64>>(column)?.map(Time)) };
-    Ok(TokenRow {
-        id: AccessId(row.get(0)?),
+    Ok(AccessTokenRow {
+        id: AccessTokenId(row.get(0)?),
         name: row.get(1)?,
         hash: row.get(2)?,
         role: row.get_ref(3)?.as_str()?.into(),
@@ -60,28 +64,32 @@ fn token(row: &Row<'_>) -> rusqlite::Result<TokenRow> {
     })
 }
 
-pub(super) fn revoke_token(db: &Connection, id: AccessId, now: Time) -> Result<(), Refused> {
+pub(super) fn revoke_token(
+    db: &Connection,
+    id: AccessTokenId,
+    now: Time,
+) -> Result<(), WriteError> {
     db.prepare_cached("UPDATE token SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1")?
         .execute(params![id.0, now.0])?;
     Ok(())
 }
 
-pub(super) fn touch_token(db: &Connection, id: AccessId, now: Time) -> Result<(), Refused> {
+pub(super) fn touch_token(db: &Connection, id: AccessTokenId, now: Time) -> Result<(), WriteError> {
     db.prepare_cached("UPDATE token SET last_used_at = ?2 WHERE id = ?1")?
         .execute(params![id.0, now.0])?;
     Ok(())
 }
 
-pub(super) fn audit(db: &Connection, entry: &AuditEntry, at: Time) -> Result<(), Refused> {
+pub(super) fn audit(db: &Connection, entry: &AuditEntry, at: Time) -> Result<(), WriteError> {
     let last: Option<(i64, [u8; 32])> = db
         .prepare_cached("SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1")?
         .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let (id, before) = last.unwrap_or((0, AuditRow::START));
     let id = u64::try_from(id).unwrap_or(0) + 1;
-    let hash = link(&before, &sealed(id, at, entry));
+    let hash = chain_hash(&before, &hashed_text(id, at, entry));
     db.prepare_cached("INSERT INTO audit (id, at, body, hash) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![integer(id), at.0, text_of(entry), hash])?;
+        .execute(params![to_i64(id), at.0, to_json_text(entry), hash])?;
     Ok(())
 }
 
@@ -89,22 +97,22 @@ pub(super) fn audit_entries(
     db: &Connection,
     after: u64,
     limit: usize,
-) -> Result<Vec<AuditRow>, Fault> {
+) -> Result<Vec<AuditRow>, ReadError> {
     let mut statement = db.prepare_cached(
         "SELECT id, at, body, hash FROM audit WHERE id > ?1 ORDER BY id LIMIT ?2",
     )?;
-    let found = statement.query_map(params![integer(after), integer(limit as u64)], |row| {
+    let found = statement.query_map(params![to_i64(after), to_i64(limit as u64)], |row| {
         Ok(AuditRow {
-            id: unsigned(row, 0)?,
-            at: Time(row.get(1)?),
-            entry: json(row, 2)?,
+            id: read_unsigned(row, 0)?,
+            recorded_at: Time(row.get(1)?),
+            entry: read_json(row, 2)?,
             hash: row.get(3)?,
         })
     })?;
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn setting(db: &Connection, key: &str) -> Result<Option<String>, Fault> {
+pub(super) fn setting(db: &Connection, key: &str) -> Result<Option<String>, ReadError> {
     let mut statement = db.prepare_cached("SELECT value FROM setting WHERE key = ?1")?;
     Ok(statement.query_row([key], |row| row.get(0)).optional()?)
 }
@@ -114,7 +122,7 @@ pub(super) fn set_setting_once(
     key: &str,
     value: &str,
     now: Time,
-) -> Result<String, Refused> {
+) -> Result<String, WriteError> {
     let retained_from = has_retention(key).then_some(now.0);
     db.prepare_cached(
         "INSERT INTO setting (key, value, retained_from) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
@@ -126,28 +134,35 @@ pub(super) fn set_setting_once(
     Ok(kept)
 }
 
-pub(super) fn outbox(db: &Connection, after: u64, limit: usize) -> Result<Vec<OutboxRow>, Fault> {
+pub(super) fn outbox(
+    db: &Connection,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<OutboxRow>, ReadError> {
     let mut statement = db.prepare_cached(
         "SELECT position, execution_id, seq_first, seq_last FROM outbox WHERE position > ?1 ORDER BY position LIMIT ?2",
     )?;
-    let found = statement.query_map(params![integer(after), integer(limit as u64)], |row| {
+    let found = statement.query_map(params![to_i64(after), to_i64(limit as u64)], |row| {
         Ok(OutboxRow {
-            position: unsigned(row, 0)?,
+            position: read_unsigned(row, 0)?,
             execution: ExecutionId(row.get(1)?),
-            seq_first: Seq(unsigned(row, 2)?),
-            seq_last: Seq(unsigned(row, 3)?),
+            seq_first: Seq(read_unsigned(row, 2)?),
+            seq_last: Seq(read_unsigned(row, 3)?),
         })
     })?;
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn outbox_done(db: &Connection, upto: u64) -> Result<(), Refused> {
+pub(super) fn mark_published(db: &Connection, upto: u64) -> Result<(), WriteError> {
     db.prepare_cached("DELETE FROM outbox WHERE position <= ?1")?
-        .execute([integer(upto)])?;
+        .execute([to_i64(upto)])?;
     Ok(())
 }
 
-pub(super) fn held(db: &Connection, worker: &WorkerId) -> Result<Vec<Held>, Fault> {
+pub(super) fn worker_claims(
+    db: &Connection,
+    worker: &WorkerId,
+) -> Result<Vec<WorkerClaim>, ReadError> {
     let mut statement = db.prepare_cached(
         "SELECT c.execution_id, c.seq, c.lease_epoch, e.status = 'PAUSED',
              e.cancelling OR e.status NOT IN ('RUNNING', 'PAUSED'), coalesce(c.claimed_at, c.issued_at)
@@ -155,14 +170,14 @@ pub(super) fn held(db: &Connection, worker: &WorkerId) -> Result<Vec<Held>, Faul
          WHERE c.worker = ?1 AND c.claimed_at IS NOT 0 ORDER BY 6, c.execution_id, c.seq",
     )?;
     let found = statement.query_map([&*worker.0], |row| {
-        Ok(Held {
+        Ok(WorkerClaim {
             command: CommandId {
                 execution: ExecutionId(row.get(0)?),
-                seq: Seq(unsigned(row, 1)?),
+                seq: Seq(read_unsigned(row, 1)?),
             },
             lease_epoch: LeaseEpoch(u64::from(row.get::<_, u32>(2)?)),
-            paused: row.get(3)?,
-            cancelling: row.get(4)?,
+            is_paused: row.get(3)?,
+            is_cancelling: row.get(4)?,
             claimed_at: Time(row.get(5)?),
         })
     })?;
@@ -171,16 +186,16 @@ pub(super) fn held(db: &Connection, worker: &WorkerId) -> Result<Vec<Held>, Faul
 
 pub(super) fn owner_of(
     db: &Connection,
-    owners: &Owners,
+    owners: &OwnerLocks,
     id: ExecutionId,
-) -> Result<Option<Peer>, Fault> {
+) -> Result<Option<StoreProcess>, ReadError> {
     let owner: Option<Option<String>> = db
         .prepare_cached("SELECT owner FROM execution WHERE execution_id = ?1")?
         .query_row([id.0], |row| row.get(0))
         .optional()?;
     let owner = owner.flatten().map(|owner| OwnerId(owner.into()));
-    Ok(owner.map(|owner| Peer {
-        alive: owners.is_alive(&owner),
+    Ok(owner.map(|owner| StoreProcess {
+        is_alive: owners.is_alive(&owner),
         address: None,
         owner,
     }))

@@ -3,65 +3,66 @@
 //! The version check is the first write: a commit that is fenced or whose version has moved writes nothing.
 
 use model::command::TimerChange;
-use model::event::{Body, Packed, pack};
+use model::event::{EventBody, PackedAppend, pack};
 use model::id::Seq;
 use model::time::Time;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::sync::oneshot;
 
 use crate::commit::{
-    CommandChange, Commit, Committed, Fence, Issue, Key, Message, MessageKey, Priority,
+    CommandChange, Commit, CommitStatus, Fence, IssuedCommand, Message, MessageKey, Priority,
+    UniqueKey,
 };
 use crate::error::Error;
 use crate::iterations::IterationDelta;
-use crate::projections::{Delta, Place};
+use crate::projections::{CurrentStep, ProjectionDelta};
 use crate::rows::{ExecutionRow, Snapshot};
-use crate::sqlite::change::take_back;
 use crate::sqlite::iterations;
-use crate::sqlite::rows::{execution_row, integer, project, text_of};
-use crate::sqlite::writer::{Job, Refused};
+use crate::sqlite::rows::{execution_row, to_i64, to_json_text, write_projection};
+use crate::sqlite::writer::{WriteError, WriteJob};
+use crate::sqlite::writes::withdraw_message;
 
 /// A commit in the write queue. All values are computed in advance, outside the writer thread.
-pub(super) struct Append {
+pub(super) struct CommitJob {
     commit: Commit,
-    packed: Option<Packed>,
-    delta: Delta,
+    packed: Option<PackedAppend>,
+    delta: ProjectionDelta,
     iterations: IterationDelta,
     /// The JSON of each issued command, in order.
     commands: Vec<String>,
     now: Time,
     publishes: bool,
-    outcome: Committed,
-    answer: oneshot::Sender<Result<Committed, Error>>,
+    status: CommitStatus,
+    reply: oneshot::Sender<Result<CommitStatus, Error>>,
 }
 
-impl Append {
+impl CommitJob {
     pub(super) fn new(
         commit: Commit,
         (now, publishes): (Time, bool),
-        answer: oneshot::Sender<Result<Committed, Error>>,
+        reply: oneshot::Sender<Result<CommitStatus, Error>>,
     ) -> Self {
         let commands = commit.commands.iter().filter_map(|change| match change {
-            CommandChange::Issue(issue) => Some(text_of(&issue.command)),
-            CommandChange::Hand { .. } | CommandChange::Close { .. } => None,
+            CommandChange::Issue(issue) => Some(to_json_text(&issue.command)),
+            CommandChange::Assign { .. } | CommandChange::Close { .. } => None,
         });
         Self {
             packed: (!commit.events.is_empty()).then(|| pack(&commit.events)),
-            delta: Delta::of(&commit.events),
-            iterations: IterationDelta::of(&commit.events),
+            delta: ProjectionDelta::from_events(&commit.events),
+            iterations: IterationDelta::from_events(&commit.events),
             commands: commands.collect(),
             now,
             publishes,
-            outcome: Committed::Done,
+            status: CommitStatus::Committed,
             commit,
-            answer,
+            reply,
         }
     }
 }
 
-impl Job for Append {
-    fn run(&mut self, db: &Connection) -> Result<(), Refused> {
-        self.outcome = self.write(db)?;
+impl WriteJob for CommitJob {
+    fn run(&mut self, db: &Connection) -> Result<(), WriteError> {
+        self.status = self.write(db)?;
         Ok(())
     }
 
@@ -69,35 +70,35 @@ impl Job for Append {
         self.commit.priority
     }
 
-    fn answer(self: Box<Self>, outcome: Result<(), Error>) {
+    fn reply(self: Box<Self>, outcome: Result<(), Error>) {
         // The caller may have gone away; the commit is durable anyway.
-        let _ = self.answer.send(outcome.map(|()| self.outcome));
+        let _ = self.reply.send(outcome.map(|()| self.status));
     }
 }
 
-impl Append {
-    fn write(&self, db: &Connection) -> Result<Committed, Refused> {
+impl CommitJob {
+    fn write(&self, db: &Connection) -> Result<CommitStatus, WriteError> {
         let commit = &self.commit;
         for fence in &commit.fences {
             if !is_current(db, commit, *fence)? {
-                return Ok(Committed::Fenced);
+                return Ok(CommitStatus::Fenced);
             }
         }
         for change in &commit.commands {
-            if let CommandChange::Hand { seq, .. } = change
+            if let CommandChange::Assign { seq, .. } = change
                 && !is_on_offer(db, commit, *seq)?
             {
-                return Ok(Committed::Fenced);
+                return Ok(CommitStatus::Fenced);
             }
         }
-        if !self.advance(db)? {
-            let version = version(db, commit)?;
-            return Ok(Committed::Moved { version });
+        if !self.advance_version(db)? {
+            let version = current_version(db, commit)?;
+            return Ok(CommitStatus::VersionConflict { version });
         }
         if let Some(packed) = &self.packed {
             self.write_log(db, packed)?;
             if self.publishes {
-                self.publish(db)?;
+                self.add_to_outbox(db)?;
             }
         }
         self.write_keys(db)?;
@@ -106,29 +107,34 @@ impl Append {
             write_timer(db, commit, change)?;
         }
         for message in &commit.messages {
-            post(db, message)?;
+            insert_message(db, message)?;
         }
         for key in &commit.consumed {
-            take_back(db, *key, self.now)?;
+            withdraw_message(db, *key, self.now)?;
         }
         if let Some(snapshot) = &commit.snapshot {
             write_snapshot(db, commit, snapshot)?;
         }
-        project(db, commit.execution, &self.delta)?;
-        iterations::write(db, commit.execution, &self.iterations)?;
-        Ok(Committed::Done)
+        write_projection(db, commit.execution, &self.delta)?;
+        iterations::write_iterations(db, commit.execution, &self.iterations)?;
+        Ok(CommitStatus::Committed)
     }
 
     /// Advances the execution's version. Returns false if the version is not the expected one.
-    fn advance(&self, db: &Connection) -> Result<bool, Refused> {
+    fn advance_version(&self, db: &Connection) -> Result<bool, WriteError> {
         let commit = &self.commit;
         if commit.expected == Seq(0) {
-            return self.create(db);
+            return self.insert_execution(db);
         }
         if !self.delta.patch.is_plain() {
-            return self.turn(db);
+            return self.update_execution(db);
         }
-        let current = self.delta.patch.current.as_ref().and_then(Place::name);
+        let current = self
+            .delta
+            .patch
+            .current
+            .as_ref()
+            .and_then(CurrentStep::name);
         let current = current.map(model::id::Name::as_str);
         let changed = db
             .prepare_cached(
@@ -137,18 +143,18 @@ impl Append {
             )?
             .execute(params![
                 commit.execution.0,
-                integer(commit.expected.0),
-                integer(commit.version().0),
+                to_i64(commit.expected.0),
+                to_i64(commit.version().0),
                 current
             ])?;
         Ok(changed == 1)
     }
 
-    fn create(&self, db: &Connection) -> Result<bool, Refused> {
+    fn insert_execution(&self, db: &Connection) -> Result<bool, WriteError> {
         let first = &self.commit.events[0];
-        let Body::ExecutionRequested(request) = &first.body else {
+        let EventBody::ExecutionRequested(request) = &first.body else {
             let error = Error::Malformed("a log must start with one `execution.requested` event");
-            return Err(Refused::Alone(error));
+            return Err(WriteError::Job(error));
         };
         let mut row = ExecutionRow::new(first, request, &self.commit.creation);
         row.apply(&self.delta, self.commit.version());
@@ -156,7 +162,7 @@ impl Append {
     }
 
     /// Updates the whole row, because the new values depend on the current ones.
-    fn turn(&self, db: &Connection) -> Result<bool, Refused> {
+    fn update_execution(&self, db: &Connection) -> Result<bool, WriteError> {
         let Some(mut row) = execution_row(db, self.commit.execution)? else {
             return Ok(false);
         };
@@ -168,33 +174,33 @@ impl Append {
         Ok(true)
     }
 
-    fn write_log(&self, db: &Connection, packed: &Packed) -> rusqlite::Result<()> {
+    fn write_log(&self, db: &Connection, packed: &PackedAppend) -> rusqlite::Result<()> {
         db.prepare_cached(
             "INSERT INTO log (execution_id, seq_first, seq_last, types, body) VALUES (?1, ?2, ?3, ?4, ?5)",
         )?
         .execute(params![
             self.commit.execution.0,
-            integer(self.commit.expected.next().0),
-            integer(self.commit.version().0),
+            to_i64(self.commit.expected.next().0),
+            to_i64(self.commit.version().0),
             packed.types,
             packed.body,
         ])?;
         Ok(())
     }
 
-    fn publish(&self, db: &Connection) -> rusqlite::Result<()> {
+    fn add_to_outbox(&self, db: &Connection) -> rusqlite::Result<()> {
         db.prepare_cached(
             "INSERT INTO outbox (execution_id, seq_first, seq_last) VALUES (?1, ?2, ?3)",
         )?
         .execute(params![
             self.commit.execution.0,
-            integer(self.commit.expected.next().0),
-            integer(self.commit.version().0),
+            to_i64(self.commit.expected.next().0),
+            to_i64(self.commit.version().0),
         ])?;
         Ok(())
     }
 
-    fn write_keys(&self, db: &Connection) -> Result<(), Refused> {
+    fn write_keys(&self, db: &Connection) -> Result<(), WriteError> {
         for (key, foreign) in self.commit.claimed_keys() {
             let changed = db
                 .prepare_cached(
@@ -204,28 +210,28 @@ impl Append {
                 .execute(params![
                     self.commit.execution.0,
                     key.to_string(),
-                    foreign.map(|event| integer(event.seq.0)),
+                    foreign.map(|event| to_i64(event.seq.0)),
                     foreign.map(|event| event.hash),
                 ])?;
             if changed == 0 {
-                return Err(Refused::Alone(Error::Invariant(key)));
+                return Err(WriteError::Job(Error::Invariant(key)));
             }
         }
         Ok(())
     }
 
-    fn write_commands(&self, db: &Connection) -> Result<(), Refused> {
+    fn write_commands(&self, db: &Connection) -> Result<(), WriteError> {
         let mut bodies = self.commands.iter();
         for change in &self.commit.commands {
             match change {
                 CommandChange::Issue(issue) => {
                     let body = bodies.next().expect("each issued command has its JSON");
                     if !insert_command(db, issue, body, self.now)? {
-                        let key = Key::Work(issue.command.id);
-                        return Err(Refused::Alone(Error::Invariant(key)));
+                        let key = UniqueKey::Work(issue.command.id);
+                        return Err(WriteError::Job(Error::Invariant(key)));
                     }
                 }
-                CommandChange::Hand {
+                CommandChange::Assign {
                     seq,
                     worker,
                     lease_epoch,
@@ -236,15 +242,15 @@ impl Append {
                     )?
                     .execute(params![
                         self.commit.execution.0,
-                        integer(seq.0),
+                        to_i64(seq.0),
                         &*worker.0,
-                        integer(lease_epoch.0),
+                        to_i64(lease_epoch.0),
                         self.now.0
                     ])?;
                 }
                 CommandChange::Close { seq } => {
                     db.prepare_cached("DELETE FROM command WHERE execution_id = ?1 AND seq = ?2")?
-                        .execute(params![self.commit.execution.0, integer(seq.0)])?;
+                        .execute(params![self.commit.execution.0, to_i64(seq.0)])?;
                 }
             }
         }
@@ -259,8 +265,8 @@ fn is_current(db: &Connection, commit: &Commit, fence: Fence) -> rusqlite::Resul
     )?
     .exists(params![
         commit.execution.0,
-        integer(fence.command.0),
-        integer(fence.lease_epoch.0)
+        to_i64(fence.command.0),
+        to_i64(fence.lease_epoch.0)
     ])
 }
 
@@ -268,10 +274,10 @@ fn is_on_offer(db: &Connection, commit: &Commit, seq: Seq) -> rusqlite::Result<b
     db.prepare_cached(
         "SELECT 1 FROM command WHERE execution_id = ?1 AND seq = ?2 AND worker IS NULL",
     )?
-    .exists(params![commit.execution.0, integer(seq.0)])
+    .exists(params![commit.execution.0, to_i64(seq.0)])
 }
 
-fn version(db: &Connection, commit: &Commit) -> rusqlite::Result<Seq> {
+fn current_version(db: &Connection, commit: &Commit) -> rusqlite::Result<Seq> {
     let version: Option<i64> = db
         .prepare_cached("SELECT version FROM execution WHERE execution_id = ?1")?
         .query_row([commit.execution.0], |row| row.get(0))
@@ -279,10 +285,15 @@ fn version(db: &Connection, commit: &Commit) -> rusqlite::Result<Seq> {
     Ok(Seq(u64::try_from(version.unwrap_or(0)).unwrap_or(0)))
 }
 
-fn insert_command(db: &Connection, issue: &Issue, body: &str, now: Time) -> rusqlite::Result<bool> {
+fn insert_command(
+    db: &Connection,
+    issue: &IssuedCommand,
+    body: &str,
+    now: Time,
+) -> rusqlite::Result<bool> {
     let id = issue.command.id;
     let (worker, epoch) = match &issue.claimed {
-        Some((worker, epoch)) => (Some(&*worker.0), integer(epoch.0)),
+        Some((worker, epoch)) => (Some(&*worker.0), to_i64(epoch.0)),
         None => (None, 0),
     };
     let changed = db
@@ -293,8 +304,8 @@ fn insert_command(db: &Connection, issue: &Issue, body: &str, now: Time) -> rusq
         )?
         .execute(params![
             id.execution.0,
-            integer(id.seq.0),
-            issue.unit(),
+            to_i64(id.seq.0),
+            issue.work_unit(),
             issue.command.pool.as_str(),
             worker,
             epoch,
@@ -302,7 +313,7 @@ fn insert_command(db: &Connection, issue: &Issue, body: &str, now: Time) -> rusq
             issue.start_by.map(|by| by.0),
             body,
             worker.map(|_| now.0),
-            text_of(&issue.kinds),
+            to_json_text(&issue.kinds),
         ])?;
     Ok(changed == 1)
 }
@@ -314,21 +325,21 @@ fn write_timer(db: &Connection, commit: &Commit, change: &TimerChange) -> rusqli
             .prepare_cached(
                 "INSERT OR REPLACE INTO timer (execution_id, seq, due) VALUES (?1, ?2, ?3)",
             )?
-            .execute(params![id, integer(seq.0), due.0])?,
+            .execute(params![id, to_i64(seq.0), due.0])?,
         TimerChange::Clear { seq } => db
             .prepare_cached("DELETE FROM timer WHERE execution_id = ?1 AND seq = ?2")?
-            .execute(params![id, integer(seq.0)])?,
+            .execute(params![id, to_i64(seq.0)])?,
     };
     Ok(())
 }
 
 /// Adds a message, once.
-pub(super) fn post(db: &Connection, message: &Message) -> rusqlite::Result<()> {
+pub(super) fn insert_message(db: &Connection, message: &Message) -> rusqlite::Result<()> {
     let MessageKey { from, seq, n } = message.key;
     db.prepare_cached(
         "INSERT INTO message (from_id, seq, n, to_id, body) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING",
     )?
-    .execute(params![from.0, integer(seq.0), n, message.to.0, message.body.text()])?;
+    .execute(params![from.0, to_i64(seq.0), n, message.to.0, message.body.text()])?;
     Ok(())
 }
 
@@ -339,7 +350,7 @@ fn write_snapshot(db: &Connection, commit: &Commit, snapshot: &Snapshot) -> rusq
     .execute(params![
         commit.execution.0,
         snapshot.version,
-        integer(snapshot.seq.0),
+        to_i64(snapshot.seq.0),
         crate::sqlite::rows::checksum(&snapshot.bytes),
         snapshot.bytes,
     ])?;

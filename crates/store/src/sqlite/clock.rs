@@ -3,19 +3,19 @@
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use model::steady::SteadyTime;
+use model::steady_time::SteadyTime;
 use model::time::Time;
 
 use crate::boot_time::time_since_boot;
-use crate::memory::Clock;
+use crate::memory::ClockFn;
 
 /// A clock that starts with the wall clock and then counts with a monotonic clock, so that timers and leases of a live
 /// process do not jump with the wall clock.
-pub(super) fn steady() -> Clock {
-    let steady = Mutex::new(SteadyTime::new(wall(), time_since_boot()));
+pub(super) fn steady_clock() -> ClockFn {
+    let steady = Mutex::new(SteadyTime::new(wall_time(), time_since_boot()));
     Arc::new(move || {
         let mut steady = steady.lock().expect("reading the clock does not panic");
-        steady.at(wall(), time_since_boot())
+        steady.advance_to(wall_time(), time_since_boot())
     })
 }
 
@@ -23,7 +23,7 @@ pub(super) fn steady() -> Clock {
     clippy::disallowed_methods,
     reason = "this is the default clock of SQLite stores"
 )]
-fn wall() -> Time {
+fn wall_time() -> Time {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Time::default().after(now.unwrap_or_default())
 }

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use crate::error::Error;
-use crate::sqlite::failure;
+use crate::sqlite::store_error;
 
 /// Network file systems, by the magic number that the kernel reports.
-const NETWORK: [(u64, &str); 12] = [
+const NETWORK_FILE_SYSTEMS: [(u64, &str); 12] = [
     (0x6969, "nfs"),
     (0x517B, "smb"),
     (0xFF53_4D42, "cifs"),
@@ -22,8 +22,9 @@ const NETWORK: [(u64, &str); 12] = [
 ];
 
 /// Refuses a directory on a network file system.
-pub(super) fn check(dir: &Path) -> Result<(), Error> {
-    let stat = rustix::fs::statfs(dir).map_err(|errno| failure::name_io(dir, &errno.into()))?;
+pub(super) fn check_file_system(dir: &Path) -> Result<(), Error> {
+    let stat =
+        rustix::fs::statfs(dir).map_err(|errno| store_error::io_store_error(dir, &errno.into()))?;
     #[expect(
         clippy::cast_sign_loss,
         reason = "the kernel's field is a bit pattern whose width differs between platforms"
@@ -51,7 +52,7 @@ pub(super) fn free_bytes(file: &Path) -> Option<u64> {
 }
 
 fn network_name(magic: u64) -> Option<&'static str> {
-    NETWORK
+    NETWORK_FILE_SYSTEMS
         .iter()
         .find(|(number, _)| *number == magic)
         .map(|(_, name)| *name)

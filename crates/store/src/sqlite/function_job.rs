@@ -5,33 +5,33 @@ use tokio::sync::oneshot::Sender;
 
 use crate::commit::Priority;
 use crate::error::Error;
-use crate::sqlite::writer::{Job, Refused};
+use crate::sqlite::writer::{WriteError, WriteJob};
 
 /// A write function, and the channel for its result.
 pub(super) struct FunctionJob<T, F> {
     run: F,
     priority: Priority,
     value: Option<T>,
-    answer: Sender<Result<T, Error>>,
+    reply: Sender<Result<T, Error>>,
 }
 
 impl<T, F> FunctionJob<T, F> {
-    pub(super) fn new(run: F, priority: Priority, answer: Sender<Result<T, Error>>) -> Self {
+    pub(super) fn new(run: F, priority: Priority, reply: Sender<Result<T, Error>>) -> Self {
         Self {
             run,
             priority,
             value: None,
-            answer,
+            reply,
         }
     }
 }
 
-impl<T, F> Job for FunctionJob<T, F>
+impl<T, F> WriteJob for FunctionJob<T, F>
 where
     T: Send,
-    F: FnMut(&Connection) -> Result<T, Refused> + Send,
+    F: FnMut(&Connection) -> Result<T, WriteError> + Send,
 {
-    fn run(&mut self, db: &Connection) -> Result<(), Refused> {
+    fn run(&mut self, db: &Connection) -> Result<(), WriteError> {
         self.value = Some((self.run)(db)?);
         Ok(())
     }
@@ -40,8 +40,12 @@ where
         self.priority
     }
 
-    fn answer(self: Box<Self>, outcome: Result<(), Error>) {
-        let Self { value, answer, .. } = *self;
+    fn reply(self: Box<Self>, outcome: Result<(), Error>) {
+        let Self {
+            value,
+            reply: answer,
+            ..
+        } = *self;
         // The caller may have gone away; the write is durable anyway.
         let _ = answer.send(outcome.map(|()| value.expect("a job that ran has a value")));
     }

@@ -7,18 +7,18 @@ use model::event::{Event, EventHead};
 use model::id::{ExecutionId, Name, Seq, StepRunId};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use crate::damage::Rows;
+use crate::damage::LogRowReader;
 use crate::iterations::{
-    IterationBlock, IterationDelta, ProgressChange, ProgressCount, SeqSpan, TaskEnds, block_of,
-    indices, is_of_iterations,
+    IterationBlock, IterationDelta, ProgressChange, ProgressCount, SeqSpan, TaskEnds,
+    block_indices, block_of, is_of_iterations,
 };
 use crate::outcomes::OutcomeCollector;
 use crate::rows::{IterationOutcomes, LoopProgress, LoopTask, OutcomeRange};
-use crate::sqlite::read::{self, Fault};
-use crate::sqlite::rows::{integer, unsigned};
+use crate::sqlite::queries::{self, ReadError};
+use crate::sqlite::rows::{read_unsigned, to_i64};
 
 /// Writes the changes of one append.
-pub(super) fn write(
+pub(super) fn write_iterations(
     db: &Connection,
     id: ExecutionId,
     delta: &IterationDelta,
@@ -55,10 +55,10 @@ fn write_count(db: &Connection, id: ExecutionId, count: &ProgressCount) -> rusql
         id.0,
         count.run.step.as_str(),
         count.run.run,
-        integer(count.succeeded),
-        integer(count.failed),
-        integer(count.retries),
-        integer(count.seq.0),
+        to_i64(count.succeeded),
+        to_i64(count.failed),
+        to_i64(count.retries),
+        to_i64(count.seq.0),
     ])?;
     Ok(())
 }
@@ -74,8 +74,8 @@ fn write_task(db: &Connection, id: ExecutionId, ends: &TaskEnds) -> rusqlite::Re
         ends.run.step.as_str(),
         ends.task.as_str(),
         ends.run.run,
-        ends.succeeded.map(|seq| integer(seq.0)),
-        ends.failed.map(|seq| integer(seq.0)),
+        ends.succeeded.map(|seq| to_i64(seq.0)),
+        ends.failed.map(|seq| to_i64(seq.0)),
     ])?;
     Ok(())
 }
@@ -89,8 +89,8 @@ fn write_block(db: &Connection, id: ExecutionId, block: &IterationBlock) -> rusq
         id.0,
         block.run.step.as_str(),
         block.run.run,
-        integer(block.block),
-        integer(block.seq.0),
+        to_i64(block.block),
+        to_i64(block.seq.0),
         block.iterations.cast_signed(),
         block.failed.cast_signed(),
     ])?;
@@ -99,7 +99,7 @@ fn write_block(db: &Connection, id: ExecutionId, block: &IterationBlock) -> rusq
 
 /// Extends the span that ends just before this one, or adds it.
 fn write_span(db: &Connection, id: ExecutionId, span: SeqSpan) -> rusqlite::Result<()> {
-    let (first, last) = (integer(span.first.0), integer(span.last.0));
+    let (first, last) = (to_i64(span.first.0), to_i64(span.last.0));
     let extended = db
         .prepare_cached(
             "UPDATE iteration_span SET seq_last = ?3 WHERE execution_id = ?1 AND seq_last = ?2 - 1",
@@ -115,15 +115,15 @@ fn write_span(db: &Connection, id: ExecutionId, span: SeqSpan) -> rusqlite::Resu
 }
 
 /// Writes the rows of an execution that has none, from its log.
-pub(super) fn rebuild(db: &Connection, id: ExecutionId) -> Result<(), Fault> {
+pub(super) fn rebuild(db: &Connection, id: ExecutionId) -> Result<(), ReadError> {
     let mut appends = db.prepare_cached(
         "SELECT seq_first, body FROM log WHERE execution_id = ?1 ORDER BY seq_last",
     )?;
     let mut found = appends.query([id.0])?;
-    let mut reading = Rows::after(id, Seq(0));
+    let mut reading = LogRowReader::starting_after(id, Seq(0));
     while let Some(row) = found.next()? {
-        let events = read::append(&mut reading, id, row)?;
-        write(db, id, &IterationDelta::of(&events))?;
+        let events = queries::read_append(&mut reading, id, row)?;
+        write_iterations(db, id, &IterationDelta::from_events(&events))?;
     }
     Ok(())
 }
@@ -136,8 +136,8 @@ pub(super) fn index_old_logs(db: &Connection) -> rusqlite::Result<()> {
     for id in ids {
         match rebuild(db, ExecutionId(id)) {
             Ok(()) => {}
-            Err(Fault::Sqlite(error)) => return Err(error),
-            Err(Fault::Damaged(error)) => {
+            Err(ReadError::Sqlite(error)) => return Err(error),
+            Err(ReadError::Damaged(error)) => {
                 tracing::warn!(execution_id = id, %error, "failed to index the iterations of a damaged log");
             }
         }
@@ -145,7 +145,7 @@ pub(super) fn index_old_logs(db: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-pub(super) fn loops(db: &Connection, id: ExecutionId) -> Result<Vec<LoopProgress>, Fault> {
+pub(super) fn loops(db: &Connection, id: ExecutionId) -> Result<Vec<LoopProgress>, ReadError> {
     let mut statement = db.prepare_cached(
         "SELECT step_name, run, succeeded, failed, retries FROM loop_progress
          WHERE execution_id = ?1 ORDER BY step_name, run",
@@ -156,9 +156,9 @@ pub(super) fn loops(db: &Connection, id: ExecutionId) -> Result<Vec<LoopProgress
                 step: Name::from(row.get_ref(0)?.as_str()?),
                 run: row.get(1)?,
             },
-            succeeded: unsigned(row, 2)?,
-            failed: unsigned(row, 3)?,
-            retries: unsigned(row, 4)?,
+            succeeded: read_unsigned(row, 2)?,
+            failed: read_unsigned(row, 3)?,
+            retries: read_unsigned(row, 4)?,
         })
     })?;
     Ok(found.collect::<rusqlite::Result<_>>()?)
@@ -169,13 +169,13 @@ pub(super) fn iteration_events(
     id: ExecutionId,
     run: &StepRunId,
     iterations: &Range<u64>,
-) -> Result<Vec<Event>, Fault> {
+) -> Result<Vec<Event>, ReadError> {
     let mut events = Vec::new();
     let mut last = Seq(0);
     for block in blocks(db, id, run, iterations)? {
         if block.seq > last && block.has_any(iterations) {
             let is_wanted = |head: EventHead<'_>| is_of_iterations(head, run, iterations);
-            let append = read::append_with(db, id, block.seq, is_wanted)?;
+            let append = queries::append_containing(db, id, block.seq, is_wanted)?;
             last = append.last;
             events.extend(append.events);
         }
@@ -188,12 +188,13 @@ pub(super) fn iteration_outcomes(
     id: ExecutionId,
     run: &StepRunId,
     range: &OutcomeRange,
-) -> Result<IterationOutcomes, Fault> {
+) -> Result<IterationOutcomes, ReadError> {
     let mut collector = OutcomeCollector::new(run, range);
     let mut last = Seq(0);
     for block in blocks(db, id, run, &range.iterations)? {
         if block.seq > last && block.has_any(collector.iterations()) {
-            let append = read::append_with(db, id, block.seq, |head| collector.wants(head))?;
+            let append =
+                queries::append_containing(db, id, block.seq, |head| collector.wants(head))?;
             last = append.last;
             collector.add(append.events);
         }
@@ -207,7 +208,7 @@ pub(super) fn loop_task(
     step: &Name,
     run: Option<u32>,
     task: &Name,
-) -> Result<Option<LoopTask>, Fault> {
+) -> Result<Option<LoopTask>, ReadError> {
     let mut statement = db.prepare_cached(
         "SELECT run, succeeded_seq, failed_seq FROM loop_task
          WHERE execution_id = ?1 AND step_name = ?2 AND task_label = ?3 AND run BETWEEN ?4 AND ?5
@@ -235,7 +236,7 @@ fn blocks(
     id: ExecutionId,
     run: &StepRunId,
     iterations: &Range<u64>,
-) -> Result<Vec<IterationBlock>, Fault> {
+) -> Result<Vec<IterationBlock>, ReadError> {
     if iterations.is_empty() {
         return Ok(Vec::new());
     }
@@ -248,21 +249,21 @@ fn blocks(
         id.0,
         run.step.as_str(),
         run.run,
-        integer(first),
-        integer(last)
+        to_i64(first),
+        to_i64(last)
     ];
-    let found = statement.query_map(values, |row| block(row, run))?;
+    let found = statement.query_map(values, |row| read_block(row, run))?;
     let mut blocks: Vec<IterationBlock> = found.collect::<rusqlite::Result<_>>()?;
     blocks.sort_by_key(|block| block.seq);
     Ok(blocks)
 }
 
 /// Reads `block, seq, iterations, failed`.
-fn block(row: &Row<'_>, run: &StepRunId) -> rusqlite::Result<IterationBlock> {
+fn read_block(row: &Row<'_>, run: &StepRunId) -> rusqlite::Result<IterationBlock> {
     Ok(IterationBlock {
         run: run.clone(),
-        block: unsigned(row, 0)?,
-        seq: Seq(unsigned(row, 1)?),
+        block: read_unsigned(row, 0)?,
+        seq: Seq(read_unsigned(row, 1)?),
         iterations: row.get::<_, i64>(2)?.cast_unsigned(),
         failed: row.get::<_, i64>(3)?.cast_unsigned(),
     })
@@ -273,7 +274,7 @@ pub(super) fn failed_iterations(
     id: ExecutionId,
     run: &StepRunId,
     limit: usize,
-) -> Result<Vec<u64>, Fault> {
+) -> Result<Vec<u64>, ReadError> {
     let mut statement = db.prepare_cached(
         "SELECT block, seq, iterations, failed FROM iteration_index INDEXED BY iteration_failed
          WHERE execution_id = ?1 AND step_name = ?2 AND run = ?3 AND failed <> 0
@@ -284,7 +285,7 @@ pub(super) fn failed_iterations(
     let mut found = statement.query(params![id.0, run.step.as_str(), run.run])?;
     let mut failed = BTreeSet::new();
     while let Some(row) = found.next()? {
-        let block = block(row, run)?;
+        let block = read_block(row, run)?;
         if failed.len() >= limit
             && failed
                 .last()
@@ -292,7 +293,7 @@ pub(super) fn failed_iterations(
         {
             break;
         }
-        failed.extend(indices(block.block, block.failed));
+        failed.extend(block_indices(block.block, block.failed));
     }
     Ok(failed.into_iter().take(limit).collect())
 }
@@ -301,7 +302,7 @@ pub(super) fn iteration_count(
     db: &Connection,
     id: ExecutionId,
     run: &StepRunId,
-) -> Result<u64, Fault> {
+) -> Result<u64, ReadError> {
     let mut statement = db.prepare_cached(
         "SELECT block, seq, iterations, failed FROM iteration_index
          WHERE execution_id = ?1 AND step_name = ?2 AND run = ?3 AND block = (
@@ -309,9 +310,9 @@ pub(super) fn iteration_count(
     )?;
     let values = params![id.0, run.step.as_str(), run.run];
     let mut count = 0;
-    for found in statement.query_map(values, |row| block(row, run))? {
+    for found in statement.query_map(values, |row| read_block(row, run))? {
         let found = found?;
-        let last = indices(found.block, found.iterations).last();
+        let last = block_indices(found.block, found.iterations).last();
         count = count.max(last.map_or(0, |index| index + 1));
     }
     Ok(count)
@@ -322,7 +323,7 @@ pub(super) fn outline(
     id: ExecutionId,
     after: Seq,
     limit: usize,
-) -> Result<Vec<Event>, Fault> {
+) -> Result<Vec<Event>, ReadError> {
     let mut next_span = db.prepare_cached(
         "SELECT seq_first, seq_last FROM iteration_span
          WHERE execution_id = ?1 AND seq_last > ?2 ORDER BY seq_last LIMIT 1",
@@ -334,18 +335,18 @@ pub(super) fn outline(
     let mut events: Vec<Event> = Vec::new();
     let mut position = after;
     loop {
-        let mut spans = next_span.query(params![id.0, integer(position.0)])?;
+        let mut spans = next_span.query(params![id.0, to_i64(position.0)])?;
         let span = match spans.next()? {
-            Some(row) => Some((unsigned(row, 0)?, unsigned(row, 1)?)),
+            Some(row) => Some((read_unsigned(row, 0)?, read_unsigned(row, 1)?)),
             None => None,
         };
-        let until = span.map_or(i64::MAX, |(first, _)| integer(first));
-        let mut found = appends.query(params![id.0, integer(position.0), until])?;
-        let mut reading = Rows::after(id, position);
+        let until = span.map_or(i64::MAX, |(first, _)| to_i64(first));
+        let mut found = appends.query(params![id.0, to_i64(position.0), until])?;
+        let mut reading = LogRowReader::starting_after(id, position);
         while events.len() < limit
             && let Some(row) = found.next()?
         {
-            let unpacked = read::append(&mut reading, id, row)?;
+            let unpacked = queries::read_append(&mut reading, id, row)?;
             let room = limit - events.len();
             let news = unpacked.into_iter().filter(|event| event.seq > after);
             events.extend(news.take(room));

@@ -4,24 +4,25 @@
 
 mod access;
 mod append;
-mod change;
 mod clock;
-mod directory;
-mod failure;
 mod filesystem;
 mod function_job;
+mod handle;
 mod iterations;
 mod open;
-mod owners;
-mod private;
-mod read;
-mod readers;
+mod owner_locks;
+mod private_files;
+mod queries;
+mod read_pool;
 mod removal;
 mod reserve;
 mod rows;
-mod safe;
+mod sealed;
+mod store;
+mod store_error;
 #[cfg(test)]
 mod tests;
 mod writer;
+mod writes;
 
-pub use directory::Sqlite;
+pub use handle::SqliteStore;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior};
 
 use crate::error::Error;
-use crate::sqlite::{failure, filesystem, iterations, private};
+use crate::sqlite::{filesystem, iterations, private_files, store_error};
 
 /// Numbered from 1; never edited.
 pub(super) const MIGRATIONS: [&str; 9] = [
@@ -32,37 +32,37 @@ const FIRST_WITH_ITERATIONS: u32 = 9;
 pub(super) const BUSY_MAX: Duration = Duration::from_secs(10);
 
 /// Number of prepared statements that are cached.
-const STATEMENTS_KEPT: usize = 64;
+const CACHED_STATEMENTS_MAX: usize = 64;
 
 /// Prepares the directory. Returns the database file.
-pub(super) fn prepare(dir: &Path) -> Result<PathBuf, Error> {
+pub(super) fn prepare_directory(dir: &Path) -> Result<PathBuf, Error> {
     let owners = dir.join("owners");
     let file = dir.join("noetl.db");
-    let prepared = private::prepare(dir, &owners, &file);
-    prepared.map_err(|error| failure::name_io(&owners, &error))?;
-    filesystem::check(dir)?;
+    let prepared = private_files::make_private(dir, &owners, &file);
+    prepared.map_err(|error| store_error::io_store_error(&owners, &error))?;
+    filesystem::check_file_system(dir)?;
     check_header(&file)?;
     Ok(file)
 }
 
 /// The page cache size of a connection: there is one writer, and the operating system caches the file for all.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Pages {
-    OfTheWriter,
-    OfAReader,
+pub(super) enum ConnectionRole {
+    Writer,
+    Reader,
 }
 
-impl Pages {
-    fn kib_max(self) -> i64 {
+impl ConnectionRole {
+    fn cache_kib_max(self) -> i64 {
         match self {
-            Self::OfTheWriter => 8 * 1024,
-            Self::OfAReader => 1024,
+            Self::Writer => 8 * 1024,
+            Self::Reader => 1024,
         }
     }
 }
 
 /// Opens a connection whose commits survive power loss.
-pub(super) fn connect(file: &Path, pages: Pages) -> Result<Connection, Error> {
+pub(super) fn connect(file: &Path, pages: ConnectionRole) -> Result<Connection, Error> {
     let open = || -> rusqlite::Result<Connection> {
         let db = Connection::open(file)?;
         db.busy_timeout(BUSY_MAX)?;
@@ -70,11 +70,11 @@ pub(super) fn connect(file: &Path, pages: Pages) -> Result<Connection, Error> {
         db.pragma_update(None, "synchronous", "FULL")?;
         db.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
         db.pragma_update(None, "temp_store", "MEMORY")?;
-        db.pragma_update(None, "cache_size", -pages.kib_max())?;
-        db.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+        db.pragma_update(None, "cache_size", -pages.cache_kib_max())?;
+        db.set_prepared_statement_cache_capacity(CACHED_STATEMENTS_MAX);
         Ok(db)
     };
-    open().map_err(|error| failure::name(file, error))
+    open().map_err(|error| store_error::into_store_error(file, error))
 }
 
 /// Opens a connection to a store that cannot be written. It also reads the write-ahead log, if its index can be used.
@@ -86,8 +86,8 @@ pub(super) fn connect_to_read(file: &Path) -> Result<Connection, Error> {
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(uri(file, parameter), flags)?;
         db.pragma_update(None, "temp_store", "MEMORY")?;
-        db.pragma_update(None, "cache_size", -Pages::OfAReader.kib_max())?;
-        db.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+        db.pragma_update(None, "cache_size", -ConnectionRole::Reader.cache_kib_max())?;
+        db.set_prepared_statement_cache_capacity(CACHED_STATEMENTS_MAX);
         db.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         Ok(db)
     };
@@ -95,7 +95,7 @@ pub(super) fn connect_to_read(file: &Path) -> Result<Connection, Error> {
         Err(_) if !has_log(file) => open("immutable=1"),
         other => other,
     };
-    opened.map_err(|error| failure::name(file, error))
+    opened.map_err(|error| store_error::into_store_error(file, error))
 }
 
 /// Whether the write-ahead log of a file contains commits.
@@ -120,7 +120,7 @@ fn uri(file: &Path, parameter: &str) -> OsString {
 pub(super) fn check_schema(db: &Connection, file: &Path) -> Result<(), Error> {
     let known = u32::try_from(MIGRATIONS.len()).expect("the number of migrations fits into u32");
     let found = db.pragma_query_value(None, "user_version", |row| row.get(0));
-    let found: u32 = found.map_err(|error| failure::name(file, error))?;
+    let found: u32 = found.map_err(|error| store_error::into_store_error(file, error))?;
     let file = file.to_owned();
     match found.cmp(&known) {
         Ordering::Equal => Ok(()),
@@ -133,7 +133,7 @@ pub(super) fn check_schema(db: &Connection, file: &Path) -> Result<(), Error> {
 pub(super) fn migrate(db: &mut Connection, file: &Path) -> Result<(), Error> {
     let known = u32::try_from(MIGRATIONS.len()).expect("the number of migrations fits into u32");
     let version = |db: &Connection| db.pragma_query_value(None, "user_version", |row| row.get(0));
-    let name = |error| failure::name(file, error);
+    let name = |error| store_error::into_store_error(file, error);
     let mut found: u32 = version(db).map_err(name)?;
     if found < known {
         let transaction = db
@@ -175,7 +175,7 @@ fn check_recorded(db: &Connection, file: &Path, found: u32) -> Result<(), Error>
     let recorded = db.query_row(sql, [], |row| row.get::<_, String>(0));
     let recorded = recorded
         .optional()
-        .map_err(|error| failure::name(file, error))?;
+        .map_err(|error| store_error::into_store_error(file, error))?;
     match recorded {
         Some(recorded) if recorded != found.to_string() => Err(Error::Corrupt {
             file: file.to_owned(),
@@ -196,9 +196,9 @@ fn check_header(file: &Path) -> Result<(), Error> {
         Ok(opened) => opened
             .take(MAGIC.len() as u64)
             .read_to_end(&mut header)
-            .map_err(|error| failure::name_io(file, &error))?,
+            .map_err(|error| store_error::io_store_error(file, &error))?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failure::name_io(file, &error)),
+        Err(error) => return Err(store_error::io_store_error(file, &error)),
     };
     if header.is_empty() || header == MAGIC {
         return Ok(());

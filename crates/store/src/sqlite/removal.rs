@@ -4,8 +4,8 @@ use model::time::Time;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::rows::{OldRows, RemovedRows};
-use crate::sqlite::writer::Refused;
-use crate::store::{BATCH, BATCH_END, DEDUP};
+use crate::sqlite::writer::WriteError;
+use crate::store::{BATCH_END_PREFIX, BATCH_PREFIX, DEDUP_PREFIX};
 
 /// A setting whose retention has passed according to its row.
 struct OldSetting {
@@ -13,7 +13,11 @@ struct OldSetting {
     value: String,
 }
 
-pub(super) fn remove_old(db: &Connection, old: OldRows, now: Time) -> Result<RemovedRows, Refused> {
+pub(super) fn remove_old(
+    db: &Connection,
+    old: OldRows,
+    now: Time,
+) -> Result<RemovedRows, WriteError> {
     // Workers with claims are listed once, because no index finds the commands of a worker.
     let sessions = db.execute(
         "DELETE FROM session WHERE worker IN (
@@ -39,15 +43,17 @@ pub(super) fn remove_old(db: &Connection, old: OldRows, now: Time) -> Result<Rem
     Ok(rows)
 }
 
-fn remove_settings(db: &Connection, old: OldRows, now: Time) -> Result<RemovedRows, Refused> {
+fn remove_settings(db: &Connection, old: OldRows, now: Time) -> Result<RemovedRows, WriteError> {
     let mut rows = RemovedRows::default();
     for setting in old_settings(db, old)? {
-        if setting.key.starts_with(DEDUP) && postpone(db, &setting, old.requests_before, now)? {
+        if setting.key.starts_with(DEDUP_PREFIX)
+            && postpone(db, &setting, old.requests_before, now)?
+        {
             rows.postponed += 1;
             continue;
         }
-        if let Some(request_id) = setting.key.strip_prefix(BATCH_END) {
-            remove_setting(db, &format!("{BATCH}{request_id}"))?;
+        if let Some(request_id) = setting.key.strip_prefix(BATCH_END_PREFIX) {
+            remove_setting(db, &format!("{BATCH_PREFIX}{request_id}"))?;
         }
         remove_setting(db, &setting.key)?;
         rows.removed += 1;

@@ -12,7 +12,7 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-use crate::sqlite::private;
+use crate::sqlite::private_files;
 
 /// The name of the file, next to the database.
 pub(super) const FILE_NAME: &str = "noetl.reserve";
@@ -37,13 +37,13 @@ impl Reserve {
     pub(super) fn open(database: &Path) -> Self {
         let path = database.with_file_name(FILE_NAME);
         let reserve = Self {
-            file: private::open_new(&path).ok(),
+            file: private_files::open_new(&path).ok(),
         };
         if let Some(file) = &reserve.file
             && let Ok(()) = file.try_lock()
         {
             // In a copy of a store, the file may be sparse. The first write reports a full disk.
-            let _ = fill(file);
+            let _ = fill_file(file);
             let _ = file.unlock();
         }
         reserve
@@ -54,21 +54,21 @@ impl Reserve {
         let Some(file) = &self.file else {
             return true;
         };
-        if is_whole(file) {
+        if is_full_file(file) {
             return true;
         }
         if file.try_lock().is_err() {
             // Another process is taking space from it.
             return false;
         }
-        let filled = fill(file);
+        let filled = fill_file(file);
         let _ = file.unlock();
         filled.is_ok()
     }
 
     /// Whether all of the space is reserved.
-    pub(super) fn is_whole(&self) -> bool {
-        self.file.as_ref().is_none_or(is_whole)
+    pub(super) fn is_full(&self) -> bool {
+        self.file.as_ref().is_none_or(is_full_file)
     }
 
     /// Locks the reserve; `None` if there is no reserve.
@@ -97,13 +97,13 @@ impl Drop for LockedReserve<'_> {
     }
 }
 
-fn is_whole(file: &File) -> bool {
+fn is_full_file(file: &File) -> bool {
     file.metadata()
         .is_ok_and(|found| found.len() == RESERVE_BYTES)
 }
 
 /// Reserves all of the space, or leaves the file as it was.
-fn fill(file: &File) -> io::Result<()> {
+fn fill_file(file: &File) -> io::Result<()> {
     let before = file.metadata()?.len();
     let filled = match fallocate(file, FallocateFlags::empty(), 0, RESERVE_BYTES) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_noise(file, before),
@@ -145,7 +145,7 @@ mod tests {
     fn a_reserve_is_released_in_parts_until_nothing_is_left_and_is_refilled() {
         let home = tempfile::tempdir().unwrap();
         let reserve = Reserve::open(&home.path().join("noetl.db"));
-        assert!(reserve.is_whole());
+        assert!(reserve.is_full());
         let locked = reserve.lock().unwrap();
         let mut released = 0;
         while locked.release() {
@@ -153,8 +153,8 @@ mod tests {
         }
         drop(locked);
         assert_eq!(released, RESERVE_BYTES);
-        assert!(!reserve.is_whole());
-        assert!(reserve.refill() && reserve.is_whole());
+        assert!(!reserve.is_full());
+        assert!(reserve.refill() && reserve.is_full());
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
         assert!(locked.release());
         assert!(!other.refill());
         drop(locked);
-        assert!(other.refill() && reserve.is_whole());
+        assert!(other.refill() && reserve.is_full());
     }
 
     #[test]
@@ -178,10 +178,10 @@ mod tests {
         File::create(&path).unwrap().set_len(RESERVE_BYTES).unwrap();
         assert!(taken() < RESERVE_BYTES);
         let reserve = Reserve::open(&home.path().join("noetl.db"));
-        assert!(reserve.is_whole() && taken() >= RESERVE_BYTES);
+        assert!(reserve.is_full() && taken() >= RESERVE_BYTES);
         let file = reserve.file.as_ref().unwrap();
         file.set_len(0).unwrap();
         write_noise(file, 0).unwrap();
-        assert!(reserve.is_whole() && taken() >= RESERVE_BYTES);
+        assert!(reserve.is_full() && taken() >= RESERVE_BYTES);
     }
 }

@@ -9,45 +9,45 @@ use model::id::Seq;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use super::Sqlite;
-use crate::contract::{PlainStep, Site, request};
-use crate::{Adoption, Commit, Committed, Error, OldRows, Priority, Store};
+use super::SqliteStore;
+use crate::contract::{PlainStep, StoreFixture, creation_commit};
+use crate::{Adoption, Commit, CommitStatus, Error, OldRows, Priority, Store};
 
-struct Directory(TempDir);
+struct DirectoryFixture(TempDir);
 
-impl Directory {
-    fn raw(&self) -> Connection {
+impl DirectoryFixture {
+    fn connect_raw(&self) -> Connection {
         Connection::open(self.0.path().join("noetl.db")).unwrap()
     }
 }
 
-impl Site for Directory {
+impl StoreFixture for DirectoryFixture {
     fn join(&self) -> Arc<dyn Store> {
-        Arc::new(Sqlite::open(self.0.path()).unwrap())
+        Arc::new(SqliteStore::open(self.0.path()).unwrap())
     }
 
     fn join_publishing(&self) -> Arc<dyn Store> {
-        Arc::new(Sqlite::open(self.0.path()).unwrap().publishing())
+        Arc::new(SqliteStore::open(self.0.path()).unwrap().with_outbox())
     }
 }
 
-fn site() -> Directory {
-    Directory(TempDir::new().unwrap())
+fn fixture() -> DirectoryFixture {
+    DirectoryFixture(TempDir::new().unwrap())
 }
 
-crate::contract_suite!(site());
+crate::contract_suite!(fixture());
 
-async fn started(store: &dyn Store) -> Commit {
-    let first = request(store);
+async fn start_commit(store: &dyn Store) -> Commit {
+    let first = creation_commit(store);
     store.commit(first.clone()).await.unwrap();
     first
 }
 
 #[test]
 fn the_schema_is_the_one_on_record() {
-    let site = site();
+    let site = fixture();
     drop(site.join());
-    let db = site.raw();
+    let db = site.connect_raw();
     let mut statement = db
         .prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY type, name")
         .unwrap();
@@ -74,12 +74,12 @@ fn the_schema_is_the_one_on_record() {
 }
 
 /// Creates a store with the first schema and an offered command.
-fn first_schema(site: &Directory) -> Commit {
-    let store = Sqlite::open(site.0.path()).unwrap();
-    let first = request(&store);
+fn create_first_schema(site: &DirectoryFixture) -> Commit {
+    let store = SqliteStore::open(site.0.path()).unwrap();
+    let first = creation_commit(&store);
     drop(store);
     std::fs::remove_file(site.0.path().join("noetl.db")).unwrap();
-    let db = site.raw();
+    let db = site.connect_raw();
     db.execute_batch(super::open::MIGRATIONS[0]).unwrap();
     db.pragma_update(None, "user_version", 1).unwrap();
     let command = r#"{"id":{"execution":"7","seq":4},"playbook":"h","run":{"step":"a","run":1},"work":"pipeline","dispatch":1,"pool":"default"}"#;
@@ -94,10 +94,10 @@ fn first_schema(site: &Directory) -> Commit {
 
 #[tokio::test]
 async fn a_store_of_the_first_schema_is_brought_up_to_date() {
-    let site = site();
-    let first = first_schema(&site);
+    let site = fixture();
+    let first = create_first_schema(&site);
     let store = site.join();
-    let db = site.raw();
+    let db = site.connect_raw();
     let found: (i64, String, Option<i64>) = db
         .query_row(
             "SELECT (SELECT user_version FROM pragma_user_version), kinds, claimed_at FROM command",
@@ -107,12 +107,12 @@ async fn a_store_of_the_first_schema_is_brought_up_to_date() {
         .unwrap();
     assert_eq!(found, (9, "[]".to_owned(), None));
     assert!(store.setting("cluster_secret").await.unwrap().is_some());
-    assert_eq!(store.commit(first).await.unwrap(), Committed::Done);
+    assert_eq!(store.commit(first).await.unwrap(), CommitStatus::Committed);
 }
 
 #[tokio::test]
 async fn iterations_of_an_older_store_are_indexed() {
-    let site = site();
+    let site = fixture();
     let tables = [
         "loop_progress",
         "loop_task",
@@ -134,26 +134,26 @@ async fn iterations_of_an_older_store_are_indexed() {
     };
     crate::contract::iterations_are_counted_and_a_retry_counts_failures_anew(&site).await;
     crate::contract::the_latest_ends_of_a_loop_task_are_found(&site).await;
-    let written = rows(&site.raw());
+    let written = rows(&site.connect_raw());
     assert!(written.len() > 6, "{written:?}");
     for (version, missing) in [(7, &tables[..]), (8, &["loop_task"])] {
-        let db = site.raw();
+        let db = site.connect_raw();
         for table in missing {
             db.execute_batch(&format!("DROP TABLE {table}")).unwrap();
         }
         db.execute_batch("DROP INDEX keychain_expiry").unwrap();
         db.pragma_update(None, "user_version", version).unwrap();
         drop(site.join());
-        assert_eq!(rows(&site.raw()), written, "{version}");
+        assert_eq!(rows(&site.connect_raw()), written, "{version}");
     }
 }
 
 #[tokio::test]
 async fn expired_values_of_credentials_are_found_by_their_index() {
-    let site = site();
+    let site = fixture();
     drop(site.join());
-    let explained = format!("EXPLAIN QUERY PLAN {}", super::safe::REMOVE_EXPIRED);
-    let db = site.raw();
+    let explained = format!("EXPLAIN QUERY PLAN {}", super::sealed::REMOVE_EXPIRED);
+    let db = site.connect_raw();
     let plan: String = db
         .query_row(&explained, [7], |row| row.get("detail"))
         .unwrap();
@@ -162,9 +162,9 @@ async fn expired_values_of_credentials_are_found_by_their_index() {
 
 #[tokio::test]
 async fn rows_of_an_earlier_schema_get_a_retention() {
-    let site = site();
-    first_schema(&site);
-    let db = site.raw();
+    let site = fixture();
+    create_first_schema(&site);
+    let db = site.connect_raw();
     db.execute_batch(super::open::MIGRATIONS[1]).unwrap();
     db.pragma_update(None, "user_version", 2).unwrap();
     db.execute_batch(
@@ -181,9 +181,9 @@ async fn rows_of_an_earlier_schema_get_a_retention() {
         limit: 10,
     };
     let hour = Duration::from_secs(3_600);
-    let young = store.remove_old(old(store.now().before(hour)));
+    let young = store.remove_old_rows(old(store.now().before(hour)));
     assert_eq!(young.await.unwrap().removed, 0);
-    let aged = store.remove_old(old(store.now().after(hour)));
+    let aged = store.remove_old_rows(old(store.now().after(hour)));
     assert_eq!(aged.await.unwrap().removed, 3);
     let left: (i64, i64) = db
         .query_row(
@@ -198,24 +198,24 @@ async fn rows_of_an_earlier_schema_get_a_retention() {
 
 #[test]
 fn a_newer_schema_is_refused() {
-    let site = site();
+    let site = fixture();
     drop(site.join());
-    let db = site.raw();
+    let db = site.connect_raw();
     db.pragma_update(None, "user_version", 99).unwrap();
     db.execute(
         "UPDATE setting SET value = '99' WHERE key = 'schema_version'",
         [],
     )
     .unwrap();
-    let refused = Sqlite::open(site.0.path()).err().unwrap();
+    let refused = SqliteStore::open(site.0.path()).err().unwrap();
     assert!(matches!(refused, Error::SchemaTooNew { found: 99, .. }));
 }
 
 #[test]
 fn a_file_that_is_no_database_is_named() {
-    let site = site();
+    let site = fixture();
     std::fs::write(site.0.path().join("noetl.db"), "hello, this is text").unwrap();
-    let refused = Sqlite::open(site.0.path()).err().unwrap();
+    let refused = SqliteStore::open(site.0.path()).err().unwrap();
     let Error::Corrupt { file, .. } = &refused else {
         panic!("{refused:?}")
     };
@@ -224,16 +224,16 @@ fn a_file_that_is_no_database_is_named() {
 
 #[tokio::test]
 async fn a_damaged_page_is_reported_as_corrupt() {
-    let site = site();
+    let site = fixture();
     let id = {
         let store = site.join();
-        started(&*store).await.execution
+        start_commit(&*store).await.execution
     };
     let file = site.0.path().join("noetl.db");
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[4096..].fill(0xAA);
     std::fs::write(&file, bytes).unwrap();
-    let found = match Sqlite::open(site.0.path()) {
+    let found = match SqliteStore::open(site.0.path()) {
         Ok(store) => store.execution(id).await.map(|_| ()),
         Err(error) => Err(error),
     };
@@ -242,9 +242,9 @@ async fn a_damaged_page_is_reported_as_corrupt() {
 
 #[tokio::test]
 async fn a_damaged_snapshot_is_passed_over() {
-    let site = site();
+    let site = fixture();
     let store = site.join();
-    let first = started(&*store).await;
+    let first = start_commit(&*store).await;
     let mut second = PlainStep::new("a", 1).schedule(&*store, first.execution, Seq(2));
     second.snapshot = Some(crate::Snapshot {
         version: 1,
@@ -252,7 +252,7 @@ async fn a_damaged_snapshot_is_passed_over() {
         bytes: vec![1, 2, 3],
     });
     store.commit(second).await.unwrap();
-    site.raw()
+    site.connect_raw()
         .execute("UPDATE snapshot SET bytes = x'00'", [])
         .unwrap();
     let loaded = store.load(first.execution, 1).await.unwrap().unwrap();
@@ -261,10 +261,10 @@ async fn a_damaged_snapshot_is_passed_over() {
 
 #[tokio::test]
 async fn a_full_disk_is_said_and_passes() {
-    let site = site();
+    let site = fixture();
     let mut db = super::open::connect(
-        &super::open::prepare(site.0.path()).unwrap(),
-        super::open::Pages::OfTheWriter,
+        &super::open::prepare_directory(site.0.path()).unwrap(),
+        super::open::ConnectionRole::Writer,
     )
     .unwrap();
     let file = site.0.path().join("noetl.db");
@@ -273,32 +273,32 @@ async fn a_full_disk_is_said_and_passes() {
         .pragma_query_value(None, "page_count", |row| row.get(0))
         .unwrap();
     db.pragma_update(None, "max_page_count", pages).unwrap();
-    let started = super::writer::start(db, &file, Arc::default()).unwrap();
-    let mut store = Sqlite::open(site.0.path()).unwrap();
+    let started = super::writer::start_writer(db, &file, Arc::default()).unwrap();
+    let mut store = SqliteStore::open(site.0.path()).unwrap();
     store.queue = Some(started.queue);
-    store.pen = Some(started.pen);
+    store.write_connection = Some(started.connection);
     let blank = store.thread.replace(started.thread);
     blank.unwrap().join().unwrap();
     let text = "x".repeat(100_000);
     let refused = store.put_playbook("big", &text).await;
     assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
-    assert_eq!(store.latest("big", None).await.unwrap(), None);
-    let first = request(&store);
-    assert_eq!(store.commit(first).await.unwrap(), Committed::Done);
+    assert_eq!(store.catalog_entry("big", None).await.unwrap(), None);
+    let first = creation_commit(&store);
+    assert_eq!(store.commit(first).await.unwrap(), CommitStatus::Committed);
 }
 
 #[tokio::test]
 async fn a_log_row_cannot_be_changed() {
-    let site = site();
-    started(&*site.join()).await;
-    let refused = site.raw().execute("UPDATE log SET body = '{}'", []);
+    let site = fixture();
+    start_commit(&*site.join()).await;
+    let refused = site.connect_raw().execute("UPDATE log SET body = '{}'", []);
     assert!(refused.unwrap_err().to_string().contains("never change"));
 }
 
 #[tokio::test]
 async fn what_was_committed_is_there_after_reopening() {
-    let site = site();
-    let first = started(&*site.join()).await;
+    let site = fixture();
+    let first = start_commit(&*site.join()).await;
     let events = site
         .join()
         .events(first.execution, Seq(0), 9)
@@ -309,9 +309,9 @@ async fn what_was_committed_is_there_after_reopening() {
 
 #[tokio::test]
 async fn a_process_that_is_gone_no_longer_holds_its_executions() {
-    let site = site();
+    let site = fixture();
     let there = site.join();
-    let mut first = request(&*there);
+    let mut first = creation_commit(&*there);
     first.creation.owner = Some(there.owner().unwrap());
     let id = first.execution;
     there.commit(first).await.unwrap();
@@ -319,21 +319,21 @@ async fn a_process_that_is_gone_no_longer_holds_its_executions() {
     let me = here.owner().unwrap();
     assert!(matches!(
         here.adopt(id, &me, Priority::Normal).await.unwrap(),
-        Adoption::HeldBy(_)
+        Adoption::OwnedBy(_)
     ));
     drop(there);
-    assert_eq!(here.abandoned().await.unwrap(), [id]);
+    assert_eq!(here.abandoned_executions().await.unwrap(), [id]);
     assert_eq!(
         here.adopt(id, &me, Priority::Normal).await.unwrap(),
-        Adoption::Mine
+        Adoption::Owned
     );
 }
 
 #[tokio::test]
 async fn the_event_view_shows_what_the_api_shows() {
-    let site = site();
+    let site = fixture();
     let store = site.join();
-    let first = started(&*store).await;
+    let first = start_commit(&*store).await;
     let step = PlainStep::new("a", 1);
     let id = first.execution;
     store
@@ -344,7 +344,7 @@ async fn the_event_view_shows_what_the_api_shows() {
         .commit(step.finish(&*store, id, Seq(4)))
         .await
         .unwrap();
-    let db = site.raw();
+    let db = site.connect_raw();
     let mut statement = db.prepare("SELECT * FROM event ORDER BY seq").unwrap();
     let columns: Vec<String> = statement.column_names().map(ToString::to_string).collect();
     let mut rows = statement.query([]).unwrap();

@@ -17,76 +17,76 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use crate::commit::Priority;
 use crate::error::Error;
 use crate::sqlite::reserve::Reserve;
-use crate::sqlite::{failure, filesystem};
+use crate::sqlite::{filesystem, store_error};
 
 /// Maximum number of jobs that share a transaction.
-const GROUP_MAX: usize = 512;
+const GROUP_JOBS_MAX: usize = 512;
 
 /// Interval at which other processes' commits are checked for, once a caller watches.
-const WATCH_EVERY: Duration = Duration::from_millis(25);
+const WATCH_INTERVAL: Duration = Duration::from_millis(25);
 
 /// A write.
-pub(super) trait Job: Send {
+pub(super) trait WriteJob: Send {
     /// Writes inside the transaction; runs again if the group is rolled back.
-    fn run(&mut self, db: &Connection) -> Result<(), Refused>;
+    fn run(&mut self, db: &Connection) -> Result<(), WriteError>;
     /// Whether it may use the reserve when the disk is full.
     fn priority(&self) -> Priority {
         Priority::Normal
     }
     /// Sends the result, once it is final.
-    fn answer(self: Box<Self>, outcome: Result<(), Error>);
+    fn reply(self: Box<Self>, outcome: Result<(), Error>);
 }
 
 /// Why a job did not write.
-pub(super) enum Refused {
+pub(super) enum WriteError {
     /// The job itself is invalid: the others continue without it.
-    Alone(Error),
+    Job(Error),
     /// The database failed: the whole group fails.
     Group(rusqlite::Error),
 }
 
-impl From<rusqlite::Error> for Refused {
+impl From<rusqlite::Error> for WriteError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Group(error)
     }
 }
 
 /// A request to the writer thread.
-pub(super) enum Request {
+pub(super) enum WriterRequest {
     /// Run a job; the permit limits the queue.
-    Job(Box<dyn Job>, OwnedSemaphorePermit),
+    Job(Box<dyn WriteJob>, OwnedSemaphorePermit),
     /// Start to notify of other processes' commits.
     Watch,
 }
 
 /// The connection that writes.
-pub(super) struct Pen {
+pub(super) struct WriteConnection {
     db: Connection,
     file: PathBuf,
-    refusal: Refusal,
+    refusal: WriteRefusal,
     reserve: Reserve,
 }
 
 /// Minimum free space for a full store to count as writable again; less would be used up immediately.
-const ROOM_MIN: u64 = 256 * 1024;
+const WRITABLE_BYTES_MIN: u64 = 256 * 1024;
 
 /// Why the store accepts no writes, from the first refused write until one succeeds.
 #[derive(Clone, Default)]
-pub(super) struct Refusal(Arc<Mutex<Option<Error>>>);
+pub(super) struct WriteRefusal(Arc<Mutex<Option<Error>>>);
 
-impl Refusal {
+impl WriteRefusal {
     fn state(&self) -> MutexGuard<'_, Option<Error>> {
         self.0.lock().expect("accessing the refusal does not panic")
     }
 
     /// The error, if writes are refused.
     pub(super) fn error(&self) -> Option<Error> {
-        self.state().as_ref().and_then(Error::refused_write)
+        self.state().as_ref().and_then(Error::to_write_refusal)
     }
 
     /// Records that a write failed.
-    fn failed(&self, error: &Error) {
-        let Some(refused) = error.refused_write() else {
+    fn record_failure(&self, error: &Error) {
+        let Some(refused) = error.to_write_refusal() else {
             tracing::warn!(%error, "failed to write a group of commits");
             return;
         };
@@ -96,7 +96,7 @@ impl Refusal {
     }
 
     /// Records that a write succeeded.
-    fn succeeded(&self, file: &Path) {
+    fn record_success(&self, file: &Path) {
         let mut state = self.state();
         if state.is_some() && !is_scarce(file) {
             *state = None;
@@ -107,14 +107,14 @@ impl Refusal {
 
 /// Whether so little disk space is left that the next write may be refused.
 pub(super) fn is_scarce(file: &Path) -> bool {
-    filesystem::free_bytes(file).is_some_and(|free| free < ROOM_MIN)
+    filesystem::free_bytes(file).is_some_and(|free| free < WRITABLE_BYTES_MIN)
 }
 
 /// A write that changes nothing, to check whether the store accepts writes.
-struct Probe;
+struct ProbeJob;
 
-impl Job for Probe {
-    fn run(&mut self, db: &Connection) -> Result<(), Refused> {
+impl WriteJob for ProbeJob {
+    fn run(&mut self, db: &Connection) -> Result<(), WriteError> {
         db.prepare_cached(
             "INSERT OR REPLACE INTO setting (key, value) VALUES ('write_probe', '')",
         )?
@@ -122,56 +122,56 @@ impl Job for Probe {
         Ok(())
     }
 
-    fn answer(self: Box<Self>, _outcome: Result<(), Error>) {}
+    fn reply(self: Box<Self>, _outcome: Result<(), Error>) {}
 }
 
-struct Writer {
-    pen: Arc<Mutex<Pen>>,
-    queue: Receiver<Request>,
+struct WriterThread {
+    connection: Arc<Mutex<WriteConnection>>,
+    queue: Receiver<WriterRequest>,
     foreign_commits: Arc<Notify>,
     /// The last seen version, once a caller watches.
-    watched: Option<i64>,
+    watched_version: Option<i64>,
 }
 
 /// The parts of the writer that the store uses.
-pub(super) struct Started {
-    pub(super) pen: Arc<Mutex<Pen>>,
-    pub(super) refusal: Refusal,
-    pub(super) queue: Sender<Request>,
+pub(super) struct WriterHandles {
+    pub(super) connection: Arc<Mutex<WriteConnection>>,
+    pub(super) refusal: WriteRefusal,
+    pub(super) queue: Sender<WriterRequest>,
     /// The thread, to be joined after the queue is dropped.
     pub(super) thread: thread::JoinHandle<()>,
 }
 
 /// Starts the thread; it ends when every sender is dropped.
-pub(super) fn start(
+pub(super) fn start_writer(
     db: Connection,
     file: &Path,
     foreign_commits: Arc<Notify>,
-) -> Result<Started, Error> {
+) -> Result<WriterHandles, Error> {
     let (sender, queue) = mpsc::channel();
-    let refusal = Refusal::default();
-    let pen = Arc::new(Mutex::new(Pen {
+    let refusal = WriteRefusal::default();
+    let pen = Arc::new(Mutex::new(WriteConnection {
         db,
         file: file.to_owned(),
         refusal: refusal.clone(),
         reserve: Reserve::open(file),
     }));
-    let writer = Writer {
-        pen: Arc::clone(&pen),
+    let writer = WriterThread {
+        connection: Arc::clone(&pen),
         queue,
         foreign_commits,
-        watched: None,
+        watched_version: None,
     };
-    let thread = spawn("store-writer", move || writer.run())?;
-    Ok(Started {
-        pen,
+    let thread = spawn_thread("store-writer", move || writer.run())?;
+    Ok(WriterHandles {
+        connection: pen,
         refusal,
         queue: sender,
         thread,
     })
 }
 
-fn spawn(
+fn spawn_thread(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> Result<thread::JoinHandle<()>, Error> {
@@ -181,25 +181,25 @@ fn spawn(
         .map_err(|error| Error::Unavailable(error.into()))
 }
 
-impl Writer {
+impl WriterThread {
     fn run(mut self) {
-        let mut group = Vec::with_capacity(GROUP_MAX);
-        while self.fill(&mut group) {
+        let mut group = Vec::with_capacity(GROUP_JOBS_MAX);
+        while self.fill_group(&mut group) {
             if !group.is_empty() {
-                self.pen().write(&mut group);
+                self.lock_connection().write_group(&mut group);
             }
-            self.watch();
+            self.check_foreign_commits();
         }
     }
 
-    fn pen(&self) -> MutexGuard<'_, Pen> {
-        self.pen.lock().expect("writing does not panic")
+    fn lock_connection(&self) -> MutexGuard<'_, WriteConnection> {
+        self.connection.lock().expect("writing does not panic")
     }
 
     /// Takes the queued requests, or waits for one. Returns false once all senders are dropped.
-    fn fill(&mut self, group: &mut Vec<Box<dyn Job>>) -> bool {
-        let first = if self.watched.is_some() {
-            match self.queue.recv_timeout(WATCH_EVERY) {
+    fn fill_group(&mut self, group: &mut Vec<Box<dyn WriteJob>>) -> bool {
+        let first = if self.watched_version.is_some() {
+            match self.queue.recv_timeout(WATCH_INTERVAL) {
                 Ok(request) => request,
                 Err(RecvTimeoutError::Timeout) => return true,
                 Err(RecvTimeoutError::Disconnected) => return false,
@@ -210,68 +210,70 @@ impl Writer {
                 Err(_) => return false,
             }
         };
-        self.take(first, group);
-        while group.len() < GROUP_MAX {
+        self.handle_request(first, group);
+        while group.len() < GROUP_JOBS_MAX {
             match self.queue.try_recv() {
-                Ok(request) => self.take(request, group),
+                Ok(request) => self.handle_request(request, group),
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
             }
         }
         true
     }
 
-    fn take(&mut self, request: Request, group: &mut Vec<Box<dyn Job>>) {
+    fn handle_request(&mut self, request: WriterRequest, group: &mut Vec<Box<dyn WriteJob>>) {
         match request {
-            Request::Job(job, _permit) => group.push(job),
-            Request::Watch if self.watched.is_none() => {
-                let version = self.pen().foreign_version();
-                self.watched = version;
+            WriterRequest::Job(job, _permit) => group.push(job),
+            WriterRequest::Watch if self.watched_version.is_none() => {
+                let version = self.lock_connection().foreign_version();
+                self.watched_version = version;
             }
-            Request::Watch => {}
+            WriterRequest::Watch => {}
         }
     }
 
     /// Notifies of commits by other connections; this connection's own commits do not count.
-    fn watch(&mut self) {
-        let Some(seen) = self.watched else { return };
-        let version = self.pen().foreign_version();
+    fn check_foreign_commits(&mut self) {
+        let Some(seen) = self.watched_version else {
+            return;
+        };
+        let version = self.lock_connection().foreign_version();
         if let Some(version) = version.filter(|version| *version != seen) {
-            self.watched = Some(version);
+            self.watched_version = Some(version);
             self.foreign_commits.notify_waiters();
         }
     }
 }
 
-impl Pen {
+impl WriteConnection {
     /// Writes a group and sends the results.
-    pub(super) fn write(&self, group: &mut Vec<Box<dyn Job>>) {
+    pub(super) fn write_group(&self, group: &mut Vec<Box<dyn WriteJob>>) {
         if !self.reserve.refill() {
             // The free space was released for control requests.
             self.refuse_normal(group);
         }
         while !group.is_empty() {
-            match self.attempt(group) {
+            match self.try_group(group) {
                 Ok(()) => {
-                    if self.reserve.is_whole() {
-                        self.refusal.succeeded(&self.file);
+                    if self.reserve.is_full() {
+                        self.refusal.record_success(&self.file);
                     }
                     for job in group.drain(..) {
-                        job.answer(Ok(()));
+                        job.reply(Ok(()));
                     }
                 }
-                Err((index, Refused::Alone(error))) => group.remove(index).answer(Err(error)),
-                Err((_, Refused::Group(error))) => {
-                    let named = || failure::name(&self.file, copy(&error));
-                    self.refusal.failed(&named());
+                Err((index, WriteError::Job(error))) => group.remove(index).reply(Err(error)),
+                Err((_, WriteError::Group(error))) => {
+                    let named = || store_error::into_store_error(&self.file, copy_error(&error));
+                    self.refusal.record_failure(&named());
                     if matches!(named(), Error::Full { .. }) {
                         self.refuse_normal(group);
                         for mut job in group.drain(..) {
                             let outcome = self.write_from_reserve(&mut job);
-                            job.answer(outcome);
+                            job.reply(outcome);
                         }
                     }
                     for job in group.drain(..) {
-                        job.answer(Err(named()));
+                        job.reply(Err(named()));
                     }
                 }
             }
@@ -279,27 +281,29 @@ impl Pen {
     }
 
     /// Refuses the jobs of a group that may not use the reserve, because the disk is full.
-    fn refuse_normal(&self, group: &mut Vec<Box<dyn Job>>) {
+    fn refuse_normal(&self, group: &mut Vec<Box<dyn WriteJob>>) {
         for job in group.extract_if(.., |job| job.priority() == Priority::Normal) {
             let file = self.file.clone();
             let error = Error::Full { file };
-            self.refusal.failed(&error);
-            job.answer(Err(error));
+            self.refusal.record_failure(&error);
+            job.reply(Err(error));
         }
     }
 
     /// Writes a control request on a full disk, with as much of the reserve as it needs.
-    fn write_from_reserve(&self, job: &mut Box<dyn Job>) -> Result<(), Error> {
+    fn write_from_reserve(&self, job: &mut Box<dyn WriteJob>) -> Result<(), Error> {
         let exhausted = || Error::ReserveExhausted {
             file: self.file.clone(),
         };
         let reserve = self.reserve.lock().ok_or_else(exhausted)?;
         while reserve.release() {
             self.checkpoint();
-            let error = match self.attempt(slice::from_mut(job)) {
+            let error = match self.try_group(slice::from_mut(job)) {
                 Ok(()) => return Ok(()),
-                Err((_, Refused::Alone(error))) => return Err(error),
-                Err((_, Refused::Group(error))) => failure::name(&self.file, error),
+                Err((_, WriteError::Job(error))) => return Err(error),
+                Err((_, WriteError::Group(error))) => {
+                    store_error::into_store_error(&self.file, error)
+                }
             };
             if !matches!(error, Error::Full { .. }) {
                 return Err(error);
@@ -321,11 +325,11 @@ impl Pen {
 
     /// Checks whether a store that refused a write accepts one now.
     pub(super) fn probe(&self) {
-        self.write(&mut vec![Box::new(Probe)]);
+        self.write_group(&mut vec![Box::new(ProbeJob)]);
     }
 
     /// Runs the group in one transaction. On failure, returns the index of the failed job.
-    fn attempt(&self, group: &mut [Box<dyn Job>]) -> Result<(), (usize, Refused)> {
+    fn try_group(&self, group: &mut [Box<dyn WriteJob>]) -> Result<(), (usize, WriteError)> {
         let run = |sql: &str| self.db.prepare_cached(sql)?.execute([]);
         let result = (|| {
             run("BEGIN IMMEDIATE").map_err(|error| (0, error.into()))?;
@@ -351,13 +355,13 @@ impl Pen {
 }
 
 /// A copy of the error for each member of a group.
-fn copy(error: &rusqlite::Error) -> rusqlite::Error {
+fn copy_error(error: &rusqlite::Error) -> rusqlite::Error {
     match error {
         rusqlite::Error::SqliteFailure(code, text) => {
             rusqlite::Error::SqliteFailure(*code, text.clone())
         }
         other => {
-            let code = if failure::is_damage(other) {
+            let code = if store_error::is_damage(other) {
                 rusqlite::ffi::SQLITE_CORRUPT
             } else {
                 rusqlite::ffi::SQLITE_ERROR

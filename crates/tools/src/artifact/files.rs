@@ -4,15 +4,15 @@ use std::io;
 use std::path::Path;
 
 use model::outcome::{ErrorKind, TaskError};
-use model::result_ref::HELD_BYTES_MAX;
+use model::result_ref::IN_MEMORY_BYTES_MAX;
 use serde_json::{Value, json};
 
-use crate::regular::{self, Unreadable};
+use crate::regular_file::{self, FileReadError};
 
 /// Reads a file: JSON as a value, anything else as text.
 pub(super) async fn get(file: &Path) -> Result<Value, TaskError> {
-    let bytes = regular::read(file, HELD_BYTES_MAX).await;
-    let bytes = bytes.map_err(|error| unreadable(file, &error))?;
+    let bytes = regular_file::read_regular(file, IN_MEMORY_BYTES_MAX).await;
+    let bytes = bytes.map_err(|error| file_read_error(file, &error))?;
     let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
     Ok(serde_json::from_slice(&bytes).unwrap_or_else(|_| text()))
 }
@@ -25,13 +25,14 @@ pub(super) async fn put(file: &Path, data: &Value) -> Result<Value, TaskError> {
     };
     let bytes = text.len();
     let target = file.to_owned();
-    let written = tokio::task::spawn_blocking(move || write(&target, text.as_bytes())).await;
+    let written =
+        tokio::task::spawn_blocking(move || write_atomically(&target, text.as_bytes())).await;
     let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
-    written.map_err(|error| named(file, &error))?;
-    Ok(json!({"uri": uri(file), "size_bytes": bytes}))
+    written.map_err(|error| io_error(file, &error))?;
+    Ok(json!({"uri": file_uri(file), "size_bytes": bytes}))
 }
 
-fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_atomically(file: &Path, bytes: &[u8]) -> io::Result<()> {
     use io::Write as _;
     let dir = file.parent().unwrap_or(Path::new("."));
     let mut draft = tempfile::NamedTempFile::new_in(dir)?;
@@ -45,16 +46,19 @@ fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
 pub(super) async fn list(dir: &Path) -> Result<Value, TaskError> {
     let mut entries = tokio::fs::read_dir(dir)
         .await
-        .map_err(|error| named(dir, &error))?;
+        .map_err(|error| io_error(dir, &error))?;
     let mut files = Vec::new();
     while let Some(entry) = entries
         .next_entry()
         .await
-        .map_err(|error| named(dir, &error))?
+        .map_err(|error| io_error(dir, &error))?
     {
-        let meta = entry.metadata().await.map_err(|error| named(dir, &error))?;
+        let meta = entry
+            .metadata()
+            .await
+            .map_err(|error| io_error(dir, &error))?;
         if meta.is_file() {
-            files.push((uri(&entry.path()), meta.len()));
+            files.push((file_uri(&entry.path()), meta.len()));
         }
     }
     files.sort();
@@ -69,20 +73,20 @@ pub(super) async fn delete(file: &Path) -> Result<Value, TaskError> {
     let deleted = match tokio::fs::remove_file(file).await {
         Ok(()) => true,
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-        Err(error) => return Err(named(file, &error)),
+        Err(error) => return Err(io_error(file, &error)),
     };
-    Ok(json!({"uri": uri(file), "deleted": deleted}))
+    Ok(json!({"uri": file_uri(file), "deleted": deleted}))
 }
 
-fn uri(file: &Path) -> String {
+fn file_uri(file: &Path) -> String {
     format!("file://{}", file.display())
 }
 
-fn unreadable(file: &Path, error: &Unreadable) -> TaskError {
+fn file_read_error(file: &Path, error: &FileReadError) -> TaskError {
     let (code, message) = match error {
-        Unreadable::File(error) => return named(file, error),
-        Unreadable::NotRegular => ("FILE_UNUSABLE", error.to_string()),
-        Unreadable::TooLarge(_) => (
+        FileReadError::File(error) => return io_error(file, error),
+        FileReadError::NotRegular => ("FILE_UNUSABLE", error.to_string()),
+        FileReadError::TooLarge(_) => (
             "BODY_TOO_LARGE",
             format!("{error}, the limit for reading into memory"),
         ),
@@ -91,7 +95,7 @@ fn unreadable(file: &Path, error: &Unreadable) -> TaskError {
     TaskError::new(ErrorKind::Storage, code, message)
 }
 
-fn named(file: &Path, error: &io::Error) -> TaskError {
+fn io_error(file: &Path, error: &io::Error) -> TaskError {
     let (kind, code) = match error.kind() {
         io::ErrorKind::NotFound => (ErrorKind::NotFound, "FILE_NOT_FOUND"),
         _ => (ErrorKind::Storage, "FILE_UNUSABLE"),

@@ -6,14 +6,14 @@ use async_nats::jetstream::object_store::{DeleteErrorKind, GetErrorKind};
 use async_nats::jetstream::{self, Context};
 use futures_util::TryStreamExt as _;
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::result_ref::HELD_BYTES_MAX;
+use model::result_ref::IN_MEMORY_BYTES_MAX;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
-use super::outside::{held, unknown};
-use crate::auth::invalid;
+use super::buckets::{bytes_to_value, unknown_action_error};
+use crate::auth::invalid_auth_error;
 use crate::call::Call;
-use crate::nats::{Connections, Login, no_stream, told};
+use crate::nats::{NatsConnections, NatsLogin, error_chain, stream_error};
 
 /// Maximum time without a response from the server.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ pub(super) struct NatsAddress {
 }
 
 impl NatsAddress {
-    pub(super) fn read(uri: &str) -> Option<Self> {
+    pub(super) fn parse(uri: &str) -> Option<Self> {
         let (is_object, rest) = match uri.strip_prefix("nats-kv://") {
             Some(rest) => (false, rest),
             None => (true, uri.strip_prefix("nats-obj://")?),
@@ -43,13 +43,13 @@ impl NatsAddress {
     }
 
     /// Runs the action of the task.
-    pub(super) async fn run(
+    pub(super) async fn run_action(
         self,
         call: &Call,
         action: &str,
-        connections: &Connections,
+        connections: &NatsConnections,
     ) -> Result<Outcome, TaskError> {
-        let context = connect(call, connections).await?;
+        let context = connect_context(call, connections).await?;
         let result = match (action, self.is_object) {
             ("get", false) => self.kv_get(&context).await?,
             ("get", true) => self.object_get(&context).await?,
@@ -58,56 +58,56 @@ impl NatsAddress {
             ("list", false) => self.kv_list(&context).await?,
             ("list", true) => self.object_list(&context).await?,
             ("delete", false) => {
-                let store = self.kv(&context).await?;
+                let store = self.open_kv(&context).await?;
                 store
                     .delete(&self.key)
                     .await
-                    .map_err(|error| self.away(&error))?;
+                    .map_err(|error| self.unavailable_error(&error))?;
                 json!({"uri": self.uri, "deleted": true})
             }
             ("delete", true) => {
-                let store = self.objects(&context).await?;
+                let store = self.open_object_store(&context).await?;
                 let deleted = match store.delete(&self.key).await {
                     Ok(()) => true,
                     Err(error) if error.kind() == DeleteErrorKind::NotFound => false,
-                    Err(error) => return Err(self.away(&error)),
+                    Err(error) => return Err(self.unavailable_error(&error)),
                 };
                 json!({"uri": self.uri, "deleted": deleted})
             }
-            (other, _) => return Err(unknown(other)),
+            (other, _) => return Err(unknown_action_error(other)),
         };
         Ok(Outcome::ok(result))
     }
 
-    async fn kv(&self, context: &Context) -> Result<jetstream::kv::Store, TaskError> {
+    async fn open_kv(&self, context: &Context) -> Result<jetstream::kv::Store, TaskError> {
         let found = context.get_key_value(&self.bucket).await;
-        found.map_err(|error| self.no_bucket(&error))
+        found.map_err(|error| self.bucket_error(&error))
     }
 
-    async fn objects(
+    async fn open_object_store(
         &self,
         context: &Context,
     ) -> Result<jetstream::object_store::ObjectStore, TaskError> {
         let found = context.get_object_store(&self.bucket).await;
-        found.map_err(|error| self.no_bucket(&error))
+        found.map_err(|error| self.bucket_error(&error))
     }
 
     async fn kv_get(&self, context: &Context) -> Result<Value, TaskError> {
-        let found = self.kv(context).await?.get(&self.key).await;
-        let found = found.map_err(|error| self.away(&error))?;
-        let bytes = found.ok_or_else(|| self.missing("not found"))?;
-        Ok(held(&self.uri, &bytes))
+        let found = self.open_kv(context).await?.get(&self.key).await;
+        let found = found.map_err(|error| self.unavailable_error(&error))?;
+        let bytes = found.ok_or_else(|| self.not_found_error("not found"))?;
+        Ok(bytes_to_value(&self.uri, &bytes))
     }
 
     async fn object_get(&self, context: &Context) -> Result<Value, TaskError> {
-        let found = self.objects(context).await?.get(&self.key).await;
+        let found = self.open_object_store(context).await?.get(&self.key).await;
         let object = found.map_err(|error| match error.kind() {
             GetErrorKind::NotFound | GetErrorKind::InvalidName | GetErrorKind::BucketLink => {
-                self.missing("not found")
+                self.not_found_error("not found")
             }
-            _ => self.away(&error),
+            _ => self.unavailable_error(&error),
         })?;
-        if object.info().size as u64 > HELD_BYTES_MAX {
+        if object.info().size as u64 > IN_MEMORY_BYTES_MAX {
             let message = format!("`{}` exceeds the limit for reading into memory", self.uri);
             return Err(TaskError::new(
                 ErrorKind::Storage,
@@ -116,38 +116,42 @@ impl NatsAddress {
             ));
         }
         let mut bytes = Vec::new();
-        let mut object = object.take(HELD_BYTES_MAX + 1);
+        let mut object = object.take(IN_MEMORY_BYTES_MAX + 1);
         let read = object.read_to_end(&mut bytes).await;
-        read.map_err(|error| self.away(&error))?;
-        Ok(held(&self.uri, &bytes))
+        read.map_err(|error| self.unavailable_error(&error))?;
+        Ok(bytes_to_value(&self.uri, &bytes))
     }
 
     async fn kv_put(&self, call: &Call, context: &Context) -> Result<Value, TaskError> {
-        let bytes = data(call)?;
+        let bytes = data_bytes(call)?;
         let size = bytes.len();
-        let put = self.kv(context).await?.put(&self.key, bytes.into()).await;
-        put.map_err(|error| self.away(&error))?;
+        let put = self
+            .open_kv(context)
+            .await?
+            .put(&self.key, bytes.into())
+            .await;
+        put.map_err(|error| self.unavailable_error(&error))?;
         Ok(json!({"uri": self.uri, "size_bytes": size}))
     }
 
     async fn object_put(&self, call: &Call, context: &Context) -> Result<Value, TaskError> {
-        let bytes = data(call)?;
+        let bytes = data_bytes(call)?;
         let put = self
-            .objects(context)
+            .open_object_store(context)
             .await?
             .put(self.key.as_str(), &mut bytes.as_slice())
             .await;
-        put.map_err(|error| self.away(&error))?;
+        put.map_err(|error| self.unavailable_error(&error))?;
         Ok(json!({"uri": self.uri, "size_bytes": bytes.len()}))
     }
 
     async fn kv_list(&self, context: &Context) -> Result<Value, TaskError> {
-        let keys = self.kv(context).await?.keys().await;
-        let keys = keys.map_err(|error| self.away(&error))?;
+        let keys = self.open_kv(context).await?.keys().await;
+        let keys = keys.map_err(|error| self.unavailable_error(&error))?;
         let keys: Vec<String> = keys
             .try_collect()
             .await
-            .map_err(|error| self.away(&error))?;
+            .map_err(|error| self.unavailable_error(&error))?;
         let mut keys: Vec<String> = keys
             .into_iter()
             .filter(|key| key.starts_with(&self.key))
@@ -160,12 +164,12 @@ impl NatsAddress {
     }
 
     async fn object_list(&self, context: &Context) -> Result<Value, TaskError> {
-        let listed = self.objects(context).await?.list().await;
-        let listed = listed.map_err(|error| self.away(&error))?;
+        let listed = self.open_object_store(context).await?.list().await;
+        let listed = listed.map_err(|error| self.unavailable_error(&error))?;
         let found: Vec<_> = listed
             .try_collect()
             .await
-            .map_err(|error| self.away(&error))?;
+            .map_err(|error| self.unavailable_error(&error))?;
         let found = found.iter().filter(|info| info.name.starts_with(&self.key));
         let shown: Vec<Value> = found
             .map(|info| json!({"uri": format!("nats-obj://{}/{}", self.bucket, info.name), "size_bytes": info.size}))
@@ -173,42 +177,44 @@ impl NatsAddress {
         Ok(json!({"uri": self.uri, "count": shown.len(), "data": shown}))
     }
 
-    fn missing(&self, problem: &str) -> TaskError {
+    fn not_found_error(&self, problem: &str) -> TaskError {
         let message = format!("`{}`: {problem}", self.uri);
         TaskError::new(ErrorKind::NotFound, "OBJECT_NOT_FOUND", message)
     }
 
     /// Error of a bucket that does not exist, or could not be queried.
-    fn no_bucket(&self, error: &(dyn std::error::Error + 'static)) -> TaskError {
-        let found = no_stream(error, self.missing("the bucket does not exist"));
+    fn bucket_error(&self, error: &(dyn std::error::Error + 'static)) -> TaskError {
+        let found = stream_error(error, self.not_found_error("the bucket does not exist"));
         match found.kind {
             ErrorKind::NotFound => found,
-            _ => self.away(&told(error)),
+            _ => self.unavailable_error(&error_chain(error)),
         }
     }
 
-    fn away(&self, error: &dyn std::fmt::Display) -> TaskError {
+    fn unavailable_error(&self, error: &dyn std::fmt::Display) -> TaskError {
         let message = format!("cannot access `{}`: {error}", self.uri);
         TaskError::new(ErrorKind::Connection, "OBJECT_UNAVAILABLE", message)
     }
 }
 
 /// Value to write: text as it is, anything else as JSON.
-fn data(call: &Call) -> Result<Vec<u8>, TaskError> {
+fn data_bytes(call: &Call) -> Result<Vec<u8>, TaskError> {
     match call.fields.get("data") {
-        None => Err(call.missing("data", "set it to the value to store")),
+        None => Err(call.missing_key_error("data", "set it to the value to store")),
         Some(Value::String(text)) => Ok(text.clone().into_bytes()),
         Some(other) => Ok(other.to_string().into_bytes()),
     }
 }
 
-async fn connect(call: &Call, connections: &Connections) -> Result<Context, TaskError> {
+async fn connect_context(call: &Call, connections: &NatsConnections) -> Result<Context, TaskError> {
     if call.field("auth").is_none() {
-        return Err(invalid(
+        return Err(invalid_auth_error(
             "a NATS bucket requires a `credential` with `nats_url`",
         ));
     }
-    let client = connections.get(&Login::of(call, SILENCE_MAX)?).await?;
+    let client = connections
+        .get(&NatsLogin::from_call(call, SILENCE_MAX)?)
+        .await?;
     let mut context = jetstream::new(client);
     context.set_timeout(SILENCE_MAX);
     Ok(context)
@@ -220,10 +226,10 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::testing::call;
+    use crate::testing::build_call;
 
     /// Implements just enough of the protocol to send the same response to every request.
-    async fn server(answer: &'static str) -> String {
+    async fn start_server(answer: &'static str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         tokio::spawn(async move {
@@ -256,11 +262,13 @@ mod tests {
         format!("nats://127.0.0.1:{port}")
     }
 
-    async fn failure(uri: &str, answer: &'static str) -> TaskError {
-        let auth = json!({"nats_url": server(answer).await});
-        let asked = call("artifact", json!({"auth": auth}), json!({}));
-        let address = NatsAddress::read(uri).unwrap();
-        let done = address.run(&asked, "get", &Connections::default()).await;
+    async fn get_error(uri: &str, answer: &'static str) -> TaskError {
+        let auth = json!({"nats_url": start_server(answer).await});
+        let asked = build_call("artifact", json!({"auth": auth}), json!({}));
+        let address = NatsAddress::parse(uri).unwrap();
+        let done = address
+            .run_action(&asked, "get", &NatsConnections::default())
+            .await;
         done.unwrap_err()
     }
 
@@ -270,10 +278,10 @@ mod tests {
         let missing =
             r#"{"error": {"code": 404, "err_code": 10059, "description": "stream not found"}}"#;
         for uri in ["nats-kv://b/k", "nats-obj://b/k"] {
-            let error = failure(uri, busy).await;
+            let error = get_error(uri, busy).await;
             assert_eq!((error.kind, error.retryable), (ErrorKind::Connection, true));
             assert_eq!(error.code, "OBJECT_UNAVAILABLE");
-            assert_eq!(failure(uri, missing).await.code, "OBJECT_NOT_FOUND");
+            assert_eq!(get_error(uri, missing).await.code, "OBJECT_NOT_FOUND");
         }
     }
 }

@@ -3,18 +3,18 @@
 use std::ops::Range;
 
 use model::outcome::{ErrorKind, TaskError};
-use model::result_ref::HELD_BYTES_MAX;
-use model::template::{Bound, Segment, find};
+use model::result_ref::IN_MEMORY_BYTES_MAX;
+use model::template::{BodyPath, PathSegment, find_path};
 use serde_json::{Value, json};
 
-use crate::call::{Access, Call, not_read};
+use crate::call::{Call, ResultAccess, read_error};
 
 /// Rows that `slice` requests: `[a, b]`, `"a..b"` or `"a:b"`, without `b`.
-pub(super) fn rows(call: &Call) -> Result<Option<Range<u64>>, TaskError> {
+pub(super) fn parse_slice(call: &Call) -> Result<Option<Range<u64>>, TaskError> {
     let Some(value) = call.field("slice") else {
         return Ok(None);
     };
-    let wrong = || call.wrong_type("slice", "two numbers: [0, 100] or \"0..100\"", value);
+    let wrong = || call.wrong_type_error("slice", "two numbers: [0, 100] or \"0..100\"", value);
     let ends: Option<Vec<u64>> = match value {
         Value::Array(ends) => ends.iter().map(Value::as_u64).collect(),
         Value::String(text) => {
@@ -37,53 +37,62 @@ pub(super) fn rows(call: &Call) -> Result<Option<Range<u64>>, TaskError> {
 }
 
 /// Loads the value that a task refers to.
-pub(super) async fn whole(access: &Access, bound: &Bound) -> Result<Value, TaskError> {
+pub(super) async fn load_value(
+    access: &ResultAccess,
+    bound: &BodyPath,
+) -> Result<Value, TaskError> {
     let reference = &bound.reference;
-    if reference.meta.bytes > HELD_BYTES_MAX {
+    if reference.meta.bytes > IN_MEMORY_BYTES_MAX {
         let message = format!(
             "stored result `{}` ({} bytes) is too large to load into memory; read some rows with `slice`, or read `_file` in a program",
             reference.uri, reference.meta.bytes
         );
         return Err(
             TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message)
-                .with("ref", reference.uri.as_str()),
+                .with_detail("ref", reference.uri.as_str()),
         );
     }
-    let bytes = access.bodies.get(reference).await;
-    let bytes = bytes.map_err(|error| not_read(&error, reference))?;
-    let value = results::value(reference, &bytes);
-    Ok(find(&value, &bound.paths).cloned().unwrap_or_default())
+    let bytes = access.body_store.get(reference).await;
+    let bytes = bytes.map_err(|error| read_error(&error, reference))?;
+    let value = results::decode_body(reference, &bytes);
+    Ok(find_path(&value, &bound.paths).cloned().unwrap_or_default())
 }
 
 /// Loads some rows of a list inside a stored result without loading all of it.
-pub(super) async fn sliced(
-    access: &Access,
-    bound: &Bound,
+pub(super) async fn load_rows(
+    access: &ResultAccess,
+    bound: &BodyPath,
     rows: Range<u64>,
 ) -> Result<Value, TaskError> {
     let reference = &bound.reference;
-    let failed = |error: results::Error| not_read(&error, reference);
+    let failed = |error: results::Error| read_error(&error, reference);
     let paths = list_paths(&bound.paths);
-    let located = results::locate(&*access.bodies, reference, &paths)
+    let located = results::locate_value(&*access.body_store, reference, &paths)
         .await
         .map_err(failed)?;
     let places = located
         .and_then(|located| located.list)
-        .ok_or_else(no_list)?;
+        .ok_or_else(not_a_list_error)?;
     let asked = rows.start..rows.end.min(places.total);
     let mut data = Vec::new();
     let mut next = asked.start;
-    let mut left = usize::try_from(HELD_BYTES_MAX).unwrap_or(usize::MAX);
+    let mut left = usize::try_from(IN_MEMORY_BYTES_MAX).unwrap_or(usize::MAX);
     while next < asked.end {
-        let part =
-            results::elements(&*access.bodies, reference, &places, next..asked.end, left).await;
+        let part = results::read_elements(
+            &*access.body_store,
+            reference,
+            &places,
+            next..asked.end,
+            left,
+        )
+        .await;
         let part = part.map_err(failed)?;
         next += part.len() as u64;
         left = left.saturating_sub(part.iter().map(|row| row.to_string().len()).sum());
         data.extend(part);
         if left == 0 && next < asked.end {
             let message = format!(
-                "rows {}..{} exceed the limit of {HELD_BYTES_MAX} bytes; request fewer",
+                "rows {}..{} exceed the limit of {IN_MEMORY_BYTES_MAX} bytes; request fewer",
                 asked.start, asked.end
             );
             return Err(TaskError::new(
@@ -99,18 +108,18 @@ pub(super) async fn sliced(
 }
 
 /// Some rows of a list in memory.
-pub(super) fn cut(value: &Value, rows: Range<u64>) -> Result<Value, TaskError> {
-    let list = find(value, &list_paths(&[Vec::new()]))
+pub(super) fn slice_list(value: &Value, rows: Range<u64>) -> Result<Value, TaskError> {
+    let list = find_path(value, &list_paths(&[Vec::new()]))
         .and_then(Value::as_array)
-        .ok_or_else(no_list)?;
+        .ok_or_else(not_a_list_error)?;
     let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(list.len());
     let (from, to) = (place(rows.start), place(rows.end));
     Ok(json!({"data": list[from..to], "from": from, "to": to, "total": list.len()}))
 }
 
 /// If the value is not a list, looks for one in `data` or `rows`.
-fn list_paths(paths: &[Vec<Segment>]) -> Vec<Vec<Segment>> {
-    let key = |name: &str| Segment::Key(name.to_owned());
+fn list_paths(paths: &[Vec<PathSegment>]) -> Vec<Vec<PathSegment>> {
+    let key = |name: &str| PathSegment::Key(name.to_owned());
     let suffixes = [
         vec![key("rows")],
         vec![key("data"), key("rows")],
@@ -124,8 +133,8 @@ fn list_paths(paths: &[Vec<Segment>]) -> Vec<Vec<Segment>> {
     all
 }
 
-fn no_list() -> TaskError {
+fn not_a_list_error() -> TaskError {
     let message =
         "`slice` requires a list; set `ref` to one, for example \"{{ fetch.data.items }}\"";
-    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "slice")
+    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "slice")
 }

@@ -7,75 +7,79 @@ use async_trait::async_trait;
 use model::id::ExecutionId;
 use model::outcome::{Outcome, TaskError};
 use model::playbook::ResultControl;
-use model::raw::Raw;
-use model::result_ref::{Resolved, ResultRef};
-use model::template::{Bound, Segment};
-use results::{Bodies as _, Keeper, Local};
+use model::raw::RawJson;
+use model::result_ref::{ResolvedRef, ResultRef};
+use model::template::{BodyPath, PathSegment};
+use results::{BodyStore as _, DirBodyStore, ResultWriter};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::Artifact;
-use crate::call::{Access, Call, References};
-use crate::objects::Reach;
-use crate::testing::{call, error, result, run};
+use super::ArtifactTool;
+use crate::call::{Call, ReferenceResolver, ResultAccess};
+use crate::objects::ObjectAccess;
+use crate::testing::{build_call, expect_error, expect_result, run_tool};
 
 /// Resolves one stored result and one small one.
-struct Known(ResultRef);
+struct FakeReferences(ResultRef);
 
 #[async_trait]
-impl References for Known {
-    async fn look_up(&self, uri: &str) -> Result<Resolved, TaskError> {
+impl ReferenceResolver for FakeReferences {
+    async fn resolve(&self, uri: &str) -> Result<ResolvedRef, TaskError> {
         Ok(match uri {
-            "noetl://execution/7" => Resolved::Value(Raw::of(&json!([{"uri": self.0.uri}]))),
-            "noetl://execution/7/result/small" => Resolved::Value(Raw::of(&json!({"n": 1}))),
-            _ => Resolved::Body(Box::new(self.0.clone())),
+            "noetl://execution/7" => {
+                ResolvedRef::Value(RawJson::from_serializable(&json!([{"uri": self.0.uri}])))
+            }
+            "noetl://execution/7/result/small" => {
+                ResolvedRef::Value(RawJson::from_serializable(&json!({"n": 1})))
+            }
+            _ => ResolvedRef::Body(Box::new(self.0.clone())),
         })
     }
 }
 
-async fn kept(dir: &Path, value: &Value) -> (Keeper, ResultRef) {
-    let keeper = Keeper {
-        bodies: Arc::new(Local::open(dir).unwrap()),
+async fn store_value(dir: &Path, value: &Value) -> (ResultWriter, ResultRef) {
+    let keeper = ResultWriter {
+        store: Arc::new(DirBodyStore::open(dir).unwrap()),
         control: ResultControl::default(),
         uri: "noetl://execution/7/step/s/task/t/run/1.1/attempt/1".to_owned(),
         bytes_max: u64::MAX,
-        missing: results::MissingPaths::default(),
+        missing_paths: results::MissingPaths::default(),
     };
     let text = value.to_string();
-    let reference = keeper.keep(&mut text.as_bytes()).await.unwrap();
+    let reference = keeper.write(&mut text.as_bytes()).await.unwrap();
     (keeper, reference)
 }
 
-async fn artifact(dir: &TempDir, fields: Value, body: &Value) -> Outcome {
-    let (keeper, reference) = kept(dir.path(), body).await;
-    let mut call = call("artifact", fields, json!({}));
-    call.place.base_dir = dir.path().to_owned();
-    call.access = Some(Access {
-        bodies: keeper.bodies.clone(),
-        references: Arc::new(Known(reference)),
+async fn run_artifact(dir: &TempDir, fields: Value, body: &Value) -> Outcome {
+    let (keeper, reference) = store_value(dir.path(), body).await;
+    let mut call = build_call("artifact", fields, json!({}));
+    call.site.base_dir = dir.path().to_owned();
+    call.access = Some(ResultAccess {
+        body_store: keeper.store.clone(),
+        resolver: Arc::new(FakeReferences(reference)),
         execution: ExecutionId(7),
     });
-    call.keeper = Some(keeper);
-    let reach = Reach {
+    call.result_writer = Some(keeper);
+    let reach = ObjectAccess {
         forbidden: vec![dir.path().join("noetl.db")],
-        guard: Arc::new(crate::http::Guard {
+        guard: Arc::new(crate::http::AddressGuard {
             allow_private: true,
-            ..crate::http::Guard::default()
+            ..crate::http::AddressGuard::default()
         }),
         scratch_dir: dir.path().to_owned(),
     };
-    run(&Artifact::new(reach, Arc::default()), call).await
+    run_tool(&ArtifactTool::new(reach, Arc::default()), call).await
 }
 
-async fn reference(dir: &TempDir, body: &Value) -> ResultRef {
-    kept(dir.path(), body).await.1
+async fn stored_reference(dir: &TempDir, body: &Value) -> ResultRef {
+    store_value(dir.path(), body).await.1
 }
 
 #[tokio::test]
 async fn a_body_comes_back_by_reference_by_address_and_by_the_short_shape() {
     let dir = TempDir::new().unwrap();
     let body = json!({"rows": [1, 2, 3]});
-    let found = reference(&dir, &body).await;
+    let found = stored_reference(&dir, &body).await;
     let short = json!({"store": "file", "key": found.uri, "size": found.meta.bytes, "checksum": found.meta.sha256});
     for fields in [
         json!({"ref": found}),
@@ -84,62 +88,65 @@ async fn a_body_comes_back_by_reference_by_address_and_by_the_short_shape() {
         json!({"ref": short}),
         json!({"ref": {"ref": found.uri}}),
     ] {
-        let got = result(artifact(&dir, fields, &body).await);
+        let got = expect_result(run_artifact(&dir, fields, &body).await);
         assert_eq!(got["data"], body);
         assert_eq!(got["uri"], found.uri);
         assert_eq!(got["size_bytes"], found.meta.bytes);
     }
-    let small = artifact(
+    let small = run_artifact(
         &dir,
         json!({"uri": "noetl://execution/7/result/small"}),
         &body,
     );
-    assert_eq!(result(small.await)["data"], json!({"n": 1}));
+    assert_eq!(expect_result(small.await)["data"], json!({"n": 1}));
 }
 
 #[tokio::test]
 async fn rows_are_cut_out_of_bodies_and_of_values_at_hand() {
     let dir = TempDir::new().unwrap();
     let body = json!({"status_code": 200, "data": [0, 10, 20, 30]});
-    let found = reference(&dir, &body).await;
+    let found = stored_reference(&dir, &body).await;
     for slice in [json!([1, 3]), json!("1..3"), json!("1:3")] {
-        let got = result(artifact(&dir, json!({"ref": found, "slice": slice}), &body).await);
+        let got =
+            expect_result(run_artifact(&dir, json!({"ref": found, "slice": slice}), &body).await);
         assert_eq!(got["data"], json!([10, 20]));
         assert_eq!(
             (&got["from"], &got["to"], &got["total"]),
             (&json!(1), &json!(3), &json!(4))
         );
-        let got = result(artifact(&dir, json!({"ref": [0, 10, 20], "slice": slice}), &body).await);
+        let got = expect_result(
+            run_artifact(&dir, json!({"ref": [0, 10, 20], "slice": slice}), &body).await,
+        );
         assert_eq!(got["data"], json!([10, 20]));
     }
-    let open = artifact(&dir, json!({"ref": found, "slice": "2.."}), &body).await;
-    assert_eq!(result(open)["data"], json!([20, 30]));
-    let bound = Bound {
+    let open = run_artifact(&dir, json!({"ref": found, "slice": "2.."}), &body).await;
+    assert_eq!(expect_result(open)["data"], json!([20, 30]));
+    let bound = BodyPath {
         reference: found.clone(),
-        paths: vec![vec![Segment::Key("data".to_owned())]],
+        paths: vec![vec![PathSegment::Key("data".to_owned())]],
     };
-    let field = Call::bound_field(&bound);
-    let got = result(artifact(&dir, json!({"ref": field}), &body).await);
+    let field = Call::body_path_field(&bound);
+    let got = expect_result(run_artifact(&dir, json!({"ref": field}), &body).await);
     assert_eq!(got["data"], json!([0, 10, 20, 30]));
     for wrong in [json!("x"), json!([3, 1]), json!(1)] {
-        let outcome = artifact(&dir, json!({"ref": found, "slice": wrong}), &body).await;
-        assert_eq!(error(&outcome).code, "TOOL_INPUT");
+        let outcome = run_artifact(&dir, json!({"ref": found, "slice": wrong}), &body).await;
+        assert_eq!(expect_error(&outcome).code, "TOOL_INPUT");
     }
 }
 
 #[tokio::test]
 async fn what_is_put_is_a_body_whatever_its_size() {
     let dir = TempDir::new().unwrap();
-    let outcome = artifact(&dir, json!({"action": "put", "data": {"n": 1}}), &json!(0)).await;
+    let outcome = run_artifact(&dir, json!({"action": "put", "data": {"n": 1}}), &json!(0)).await;
     let Outcome::Ok(success) = outcome else {
         panic!("the value is stored")
     };
     let reference = success.reference.unwrap();
     assert_eq!(reference.extracted["uri"], reference.uri);
-    let bodies = Local::open(dir.path()).unwrap();
+    let bodies = DirBodyStore::open(dir.path()).unwrap();
     assert_eq!(bodies.get(&reference).await.unwrap(), &b"{\"n\":1}"[..]);
-    let nothing = artifact(&dir, json!({"action": "put"}), &json!(0)).await;
-    assert_eq!(error(&nothing).code, "TOOL_INPUT");
+    let nothing = run_artifact(&dir, json!({"action": "put"}), &json!(0)).await;
+    assert_eq!(expect_error(&nothing).code, "TOOL_INPUT");
 }
 
 #[tokio::test]
@@ -147,17 +154,17 @@ async fn files_are_written_read_listed_and_deleted() {
     let dir = TempDir::new().unwrap();
     std::fs::create_dir(dir.path().join("files")).unwrap();
     let uri = "file://files/out.json";
-    let put = artifact(
+    let put = run_artifact(
         &dir,
         json!({"action": "put", "uri": uri, "data": [1]}),
         &json!(0),
     )
     .await;
-    assert_eq!(result(put)["size_bytes"], 3);
-    let got = result(artifact(&dir, json!({"uri": uri}), &json!(0)).await);
+    assert_eq!(expect_result(put)["size_bytes"], 3);
+    let got = expect_result(run_artifact(&dir, json!({"uri": uri}), &json!(0)).await);
     assert_eq!(got["data"], json!([1]));
-    let listed = result(
-        artifact(
+    let listed = expect_result(
+        run_artifact(
             &dir,
             json!({"action": "list", "uri": "file://files"}),
             &json!(0),
@@ -165,27 +172,28 @@ async fn files_are_written_read_listed_and_deleted() {
         .await,
     );
     assert_eq!(listed["count"], 1);
-    let deleted = artifact(&dir, json!({"action": "delete", "uri": uri}), &json!(0)).await;
-    assert_eq!(result(deleted)["deleted"], true);
-    let gone = artifact(&dir, json!({"uri": uri}), &json!(0)).await;
-    assert_eq!(error(&gone).code, "FILE_NOT_FOUND");
-    let own = artifact(&dir, json!({"uri": "file://noetl.db"}), &json!(0)).await;
-    assert_eq!(error(&own).code, "DATABASE_FORBIDDEN");
+    let deleted = run_artifact(&dir, json!({"action": "delete", "uri": uri}), &json!(0)).await;
+    assert_eq!(expect_result(deleted)["deleted"], true);
+    let gone = run_artifact(&dir, json!({"uri": uri}), &json!(0)).await;
+    assert_eq!(expect_error(&gone).code, "FILE_NOT_FOUND");
+    let own = run_artifact(&dir, json!({"uri": "file://noetl.db"}), &json!(0)).await;
+    assert_eq!(expect_error(&own).code, "DATABASE_FORBIDDEN");
 }
 
 #[tokio::test]
 async fn a_run_lists_its_bodies_and_gives_up_only_its_own() {
     let dir = TempDir::new().unwrap();
     let body = json!([1]);
-    let listed = result(artifact(&dir, json!({"action": "list"}), &body).await);
+    let listed = expect_result(run_artifact(&dir, json!({"action": "list"}), &body).await);
     assert_eq!(listed["count"], 1);
-    let own = reference(&dir, &body).await;
-    let released = result(artifact(&dir, json!({"action": "delete", "ref": own}), &body).await);
+    let own = stored_reference(&dir, &body).await;
+    let released =
+        expect_result(run_artifact(&dir, json!({"action": "delete", "ref": own}), &body).await);
     assert_eq!(released["kind"], "result_release");
     let mut foreign = own;
     foreign.uri = foreign.uri.replace("/7/", "/8/");
-    let refused = artifact(&dir, json!({"action": "delete", "ref": foreign}), &body).await;
-    assert_eq!(error(&refused).code, "REFERENCE_FOREIGN");
+    let refused = run_artifact(&dir, json!({"action": "delete", "ref": foreign}), &body).await;
+    assert_eq!(expect_error(&refused).code, "REFERENCE_FOREIGN");
 }
 
 #[tokio::test]
@@ -193,22 +201,25 @@ async fn what_cannot_be_reached_or_is_gone_is_an_error_with_its_code() {
     let dir = TempDir::new().unwrap();
     let body = json!([1]);
     for uri in ["s3://b/k", "gs://b/k", "nats-kv://b/k", "nats-obj://b/k"] {
-        let outcome = artifact(&dir, json!({"uri": uri}), &body).await;
-        assert_eq!(error(&outcome).code, "AUTH_INVALID");
+        let outcome = run_artifact(&dir, json!({"uri": uri}), &body).await;
+        assert_eq!(expect_error(&outcome).code, "AUTH_INVALID");
     }
     let table = json!({"store": "postgres.table", "key": "t", "range": "id:1-5", "size": 3, "checksum": "x"});
-    let outcome = artifact(&dir, json!({"ref": table}), &body).await;
-    assert_eq!(error(&outcome).code, "STORE_NOT_CONFIGURED");
-    let outcome = artifact(&dir, json!({"uri": "nowhere"}), &body).await;
-    assert_eq!(error(&outcome).code, "REFERENCE_INVALID");
-    let mut gone = reference(&dir, &body).await;
+    let outcome = run_artifact(&dir, json!({"ref": table}), &body).await;
+    assert_eq!(expect_error(&outcome).code, "STORE_NOT_CONFIGURED");
+    let outcome = run_artifact(&dir, json!({"uri": "nowhere"}), &body).await;
+    assert_eq!(expect_error(&outcome).code, "REFERENCE_INVALID");
+    let mut gone = stored_reference(&dir, &body).await;
     gone.meta.sha256 = "ab".repeat(32);
     gone.expires_at = Some(model::time::Time(0));
-    let outcome = artifact(&dir, json!({"ref": gone}), &body).await;
-    assert_eq!(error(&outcome).code, "REFERENCE_NOT_AVAILABLE");
-    assert!(error(&outcome).message.contains("expired"), "{outcome:?}");
-    let outcome = artifact(&dir, json!({"action": "burn"}), &body).await;
-    assert_eq!(error(&outcome).code, "TOOL_INPUT");
+    let outcome = run_artifact(&dir, json!({"ref": gone}), &body).await;
+    assert_eq!(expect_error(&outcome).code, "REFERENCE_NOT_AVAILABLE");
+    assert!(
+        expect_error(&outcome).message.contains("expired"),
+        "{outcome:?}"
+    );
+    let outcome = run_artifact(&dir, json!({"action": "burn"}), &body).await;
+    assert_eq!(expect_error(&outcome).code, "TOOL_INPUT");
 }
 
 #[tokio::test]
@@ -245,8 +256,8 @@ async fn a_bucket_is_not_reached_by_another_way() {
             "OBJECT_UNAVAILABLE",
         ),
     ] {
-        let outcome = artifact(&dir, json!({"uri": uri, "auth": auth}), &body).await;
-        assert_eq!(error(&outcome).code, code, "{auth}");
+        let outcome = run_artifact(&dir, json!({"uri": uri, "auth": auth}), &body).await;
+        assert_eq!(expect_error(&outcome).code, code, "{auth}");
     }
 }
 
@@ -267,7 +278,7 @@ async fn a_bucket_that_sends_elsewhere_is_not_followed() {
     tokio::spawn(async move { axum::serve(listener, app).await });
     let dir = TempDir::new().unwrap();
     let auth = json!({"access_key_id": "a", "secret_access_key": "b", "endpoint": endpoint});
-    let outcome = artifact(&dir, json!({"uri": "s3://b/k", "auth": auth}), &json!([1])).await;
-    assert_eq!(error(&outcome).code, "OBJECT_UNAVAILABLE");
+    let outcome = run_artifact(&dir, json!({"uri": "s3://b/k", "auth": auth}), &json!([1])).await;
+    assert_eq!(expect_error(&outcome).code, "OBJECT_UNAVAILABLE");
     assert_eq!(hits.load(Ordering::SeqCst), 0);
 }

@@ -8,55 +8,68 @@ use model::result_ref::ResultRef;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::target::Target;
-use super::{files, outside, parts};
-use crate::call::{Access, Call, LogSink, Tool, cancelled, not_kept, timed_out};
-use crate::nats::Connections;
-use crate::objects::{Reach, allowed};
+use super::target::ArtifactTarget;
+use super::{buckets, files, parts};
+use crate::call::{Call, LogSink, ResultAccess, Tool, cancelled_error, store_error, timeout_error};
+use crate::nats::NatsConnections;
+use crate::objects::{ObjectAccess, check_allowed};
 
 /// The `artifact` tool.
-pub(crate) struct Artifact {
+pub(crate) struct ArtifactTool {
     /// Access to files and buckets.
-    reach: Reach,
-    nats: Arc<Connections>,
+    object_access: ObjectAccess,
+    nats_connections: Arc<NatsConnections>,
 }
 
-impl Artifact {
-    pub(crate) fn new(reach: Reach, nats: Arc<Connections>) -> Self {
-        Self { reach, nats }
+impl ArtifactTool {
+    pub(crate) fn new(object_access: ObjectAccess, nats_connections: Arc<NatsConnections>) -> Self {
+        Self {
+            object_access,
+            nats_connections,
+        }
     }
 
     async fn run(&self, call: &Call) -> Result<Outcome, TaskError> {
-        let action = call.text("action")?.unwrap_or("get");
-        let target = match Target::of(call)? {
-            Some(Target::File(file)) => Some(Target::File(allowed(file, &self.reach.forbidden)?)),
-            Some(Target::Object(address)) => {
-                let place = address.open(call.field("auth"), &self.reach).await?;
-                return outside::object(call, action, &place, &self.reach).await;
+        let action = call.text_field("action")?.unwrap_or("get");
+        let target = match ArtifactTarget::from_call(call)? {
+            Some(ArtifactTarget::File(file)) => Some(ArtifactTarget::File(check_allowed(
+                file,
+                &self.object_access.forbidden,
+            )?)),
+            Some(ArtifactTarget::Object(address)) => {
+                let place = address
+                    .open(call.field("auth"), &self.object_access)
+                    .await?;
+                return buckets::run_object_action(call, action, &place, &self.object_access).await;
             }
-            Some(Target::Nats(address)) => {
-                return address.run(call, action, &self.nats).await;
+            Some(ArtifactTarget::Nats(address)) => {
+                return address
+                    .run_action(call, action, &self.nats_connections)
+                    .await;
             }
             other => other,
         };
-        let access = call.access.as_ref().ok_or_else(no_access)?;
+        let access = call.access.as_ref().ok_or_else(no_access_error)?;
         match action {
-            "get" => get(call, access, needed(call, target)?)
+            "get" => get(call, access, require_target(call, target)?)
                 .await
                 .map(Outcome::ok),
             "put" => put(call, target).await,
             "list" => list(access, target).await.map(Outcome::ok),
-            "delete" => delete(access, needed(call, target)?).await.map(Outcome::ok),
+            "delete" => delete(access, require_target(call, target)?)
+                .await
+                .map(Outcome::ok),
             other => {
                 let message = format!("invalid `action: {other}`; use get, put, list or delete");
-                Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "action"))
+                Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
+                    .with_detail("key", "action"))
             }
         }
     }
 }
 
 #[async_trait]
-impl Tool for Artifact {
+impl Tool for ArtifactTool {
     /// `get` and `list` have no side effects; step planning checks the action.
     fn is_pure(&self) -> bool {
         false
@@ -73,14 +86,14 @@ impl Tool for Artifact {
         let done = tokio::select! {
             biased;
             done = self.run(&call) => done,
-            () = stop.cancelled() => Err(cancelled()),
-            () = too_late => Err(timed_out(limit.unwrap_or_default())),
+            () = stop.cancelled() => Err(cancelled_error()),
+            () = too_late => Err(timeout_error(limit.unwrap_or_default())),
         };
         done.unwrap_or_else(Outcome::error)
     }
 }
 
-fn no_access() -> TaskError {
+fn no_access_error() -> TaskError {
     TaskError::new(
         ErrorKind::Unknown,
         "TOOL_INPUT",
@@ -88,38 +101,45 @@ fn no_access() -> TaskError {
     )
 }
 
-fn needed(call: &Call, target: Option<Target>) -> Result<Target, TaskError> {
+fn require_target(
+    call: &Call,
+    target: Option<ArtifactTarget>,
+) -> Result<ArtifactTarget, TaskError> {
     target.ok_or_else(|| {
-        call.missing(
+        call.missing_key_error(
             "ref",
             "set it to a step's result or its `_ref`, or set `uri`",
         )
     })
 }
 
-async fn get(call: &Call, access: &Access, target: Target) -> Result<Value, TaskError> {
-    let rows = parts::rows(call)?;
-    let mut result = match target.found(access).await? {
-        Target::Body(bound) => {
+async fn get(
+    call: &Call,
+    access: &ResultAccess,
+    target: ArtifactTarget,
+) -> Result<Value, TaskError> {
+    let rows = parts::parse_slice(call)?;
+    let mut result = match target.resolve(access).await? {
+        ArtifactTarget::Body(bound) => {
             let mut result = match rows {
-                Some(rows) => parts::sliced(access, &bound, rows).await?,
-                None => json!({"data": parts::whole(access, &bound).await?}),
+                Some(rows) => parts::load_rows(access, &bound, rows).await?,
+                None => json!({"data": parts::load_value(access, &bound).await?}),
             };
-            describe(&mut result, &bound.reference);
+            add_reference_fields(&mut result, &bound.reference);
             return Ok(result);
         }
-        Target::File(file) => {
+        ArtifactTarget::File(file) => {
             let data = files::get(&file).await?;
             json!({"data": data, "uri": format!("file://{}", file.display())})
         }
-        Target::Value(data) => json!({"data": data}),
-        Target::Address(_) | Target::Object(_) | Target::Nats(_) => {
+        ArtifactTarget::Value(data) => json!({"data": data}),
+        ArtifactTarget::Address(_) | ArtifactTarget::Object(_) | ArtifactTarget::Nats(_) => {
             unreachable!("addresses are resolved above")
         }
     };
     result["size_bytes"] = result["data"].to_string().len().into();
     if let Some(rows) = rows {
-        let cut = parts::cut(&result["data"], rows)?;
+        let cut = parts::slice_list(&result["data"], rows)?;
         if let (Some(all), Value::Object(cut)) = (result.as_object_mut(), cut) {
             all.extend(cut);
         }
@@ -127,7 +147,7 @@ async fn get(call: &Call, access: &Access, target: Target) -> Result<Value, Task
     Ok(result)
 }
 
-fn describe(result: &mut Value, reference: &ResultRef) {
+fn add_reference_fields(result: &mut Value, reference: &ResultRef) {
     result["uri"] = reference.uri.as_str().into();
     result["size_bytes"] = reference.meta.bytes.into();
     result["store"] = reference.store.as_str().into();
@@ -135,34 +155,38 @@ fn describe(result: &mut Value, reference: &ResultRef) {
 }
 
 /// Stores `data` as a result, whatever its size; it becomes the task's result.
-async fn put(call: &Call, target: Option<Target>) -> Result<Outcome, TaskError> {
+async fn put(call: &Call, target: Option<ArtifactTarget>) -> Result<Outcome, TaskError> {
     let data = call.fields.get("data");
-    let data = data.ok_or_else(|| call.missing("data", "set it to the value to store"))?;
+    let data =
+        data.ok_or_else(|| call.missing_key_error("data", "set it to the value to store"))?;
     let compression = match call.field("compress") {
         None | Some(Value::Bool(false)) => None,
         Some(Value::Bool(true)) => Some("gzip"),
         Some(Value::String(text)) => Some(text.as_str()),
-        Some(other) => return Err(call.wrong_type("compress", "true, false, gzip or zstd", other)),
+        Some(other) => {
+            return Err(call.wrong_type_error("compress", "true, false, gzip or zstd", other));
+        }
     };
     match target {
-        Some(Target::File(_)) if compression.is_some() => {
+        Some(ArtifactTarget::File(_)) if compression.is_some() => {
             let message = "`compress` is only supported for stored results, not for files";
-            Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "compress"))
+            Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
+                .with_detail("key", "compress"))
         }
-        Some(Target::File(file)) => files::put(&file, data).await.map(Outcome::ok),
+        Some(ArtifactTarget::File(file)) => files::put(&file, data).await.map(Outcome::ok),
         Some(_) => {
             let message =
                 "`put` assigns the address of a stored result; `uri` can only be a file:// URI";
-            Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "uri"))
+            Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "uri"))
         }
         None => {
-            let mut keeper = call.keeper.clone().ok_or_else(no_access)?;
+            let mut keeper = call.result_writer.clone().ok_or_else(no_access_error)?;
             if let Some(compression) = compression {
                 keeper.control.compression = Some(compression.into());
             }
             let text = data.to_string();
-            let kept = keeper.keep(&mut text.as_bytes()).await;
-            let mut reference = kept.map_err(|error| not_kept(&error))?;
+            let kept = keeper.write(&mut text.as_bytes()).await;
+            let mut reference = kept.map_err(|error| store_error(&error))?;
             let bytes = reference.meta.bytes;
             let uri = reference.uri.clone();
             reference.extracted.insert("uri".to_owned(), uri.into());
@@ -177,11 +201,11 @@ async fn put(call: &Call, target: Option<Target>) -> Result<Outcome, TaskError> 
     }
 }
 
-async fn list(access: &Access, target: Option<Target>) -> Result<Value, TaskError> {
+async fn list(access: &ResultAccess, target: Option<ArtifactTarget>) -> Result<Value, TaskError> {
     let uri = match target {
         None => format!("noetl://execution/{}", access.execution),
-        Some(Target::Address(uri)) => uri,
-        Some(Target::File(dir)) => return files::list(&dir).await,
+        Some(ArtifactTarget::Address(uri)) => uri,
+        Some(ArtifactTarget::File(dir)) => return files::list(&dir).await,
         Some(_) => {
             let message = "`list` requires a run, noetl://execution/<id>, or a directory, file://…";
             return Err(TaskError::new(
@@ -191,7 +215,9 @@ async fn list(access: &Access, target: Option<Target>) -> Result<Value, TaskErro
             ));
         }
     };
-    if let Target::Value(Value::Array(data)) = Target::Address(uri).found(access).await? {
+    if let ArtifactTarget::Value(Value::Array(data)) =
+        ArtifactTarget::Address(uri).resolve(access).await?
+    {
         return Ok(json!({"count": data.len(), "data": data}));
     }
     let message = "the address refers to a single result; `list` requires noetl://execution/<id> or …/step/<name>";
@@ -201,10 +227,10 @@ async fn list(access: &Access, target: Option<Target>) -> Result<Value, TaskErro
 
 /// Releases a stored result. Its bytes are deleted by the next garbage collection that finds no other reference to
 /// them.
-async fn delete(access: &Access, target: Target) -> Result<Value, TaskError> {
-    let reference = match target.found(access).await? {
-        Target::File(file) => return files::delete(&file).await,
-        Target::Value(_) => {
+async fn delete(access: &ResultAccess, target: ArtifactTarget) -> Result<Value, TaskError> {
+    let reference = match target.resolve(access).await? {
+        ArtifactTarget::File(file) => return files::delete(&file).await,
+        ArtifactTarget::Value(_) => {
             let message =
                 "cannot delete this result: it is stored in the event log, which is append-only";
             return Err(TaskError::new(
@@ -213,8 +239,8 @@ async fn delete(access: &Access, target: Target) -> Result<Value, TaskError> {
                 message,
             ));
         }
-        Target::Body(bound) => bound.reference,
-        Target::Address(_) | Target::Object(_) | Target::Nats(_) => {
+        ArtifactTarget::Body(bound) => bound.reference,
+        ArtifactTarget::Address(_) | ArtifactTarget::Object(_) | ArtifactTarget::Nats(_) => {
             unreachable!("addresses are resolved above")
         }
     };
@@ -231,7 +257,10 @@ async fn delete(access: &Access, target: Target) -> Result<Value, TaskError> {
         ));
     }
     let mut released = Map::from_iter([
-        ("kind".to_owned(), Value::from(model::result_ref::RELEASED)),
+        (
+            "kind".to_owned(),
+            Value::from(model::result_ref::RELEASED_KIND),
+        ),
         ("deleted".to_owned(), true.into()),
     ]);
     released.insert("uri".to_owned(), reference.uri.into());

@@ -9,50 +9,50 @@ use std::time::Duration;
 use model::outcome::{ErrorKind, TaskError};
 use tokio_util::sync::CancellationToken;
 
-use crate::attend::{End, Printed, attend};
-use crate::call::{LogSink, NoLog};
-use crate::container::plan::Runtime;
-use crate::isolation::{Confines, Limits};
-use crate::process::{Group, Program};
+use crate::call::{DiscardingLogSink, LogSink};
+use crate::container::spec::ContainerRuntime;
+use crate::isolation::{ResourceLimits, SandboxRules};
+use crate::process::{ProcessGroup, ProgramSpec};
+use crate::run_program::{ProgramEnd, ProgramOutput, run_to_end};
 
 /// Time limit for a query to a runtime.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Client program of a runtime.
-pub(crate) struct Cli {
-    pub(crate) runtime: Runtime,
+pub(crate) struct RuntimeCli {
+    pub(crate) runtime: ContainerRuntime,
     program: PathBuf,
     env: BTreeMap<String, String>,
 }
 
 /// One call of a client program.
-pub(crate) struct Words<'a> {
+pub(crate) struct CliCall<'a> {
     pub(crate) args: &'a [String],
     /// Additional environment variables.
     pub(crate) env: &'a BTreeMap<String, String>,
     pub(crate) input: Option<Vec<u8>>,
-    pub(crate) limit: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
 }
 
 /// Exit code and output of a client program.
-pub(crate) struct Answer {
+pub(crate) struct CliOutput {
     pub(crate) code: Option<i32>,
-    pub(crate) printed: Printed,
+    pub(crate) output: ProgramOutput,
 }
 
-impl Cli {
+impl RuntimeCli {
     /// Finds the client of the requested runtime, or of the first one that is installed.
     pub(crate) fn find(
-        wanted: Option<Runtime>,
+        wanted: Option<ContainerRuntime>,
         env: &BTreeMap<String, String>,
     ) -> Result<Self, TaskError> {
         let path = env.get("PATH").map(String::as_str).unwrap_or_default();
         let candidates = match &wanted {
             Some(runtime) => std::slice::from_ref(runtime),
-            None => &Runtime::ALL,
+            None => &ContainerRuntime::ALL,
         };
         for runtime in candidates {
-            if let Some(program) = look_for(runtime.program(), path) {
+            if let Some(program) = find_in_path(runtime.program(), path) {
                 return Ok(Self {
                     runtime: *runtime,
                     program,
@@ -60,16 +60,16 @@ impl Cli {
                 });
             }
         }
-        Err(missing(candidates))
+        Err(client_missing_error(candidates))
     }
 
     /// Runs the program and reads its output until it exits.
-    pub(crate) async fn attend(
+    pub(crate) async fn run_to_end(
         &self,
-        words: Words<'_>,
+        words: CliCall<'_>,
         stop: &CancellationToken,
         log: &dyn LogSink,
-    ) -> Result<(End, Printed), TaskError> {
+    ) -> Result<(ProgramEnd, ProgramOutput), TaskError> {
         let mut env = self.env.clone();
         env.extend(words.env.clone());
         let stdin = match words.input {
@@ -77,30 +77,30 @@ impl Cli {
             None => Stdio::null(),
         };
         let mut group = self.start(words.args, &env, stdin)?;
-        Ok(attend(&mut group, words.input, words.limit, stop, log).await)
+        Ok(run_to_end(&mut group, words.input, words.timeout, stop, log).await)
     }
 
     /// Runs the program for its output, even if the task is cancelled meanwhile.
-    pub(crate) async fn ask(
+    pub(crate) async fn query(
         &self,
         args: &[String],
         input: Option<Vec<u8>>,
-    ) -> Result<Answer, TaskError> {
-        let words = Words {
+    ) -> Result<CliOutput, TaskError> {
+        let words = CliCall {
             args,
             env: &BTreeMap::new(),
             input,
-            limit: Some(ANSWER_MAX),
+            timeout: Some(RESPONSE_TIMEOUT),
         };
         let (end, printed) = self
-            .attend(words, &CancellationToken::new(), &NoLog)
+            .run_to_end(words, &CancellationToken::new(), &DiscardingLogSink)
             .await?;
         match end {
-            End::Exited(Ok(status)) => Ok(Answer {
+            ProgramEnd::Exited(Ok(status)) => Ok(CliOutput {
                 code: status.code(),
-                printed,
+                output: printed,
             }),
-            _ => Err(self.silent()),
+            _ => Err(self.no_response_error()),
         }
     }
 
@@ -110,15 +110,15 @@ impl Cli {
         args: &[String],
         env: &BTreeMap<String, String>,
         stdin: Stdio,
-    ) -> Result<Group, TaskError> {
+    ) -> Result<ProcessGroup, TaskError> {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let program = Program {
+        let program = ProgramSpec {
             path: &self.program,
             args: &args,
             env,
             cwd: Path::new("/"),
-            limits: &Limits::default(),
-            confines: &Confines::default(),
+            limits: &ResourceLimits::default(),
+            sandbox_rules: &SandboxRules::default(),
         };
         program.start(stdin).map_err(|error| {
             if let Some(error) = error.host_error() {
@@ -135,18 +135,18 @@ impl Cli {
         &self.env
     }
 
-    fn silent(&self) -> TaskError {
+    fn no_response_error(&self) -> TaskError {
         let message = format!("`{}` did not respond in time", self.runtime.program());
         TaskError::new(ErrorKind::Timeout, "TIMEOUT", message)
     }
 }
 
 /// Argument list of a call.
-pub(crate) fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
+pub(crate) fn to_strings<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }
 
-fn look_for(name: &str, path: &str) -> Option<PathBuf> {
+fn find_in_path(name: &str, path: &str) -> Option<PathBuf> {
     let is_program = |file: &PathBuf| {
         file.metadata()
             .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
@@ -157,7 +157,7 @@ fn look_for(name: &str, path: &str) -> Option<PathBuf> {
         .find(is_program)
 }
 
-fn missing(wanted: &[Runtime]) -> TaskError {
+fn client_missing_error(wanted: &[ContainerRuntime]) -> TaskError {
     let names: Vec<_> = wanted.iter().map(|runtime| runtime.program()).collect();
     let message = format!(
         "this worker has no {} in its PATH; install one, or run the task in a pool whose workers have it (`spec.pool`)",

@@ -6,86 +6,90 @@ use model::outcome::{ErrorKind, Outcome, TaskError};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::attend::{End, Printed};
-use crate::call::{LogSink, cancelled, timed_out};
-use crate::capture::tail_of;
-use crate::container::cli::{Cli, Words, words};
-use crate::container::plan::{Plan, Pull};
+use crate::call::{LogSink, cancelled_error, timeout_error};
+use crate::capture::text_tail;
+use crate::container::cli::{CliCall, RuntimeCli, to_strings};
+use crate::container::spec::{ContainerSpec, PullPolicy};
+use crate::run_program::{ProgramEnd, ProgramOutput};
 
 /// Label by which a retry finds the container of an earlier attempt.
-const LABEL: &str = "io.noetl.key";
+const TASK_LABEL: &str = "io.noetl.key";
 
 /// Maximum bytes of each output stream in an error.
 const TAIL_BYTES_MAX: usize = 4 * 1024;
 
 /// Exit code of the client if it could not run the container.
-const NOT_RUN: i32 = 125;
+const NOT_RUN_EXIT_CODE: i32 = 125;
 
 /// Runs a container to its end.
-pub(crate) async fn run(
-    cli: &Cli,
-    plan: &Plan,
+pub(crate) async fn run_container(
+    cli: &RuntimeCli,
+    plan: &ContainerSpec,
     limit: Option<Duration>,
     stop: &CancellationToken,
     log: &dyn LogSink,
 ) -> Result<Outcome, TaskError> {
-    clear(cli, plan).await?;
-    let args = arguments(plan);
+    remove_earlier_attempts(cli, plan).await?;
+    let args = run_arguments(plan);
     let env = plan.env.clone().into_iter();
-    let env = env.filter(|(name, _)| !is_for_the_client(name)).collect();
-    let called = Words {
+    let env = env.filter(|(name, _)| !is_client_variable(name)).collect();
+    let called = CliCall {
         args: &args,
         env: &env,
         input: None,
-        limit,
+        timeout: limit,
     };
-    let attended = cli.attend(called, stop, log);
+    let attended = cli.run_to_end(called, stop, log);
     tokio::pin!(attended);
     let (end, printed) = tokio::select! {
         biased;
         attended = &mut attended => attended?,
         // Remove the container while its client ends, because a cancelled call has little time.
-        () = stop.cancelled() => tokio::join!(attended, remove(cli, plan)).0?,
+        () = stop.cancelled() => tokio::join!(attended, remove_container(cli, plan)).0?,
     };
-    if !matches!(end, End::Exited(_)) {
+    if !matches!(end, ProgramEnd::Exited(_)) {
         // The client has exited, but the container that it was creating may exist.
-        remove(cli, plan).await;
+        remove_container(cli, plan).await;
     }
-    Ok(outcome(cli, plan, end, &printed))
+    Ok(to_outcome(cli, plan, end, &printed))
 }
 
-async fn remove(cli: &Cli, plan: &Plan) {
+async fn remove_container(cli: &RuntimeCli, plan: &ContainerSpec) {
     // It is fine if the container does not exist.
-    drop(cli.ask(&words(["rm", "--force", &plan.name]), None).await);
+    drop(
+        cli.query(&to_strings(["rm", "--force", &plan.name]), None)
+            .await,
+    );
 }
 
 /// Removes containers of earlier attempts of the task, so that no two run at once.
-async fn clear(cli: &Cli, plan: &Plan) -> Result<(), TaskError> {
-    let filter = format!("label={LABEL}={}", plan.key);
+async fn remove_earlier_attempts(cli: &RuntimeCli, plan: &ContainerSpec) -> Result<(), TaskError> {
+    let filter = format!("label={TASK_LABEL}={}", plan.key);
     let found = cli
-        .ask(
-            &words(["ps", "--all", "--quiet", "--filter", &filter]),
+        .query(
+            &to_strings(["ps", "--all", "--quiet", "--filter", &filter]),
             None,
         )
         .await?;
     if found.code != Some(0) {
-        let said = tail_of(found.printed.stderr.trim(), TAIL_BYTES_MAX);
+        let said = text_tail(found.output.stderr.trim(), TAIL_BYTES_MAX);
         let message = format!("`{}` failed: {said}", cli.runtime.program());
         return Err(
-            TaskError::new(ErrorKind::Connection, "CONTAINER_RUNTIME", message).with("sent", false),
+            TaskError::new(ErrorKind::Connection, "CONTAINER_RUNTIME", message)
+                .with_detail("sent", false),
         );
     }
-    let left = found.printed.stdout.split_whitespace();
-    let mut args = words(["rm", "--force"]);
+    let left = found.output.stdout.split_whitespace();
+    let mut args = to_strings(["rm", "--force"]);
     args.extend(left.map(str::to_owned));
     if args.len() > 2 {
-        cli.ask(&args, None).await?;
+        cli.query(&args, None).await?;
     }
     Ok(())
 }
 
 /// Whether the client itself would interpret this variable.
-fn is_for_the_client(name: &str) -> bool {
+fn is_client_variable(name: &str) -> bool {
     let prefixes = ["DOCKER_", "CONTAINER", "PODMAN_", "LD_", "XDG_", "GO"];
     matches!(
         name,
@@ -95,34 +99,34 @@ fn is_for_the_client(name: &str) -> bool {
 
 /// Arguments of `docker run`. Values of variables are passed through the environment if possible, because arguments are
 /// visible in the process list.
-pub(crate) fn arguments(plan: &Plan) -> Vec<String> {
-    let mut args = words(["run", "--rm", "--name", &plan.name]);
-    let label = format!("{LABEL}={}", plan.key);
-    args.extend(words([
+pub(crate) fn run_arguments(plan: &ContainerSpec) -> Vec<String> {
+    let mut args = to_strings(["run", "--rm", "--name", &plan.name]);
+    let label = format!("{TASK_LABEL}={}", plan.key);
+    args.extend(to_strings([
         "--label",
         &label,
         "--security-opt",
         "no-new-privileges",
     ]));
     for (name, value) in &plan.env {
-        let variable = if is_for_the_client(name) {
+        let variable = if is_client_variable(name) {
             format!("{name}={value}")
         } else {
             name.clone()
         };
-        args.extend(words(["--env", &variable]));
+        args.extend(to_strings(["--env", &variable]));
     }
     if let Some(millis) = plan.resources.cpu_millis {
         let cpus = format!("{}.{:03}", millis / 1_000, millis % 1_000);
-        args.extend(words(["--cpus", &cpus]));
+        args.extend(to_strings(["--cpus", &cpus]));
     }
     if let Some(bytes) = plan.resources.memory_bytes {
-        args.extend(words(["--memory", &bytes.to_string()]));
+        args.extend(to_strings(["--memory", &bytes.to_string()]));
     }
     let pull = plan.pull.map(|pull| match pull {
-        Pull::Always => "always",
-        Pull::Missing => "missing",
-        Pull::Never => "never",
+        PullPolicy::Always => "always",
+        PullPolicy::Missing => "missing",
+        PullPolicy::Never => "never",
     });
     let options = [
         ("--workdir", plan.workdir.as_deref()),
@@ -133,7 +137,7 @@ pub(crate) fn arguments(plan: &Plan) -> Vec<String> {
     ];
     for (option, value) in options {
         if let Some(value) = value {
-            args.extend(words([option, value]));
+            args.extend(to_strings([option, value]));
         }
     }
     args.push(plan.image.clone());
@@ -142,35 +146,40 @@ pub(crate) fn arguments(plan: &Plan) -> Vec<String> {
     args
 }
 
-fn outcome(cli: &Cli, plan: &Plan, end: End, printed: &Printed) -> Outcome {
+fn to_outcome(
+    cli: &RuntimeCli,
+    plan: &ContainerSpec,
+    end: ProgramEnd,
+    printed: &ProgramOutput,
+) -> Outcome {
     let job = json!({"runtime": cli.runtime.program(), "name": plan.name});
     let error = match end {
-        End::Exited(Ok(status)) => match status.code() {
-            Some(0) => return Outcome::ok(succeeded(&job, &printed.stdout, &printed.stderr)),
-            Some(NOT_RUN) => {
-                let said = tail_of(printed.stderr.trim(), TAIL_BYTES_MAX);
+        ProgramEnd::Exited(Ok(status)) => match status.code() {
+            Some(0) => return Outcome::ok(success_result(&job, &printed.stdout, &printed.stderr)),
+            Some(NOT_RUN_EXIT_CODE) => {
+                let said = text_tail(printed.stderr.trim(), TAIL_BYTES_MAX);
                 let message = format!("cannot run the container: {said}");
                 TaskError::new(ErrorKind::ClientError, "CONTAINER_START", message)
             }
-            code => exited(code.unwrap_or_default()),
+            code => exit_error(code.unwrap_or_default()),
         },
-        End::Exited(Err(error)) => {
+        ProgramEnd::Exited(Err(error)) => {
             let message = format!("cannot read the exit status of the container: {error}");
             TaskError::new(ErrorKind::Unknown, "CONTAINER_LOST", message)
         }
-        End::TimedOut(limit) => timed_out(limit),
-        End::Stopped => cancelled(),
+        ProgramEnd::TimedOut(limit) => timeout_error(limit),
+        ProgramEnd::Stopped => cancelled_error(),
     };
     Outcome::error(
         error
-            .with("job", job)
-            .with("stdout", tail_of(&printed.stdout, TAIL_BYTES_MAX))
-            .with("stderr", tail_of(&printed.stderr, TAIL_BYTES_MAX)),
+            .with_detail("job", job)
+            .with_detail("stdout", text_tail(&printed.stdout, TAIL_BYTES_MAX))
+            .with_detail("stderr", text_tail(&printed.stderr, TAIL_BYTES_MAX)),
     )
 }
 
 /// Result of a successful container.
-pub(crate) fn succeeded(job: &Value, stdout: &str, stderr: &str) -> Value {
+pub(crate) fn success_result(job: &Value, stdout: &str, stderr: &str) -> Value {
     json!({
         "job": job,
         "status": "succeeded",
@@ -181,7 +190,7 @@ pub(crate) fn succeeded(job: &Value, stdout: &str, stderr: &str) -> Value {
 }
 
 /// Error of a container that exited with a code.
-pub(crate) fn exited(code: i32) -> TaskError {
+pub(crate) fn exit_error(code: i32) -> TaskError {
     let message = match code {
         126 | 127 => format!(
             "container exited with code {code}: its command is not executable or is not in the image"
@@ -192,5 +201,5 @@ pub(crate) fn exited(code: i32) -> TaskError {
         }
         _ => format!("container exited with code {code}"),
     };
-    TaskError::new(ErrorKind::ClientError, "CONTAINER_EXIT", message).with("exit_code", code)
+    TaskError::new(ErrorKind::ClientError, "CONTAINER_EXIT", message).with_detail("exit_code", code)
 }

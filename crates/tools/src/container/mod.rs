@@ -3,10 +3,10 @@
 mod cli;
 mod docker;
 mod kubernetes;
-mod plan;
+mod spec;
 mod tool;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use tool::Container;
+pub(crate) use tool::ContainerTool;

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use super::docker::arguments;
-use super::kubernetes::{Ended, ended, manifest};
-use super::plan::Plan;
-use super::tool::Container;
-use crate::call::{Call, NoLog, Tool as _};
-use crate::testing::{call, error, gone, result, run};
+use super::docker::run_arguments;
+use super::kubernetes::{JobEnd, job_end, job_manifest};
+use super::spec::ContainerSpec;
+use super::tool::ContainerTool;
+use crate::call::{Call, DiscardingLogSink, Tool as _};
+use crate::testing::{build_call, expect_error, expect_result, run_tool, wait_until_gone};
 
 /// Logs each call as a line; runs the words after the image instead of a container.
 const DOCKER: &str = r#"#!/bin/sh
@@ -50,12 +50,12 @@ case "$1 $2" in
 esac
 "#;
 
-struct Fake {
+struct FakeRuntime {
     dir: TempDir,
-    tool: Container,
+    tool: ContainerTool,
 }
 
-impl Fake {
+impl FakeRuntime {
     fn new(program: &str, script: &str) -> Self {
         let dir = TempDir::new().unwrap();
         let file = dir.path().join(program);
@@ -68,7 +68,7 @@ impl Fake {
         ];
         let env = env.map(|(name, value)| (name.to_owned(), value));
         Self {
-            tool: Container::new(env.into()),
+            tool: ContainerTool::new(env.into()),
             dir,
         }
     }
@@ -87,11 +87,11 @@ impl Fake {
     }
 
     async fn run(&self, fields: Value) -> Outcome {
-        run(&self.tool, task(fields)).await
+        run_tool(&self.tool, container_call(fields)).await
     }
 
     /// Waits until a file exists and is not empty.
-    async fn written(&self, name: &str) -> String {
+    async fn wait_for_file(&self, name: &str) -> String {
         loop {
             let text = std::fs::read_to_string(self.file(name)).unwrap_or_default();
             if text.ends_with('\n') {
@@ -102,24 +102,24 @@ impl Fake {
     }
 }
 
-fn task(fields: Value) -> Call {
-    let mut call = call("container", fields, json!({}));
+fn container_call(fields: Value) -> Call {
+    let mut call = build_call("container", fields, json!({}));
     call.idempotency_key = "run/step/task".into();
     call
 }
 
-fn plan(fields: Value) -> Plan {
-    Plan::of(&task(fields)).unwrap()
+fn container_spec(fields: Value) -> ContainerSpec {
+    ContainerSpec::from_call(&container_call(fields)).unwrap()
 }
 
 #[test]
 fn a_plan_becomes_the_words_of_docker() {
-    let plan = plan(json!({
+    let plan = container_spec(json!({
         "image": "alpine:3", "command": ["python", "-c", "x; rm"], "args": ["a b", 1],
         "env": {"TOKEN": "s3cret", "PATH": "/mine"}, "resources": {"cpu": "1500m", "memory": "512MiB"},
         "workdir": "/w", "user": "1000", "network": "none", "pull": "always",
     }));
-    let words = arguments(&plan);
+    let words = run_arguments(&plan);
     let text = words.join(" ");
     assert_eq!(
         text,
@@ -136,11 +136,11 @@ fn a_plan_becomes_the_words_of_docker() {
 
 #[test]
 fn a_plan_becomes_a_job() {
-    let plan = plan(json!({
+    let plan = container_spec(json!({
         "image": "alpine:3", "command": "echo hi", "env": {"A": 1}, "namespace": "jobs", "service_account": "runner",
         "resources": {"limits": {"cpu": 0.25, "memory": "64Mi"}}, "pull": "missing",
     }));
-    let job = manifest(&plan, Some(Duration::from_secs(90)));
+    let job = job_manifest(&plan, Some(Duration::from_secs(90)));
     assert_eq!(job["metadata"]["name"], plan.name);
     assert_eq!(job["spec"]["activeDeadlineSeconds"], 90);
     assert_eq!(job["spec"]["backoffLimit"], 0);
@@ -170,7 +170,7 @@ fn a_wrong_plan_is_named() {
         json!({"image": "a", "resources": {"cpu": "lots"}}),
         json!({"image": "a", "pull": "sometimes"}),
     ] {
-        let error = Plan::of(&task(fields.clone())).unwrap_err();
+        let error = ContainerSpec::from_call(&container_call(fields.clone())).unwrap_err();
         assert_eq!(error.code, "TOOL_INPUT", "{fields}");
     }
 }
@@ -178,43 +178,47 @@ fn a_wrong_plan_is_named() {
 #[test]
 fn the_end_of_a_job_is_seen_in_its_conditions() {
     let state = |kind: &str, status: &str| json!({"status": {"conditions": [{"type": kind, "status": status, "reason": "R", "message": "m"}]}});
-    assert_eq!(ended(&state("Complete", "True")), Some(Ended::Complete));
-    assert_eq!(ended(&state("Complete", "False")), None);
-    assert_eq!(ended(&state("SuccessCriteriaMet", "True")), None);
+    assert_eq!(job_end(&state("Complete", "True")), Some(JobEnd::Complete));
+    assert_eq!(job_end(&state("Complete", "False")), None);
+    assert_eq!(job_end(&state("SuccessCriteriaMet", "True")), None);
     assert!(
-        matches!(ended(&state("Failed", "True")), Some(Ended::Failed { reason, .. }) if reason == "R")
+        matches!(job_end(&state("Failed", "True")), Some(JobEnd::Failed { reason, .. }) if reason == "R")
     );
-    assert_eq!(ended(&json!({"status": {}})), None);
+    assert_eq!(job_end(&json!({"status": {}})), None);
 }
 
 #[tokio::test]
 async fn without_a_runtime_the_task_says_what_is_missing() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().display().to_string();
-    let tool = Container::new([("PATH".to_owned(), path)].into());
-    let outcome = run(&tool, task(json!({"image": "busybox"}))).await;
-    let failed = error(&outcome);
+    let tool = ContainerTool::new([("PATH".to_owned(), path)].into());
+    let outcome = run_tool(&tool, container_call(json!({"image": "busybox"}))).await;
+    let failed = expect_error(&outcome);
     assert_eq!(failed.code, "CONTAINER_RUNTIME_MISSING");
     assert!(
         failed.message.contains("docker, podman, kubectl") && !failed.retryable,
         "{}",
         failed.message
     );
-    let named = run(
+    let named = run_tool(
         &tool,
-        task(json!({"image": "busybox", "runtime": "kubernetes"})),
+        container_call(json!({"image": "busybox", "runtime": "kubernetes"})),
     )
     .await;
-    assert!(error(&named).message.contains("no kubectl"));
-    let wrong = run(&tool, task(json!({"image": "busybox", "runtime": "rkt"}))).await;
-    assert_eq!(error(&wrong).code, "TOOL_INPUT");
+    assert!(expect_error(&named).message.contains("no kubectl"));
+    let wrong = run_tool(
+        &tool,
+        container_call(json!({"image": "busybox", "runtime": "rkt"})),
+    )
+    .await;
+    assert_eq!(expect_error(&wrong).code, "TOOL_INPUT");
 }
 
 #[tokio::test]
 async fn a_container_of_docker_gives_what_it_prints() {
-    let fake = Fake::new("docker", DOCKER);
+    let fake = FakeRuntime::new("docker", DOCKER);
     let fields = json!({"image": "busybox", "args": ["-c", "echo out $WHO; echo err >&2"], "env": {"WHO": "me"}});
-    let answer = result(fake.run(fields).await);
+    let answer = expect_result(fake.run(fields).await);
     assert_eq!(answer["stdout"], "out me\n");
     assert_eq!(answer["stderr"], "err\n");
     assert_eq!(
@@ -227,27 +231,31 @@ async fn a_container_of_docker_gives_what_it_prints() {
         .await;
     assert_eq!(
         (
-            error(&failed).code.as_str(),
-            &error(&failed).details["exit_code"]
+            expect_error(&failed).code.as_str(),
+            &expect_error(&failed).details["exit_code"]
         ),
         ("CONTAINER_EXIT", &json!(3))
     );
-    assert_eq!(error(&failed).details["stdout"], "why\n");
+    assert_eq!(expect_error(&failed).details["stdout"], "why\n");
     let missing = fake.run(json!({"image": "nothing"})).await;
-    assert_eq!(error(&missing).code, "CONTAINER_START");
-    assert!(error(&missing).message.contains("Unable to find image"));
+    assert_eq!(expect_error(&missing).code, "CONTAINER_START");
+    assert!(
+        expect_error(&missing)
+            .message
+            .contains("Unable to find image")
+    );
 }
 
 #[tokio::test]
 async fn what_an_earlier_try_left_is_removed_first() {
-    let fake = Fake::new("docker", DOCKER);
+    let fake = FakeRuntime::new("docker", DOCKER);
     fake.write("left", "abc\ndef\n");
-    result(
+    expect_result(
         fake.run(json!({"image": "busybox", "args": ["-c", "true"]}))
             .await,
     );
     let calls = fake.calls();
-    let key = plan(json!({"image": "busybox"})).key;
+    let key = container_spec(json!({"image": "busybox"})).key;
     assert_eq!(
         calls[0],
         format!("ps --all --quiet --filter label=io.noetl.key={key}")
@@ -257,60 +265,72 @@ async fn what_an_earlier_try_left_is_removed_first() {
     fake.write("broken", "");
     let outcome = fake.run(json!({"image": "busybox"})).await;
     assert_eq!(
-        (error(&outcome).code.as_str(), error(&outcome).kind),
+        (
+            expect_error(&outcome).code.as_str(),
+            expect_error(&outcome).kind
+        ),
         ("CONTAINER_RUNTIME", ErrorKind::Connection)
     );
-    assert!(error(&outcome).retryable && !error(&outcome).leaves_effect_unknown());
+    assert!(expect_error(&outcome).retryable && !expect_error(&outcome).leaves_effect_unknown());
 }
 
 #[tokio::test]
 async fn a_container_that_is_stopped_or_takes_too_long_is_removed() {
-    let fake = Fake::new("docker", DOCKER);
-    let name = plan(json!({"image": "busybox"})).name;
+    let fake = FakeRuntime::new("docker", DOCKER);
+    let name = container_spec(json!({"image": "busybox"})).name;
     let fields = json!({"image": "busybox", "args": ["-c", "sleep 100"]});
-    let mut slow = task(fields.clone());
+    let mut slow = container_call(fields.clone());
     slow.timeout.total = Some(Duration::from_millis(300));
-    let outcome = run(&fake.tool, slow).await;
-    assert_eq!(error(&outcome).code, "TIMEOUT");
-    gone(&fake.written(&name).await).await;
+    let outcome = run_tool(&fake.tool, slow).await;
+    assert_eq!(expect_error(&outcome).code, "TIMEOUT");
+    wait_until_gone(&fake.wait_for_file(&name).await).await;
     assert_eq!(fake.calls().last().unwrap(), &format!("rm --force {name}"));
     std::fs::remove_file(fake.file(&name)).unwrap();
     let stop = CancellationToken::new();
     let stopping = async {
-        let pid = fake.written(&name).await;
+        let pid = fake.wait_for_file(&name).await;
         stop.cancel();
         pid
     };
-    let (outcome, pid) = tokio::join!(fake.tool.call(task(fields), stop.clone(), &NoLog), stopping);
-    assert_eq!(error(&outcome).kind, ErrorKind::Cancelled);
-    gone(&pid).await;
+    let (outcome, pid) = tokio::join!(
+        fake.tool
+            .call(container_call(fields), stop.clone(), &DiscardingLogSink),
+        stopping
+    );
+    assert_eq!(expect_error(&outcome).kind, ErrorKind::Cancelled);
+    wait_until_gone(&pid).await;
 }
 
 #[tokio::test]
 async fn a_stopped_container_does_not_wait_for_its_client() {
-    let fake = Fake::new("docker", DOCKER);
+    let fake = FakeRuntime::new("docker", DOCKER);
     fake.write("stubborn", "");
-    let name = plan(json!({"image": "busybox"})).name;
+    let name = container_spec(json!({"image": "busybox"})).name;
     let fields = json!({"image": "busybox", "args": ["-c", "sleep 100"]});
     let stop = CancellationToken::new();
     let stopping = async {
-        let pid = fake.written(&name).await;
+        let pid = fake.wait_for_file(&name).await;
         stop.cancel();
         (pid, Instant::now())
     };
-    let call = fake.tool.call(task(fields), stop.clone(), &NoLog);
+    let call = fake
+        .tool
+        .call(container_call(fields), stop.clone(), &DiscardingLogSink);
     let (outcome, (pid, stopped)) = tokio::join!(call, stopping);
-    assert_eq!(error(&outcome).kind, ErrorKind::Cancelled);
-    assert!(stopped.elapsed() < crate::process::GRACE, "{stopped:?}");
-    gone(&pid).await;
+    assert_eq!(expect_error(&outcome).kind, ErrorKind::Cancelled);
+    assert!(
+        stopped.elapsed() < crate::process::KILL_GRACE,
+        "{stopped:?}"
+    );
+    wait_until_gone(&pid).await;
 }
 
 #[tokio::test]
 async fn a_job_that_nobody_can_watch_is_given_up() {
-    let fake = Fake::new("kubectl", KUBECTL);
+    let fake = FakeRuntime::new("kubectl", KUBECTL);
     fake.write("blind", "");
     let outcome = fake.run(json!({"image": "busybox"})).await;
-    let failed = error(&outcome);
+    let failed = expect_error(&outcome);
     assert_eq!(
         (failed.code.as_str(), failed.kind),
         ("CONTAINER_LOST", ErrorKind::Connection)
@@ -326,12 +346,12 @@ async fn a_job_that_nobody_can_watch_is_given_up() {
 
 #[tokio::test]
 async fn a_job_is_watched_to_its_end() {
-    let fake = Fake::new("kubectl", KUBECTL);
+    let fake = FakeRuntime::new("kubectl", KUBECTL);
     fake.write(
         "end",
         r#"{"conditions": [{"type": "Complete", "status": "True"}]}"#,
     );
-    let answer = result(
+    let answer = expect_result(
         fake.run(json!({"image": "busybox", "namespace": "jobs"}))
             .await,
     );
@@ -349,16 +369,16 @@ async fn a_job_is_watched_to_its_end() {
         fake.calls()
     );
     // The Job of the same attempt, whose worker crashed, is continued.
-    result(fake.run(json!({"image": "busybox"})).await);
+    expect_result(fake.run(json!({"image": "busybox"})).await);
 }
 
 #[tokio::test]
 async fn a_job_that_fails_says_what_its_container_left_with() {
-    let fake = Fake::new("kubectl", KUBECTL);
+    let fake = FakeRuntime::new("kubectl", KUBECTL);
     fake.write("end", r#"{"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}"#);
     fake.write("pods", r#"{"items": [{"status": {"containerStatuses": [{"state": {"terminated": {"exitCode": 137}}}]}}]}"#);
     let outcome = fake.run(json!({"image": "busybox"})).await;
-    let failed = error(&outcome);
+    let failed = expect_error(&outcome);
     assert_eq!(
         (failed.code.as_str(), &failed.details["exit_code"]),
         ("CONTAINER_EXIT", &json!(137))
@@ -366,7 +386,7 @@ async fn a_job_that_fails_says_what_its_container_left_with() {
     assert_eq!(failed.details["stdout"], "one\ntwo\n");
     fake.write("pods", r#"{"items": []}"#);
     assert_eq!(
-        error(&fake.run(json!({"image": "busybox"})).await).code,
+        expect_error(&fake.run(json!({"image": "busybox"})).await).code,
         "CONTAINER_FAILED"
     );
     fake.write(
@@ -374,25 +394,25 @@ async fn a_job_that_fails_says_what_its_container_left_with() {
         r#"{"conditions": [{"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}]}"#,
     );
     assert_eq!(
-        error(&fake.run(json!({"image": "busybox"})).await).code,
+        expect_error(&fake.run(json!({"image": "busybox"})).await).code,
         "TIMEOUT"
     );
     fake.write("gone", "");
     assert_eq!(
-        error(&fake.run(json!({"image": "busybox"})).await).code,
+        expect_error(&fake.run(json!({"image": "busybox"})).await).code,
         "CONTAINER_LOST"
     );
     fake.write("forbidden", "");
     assert_eq!(
-        error(&fake.run(json!({"image": "busybox"})).await).kind,
+        expect_error(&fake.run(json!({"image": "busybox"})).await).kind,
         ErrorKind::Auth
     );
 }
 
 #[tokio::test]
 async fn a_job_that_is_cancelled_is_deleted() {
-    let fake = Fake::new("kubectl", KUBECTL);
-    let name = plan(json!({"image": "busybox"})).name;
+    let fake = FakeRuntime::new("kubectl", KUBECTL);
+    let name = container_spec(json!({"image": "busybox"})).name;
     let stop = CancellationToken::new();
     let stopping = async {
         while !fake.calls().iter().any(|call| call.contains("--watch")) {
@@ -400,11 +420,13 @@ async fn a_job_that_is_cancelled_is_deleted() {
         }
         stop.cancel();
     };
-    let call = fake
-        .tool
-        .call(task(json!({"image": "busybox"})), stop.clone(), &NoLog);
+    let call = fake.tool.call(
+        container_call(json!({"image": "busybox"})),
+        stop.clone(),
+        &DiscardingLogSink,
+    );
     let (outcome, ()) = tokio::join!(call, stopping);
-    assert_eq!(error(&outcome).kind, ErrorKind::Cancelled);
+    assert_eq!(expect_error(&outcome).kind, ErrorKind::Cancelled);
     let last = fake.calls().last().unwrap().clone();
     assert_eq!(
         last,

@@ -7,17 +7,17 @@ use model::outcome::{Outcome, TaskError};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, Tool};
-use crate::container::cli::Cli;
-use crate::container::plan::{Plan, Runtime};
+use crate::container::cli::RuntimeCli;
+use crate::container::spec::{ContainerRuntime, ContainerSpec};
 use crate::container::{docker, kubernetes};
 
 /// The `container` tool.
-pub(crate) struct Container {
+pub(crate) struct ContainerTool {
     /// Environment of the runtime clients: their `PATH` and the addresses of the runtimes.
     env: BTreeMap<String, String>,
 }
 
-impl Container {
+impl ContainerTool {
     pub(crate) fn new(env: BTreeMap<String, String>) -> Self {
         Self { env }
     }
@@ -28,18 +28,22 @@ impl Container {
         stop: &CancellationToken,
         log: &dyn LogSink,
     ) -> Result<Outcome, TaskError> {
-        let plan = Plan::of(call)?;
-        let cli = Cli::find(Runtime::of(call)?, &self.env)?;
+        let plan = ContainerSpec::from_call(call)?;
+        let cli = RuntimeCli::find(ContainerRuntime::from_call(call)?, &self.env)?;
         let limit = call.timeout.total;
         match cli.runtime {
-            Runtime::Docker | Runtime::Podman => docker::run(&cli, &plan, limit, stop, log).await,
-            Runtime::Kubernetes => kubernetes::run(&cli, &plan, limit, stop, log).await,
+            ContainerRuntime::Docker | ContainerRuntime::Podman => {
+                docker::run_container(&cli, &plan, limit, stop, log).await
+            }
+            ContainerRuntime::Kubernetes => {
+                kubernetes::run_job(&cli, &plan, limit, stop, log).await
+            }
         }
     }
 }
 
 #[async_trait]
-impl Tool for Container {
+impl Tool for ContainerTool {
     fn is_pure(&self) -> bool {
         false
     }

@@ -10,10 +10,10 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 
-use super::ffi::{Connection, Engine};
-use super::guard::rows;
+use super::ffi::{DuckdbConnection, DuckdbLibrary};
+use super::guard::query_rows;
 use crate::corpus::{all_cases, check, pieces};
-use crate::sql::{BindError, Command, Dialect, Params, Statement, bind};
+use crate::sql::{BindError, CommandText, Params, SqlDialect, SqlStatement, bind_command};
 
 /// The harmless value.
 const HARMLESS: &str = "qharmlessq";
@@ -197,12 +197,12 @@ type Placing = fn(&str, &Value) -> Texts;
 
 /// The statements of a place, as they are sent.
 fn placed(place: &str, value: &Value) -> Texts {
-    let command = Command {
+    let command = CommandText {
         pieces: &pieces(place, value),
         origins: &[],
     };
-    let statements = bind(command, Dialect::Duckdb, &Params::None)?;
-    let sent = statements.iter().map(Statement::text);
+    let statements = bind_command(command, SqlDialect::Duckdb, &Params::None)?;
+    let sent = statements.iter().map(SqlStatement::text);
     Ok(sent.map(|sent| (sent.text, sent.params)).collect())
 }
 
@@ -217,7 +217,7 @@ fn placed_as_text(place: &str, value: &Value) -> Texts {
 }
 
 /// A connection to a database in memory.
-fn connect() -> Connection {
+fn connect() -> DuckdbConnection {
     let test = std::env::current_exe().unwrap();
     let find = |folder: &std::path::Path| -> Option<PathBuf> {
         let folder = folder.join("test-env/duckdb");
@@ -226,7 +226,7 @@ fn connect() -> Connection {
     };
     let library = test.ancestors().find_map(find);
     let library = library.expect("`cargo xtask test` fetches libduckdb");
-    let engine = Engine::load(&library).unwrap();
+    let engine = DuckdbLibrary::load(&library).unwrap();
     let database = std::sync::Arc::new(engine.open(None, &[]).unwrap());
     database.connect().unwrap()
 }
@@ -270,12 +270,12 @@ fn fits(found: &Value, plain: &Value, texts: &[String]) -> bool {
     }
 }
 
-fn parse(connection: &Connection, texts: &[(String, Vec<Value>)]) -> Parsed {
+fn parse(connection: &DuckdbConnection, texts: &[(String, Vec<Value>)]) -> Parsed {
     let mut trees = Vec::new();
     for (text, _) in texts {
         let sql = "SELECT json_serialize_sql($1::VARCHAR)::VARCHAR";
-        let mut answer = connection.run(sql, &[json!(text)]).unwrap();
-        let chunk = answer.next().unwrap().expect("there is one row");
+        let mut answer = connection.query(sql, &[json!(text)]).unwrap();
+        let chunk = answer.next_chunk().unwrap().expect("there is one row");
         let row = chunk.rows().next().unwrap();
         let mut tree: Value = serde_json::from_str(row[0].as_str().unwrap()).unwrap();
         match tree["error_type"].as_str() {
@@ -290,7 +290,12 @@ fn parse(connection: &Connection, texts: &[(String, Vec<Value>)]) -> Parsed {
 }
 
 /// What is wrong with an attack in a place. A value may be refused there, or it must become what it is.
-fn problem(connection: &Connection, placing: Placing, place: &str, attack: &str) -> Option<String> {
+fn problem(
+    connection: &DuckdbConnection,
+    placing: Placing,
+    place: &str,
+    attack: &str,
+) -> Option<String> {
     let Ok(plain) = placing(place, &json!(HARMLESS)) else {
         return None;
     };
@@ -508,7 +513,7 @@ fn numbers_come_back() {
     let back = |place: &str, value: &Value| -> Value {
         let sent = placed(place, value).unwrap().remove(0);
         assert!(sent.1.is_empty(), "{sent:?}");
-        rows(&connection, &sent.0).unwrap()[0][0].clone()
+        query_rows(&connection, &sent.0).unwrap()[0][0].clone()
     };
     runner
         .run(&(any::<i64>(), any::<u64>(), -1e300..1e300), |(n, u, r)| {

@@ -3,22 +3,22 @@
 use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
 use serde_json::json;
 
-use crate::sql::{Statement, StatementText};
+use crate::sql::{SqlStatement, StatementText};
 
 /// Error message of the library: `Parser Error: …`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub(crate) struct Fault {
+pub(crate) struct DuckdbError {
     message: String,
 }
 
-impl Fault {
+impl DuckdbError {
     pub(crate) fn new(message: String) -> Self {
         Self { message }
     }
 
     /// Error of a column whose type cannot be converted.
-    pub(crate) fn unreadable(column: &str, id: u32) -> Self {
+    pub(crate) fn unreadable_column(column: &str, id: u32) -> Self {
         Self::new(format!(
             "Not implemented Error: cannot convert the type of column `{column}` (number {id}) to JSON; cast it: `{column}::VARCHAR`"
         ))
@@ -108,7 +108,7 @@ impl Fault {
     }
 
     /// Task error and its SQLSTATE.
-    pub(crate) fn told(&self) -> (TaskError, &'static str) {
+    pub(crate) fn to_task_error(&self) -> (TaskError, &'static str) {
         let (kind, code, sqlstate) = self.classify();
         let mut message = self.message.clone();
         if code == "DUCKDB_EXTENSION" {
@@ -116,7 +116,7 @@ impl Fault {
                 "; workers do not download extensions: run `INSTALL …` once on the machine, or set NOETL_DUCKDB_EXTENSIONS to a directory with it",
             );
         }
-        let mut error = TaskError::new(kind, code, message).with("sqlstate", sqlstate);
+        let mut error = TaskError::new(kind, code, message).with_detail("sqlstate", sqlstate);
         error.retryable = matches!(
             kind,
             ErrorKind::DbTimeout | ErrorKind::DbDeadlock | ErrorKind::Connection
@@ -126,23 +126,23 @@ impl Fault {
 }
 
 /// Converts an error to a task error.
-pub(crate) fn failed(fault: &Fault) -> TaskError {
-    fault.told().0
+pub(crate) fn task_error(fault: &DuckdbError) -> TaskError {
+    fault.to_task_error().0
 }
 
 /// A statement that was run.
-pub(super) struct RunStatement<'a> {
+pub(super) struct ExecutedStatement<'a> {
     /// Index in the command.
     pub(super) index: usize,
-    pub(super) statement: &'a Statement,
+    pub(super) statement: &'a SqlStatement,
     pub(super) sent: &'a StatementText,
 }
 
 /// Outcome of a failed statement.
-pub(super) fn outcome(fault: &Fault, run: &RunStatement<'_>) -> Outcome {
-    let (mut error, sqlstate) = fault.told();
+pub(super) fn failure_outcome(fault: &DuckdbError, run: &ExecutedStatement<'_>) -> Outcome {
+    let (mut error, sqlstate) = fault.to_task_error();
     if let Some(line) = fault.line() {
-        error = error.with("line", run.sent.line_of_line(line));
+        error = error.with_detail("line", run.sent.line_of_line(line));
     }
     if sqlstate == "42601" && run.statement.has_values() {
         error
@@ -153,7 +153,7 @@ pub(super) fn outcome(fault: &Fault, run: &RunStatement<'_>) -> Outcome {
         pg: Some(json!({"code": sqlstate, "sqlstate": sqlstate})),
         ..Facets::default()
     };
-    Outcome::error(error.with("statement", run.index)).with_facets(facets)
+    Outcome::error(error.with_detail("statement", run.index)).with_facets(facets)
 }
 
 #[cfg(test)]
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn errors_are_told_apart_by_their_class() {
-        let code = |text: &str| failed(&Fault::new(text.to_owned())).code;
+        let code = |text: &str| task_error(&DuckdbError::new(text.to_owned())).code;
         let appended = "Failed to append: Duplicate key \"id: 2\" violates primary key constraint.";
         assert_eq!(code(appended), "DUCKDB_CONSTRAINT");
         assert_eq!(
@@ -179,7 +179,12 @@ mod tests {
         );
         assert_eq!(code("something else"), "DUCKDB_ERROR");
         let placed = "Binder Error: no column \"x\"\n\nLINE 3: x\n        ^";
-        assert_eq!(Fault::new(placed.to_owned()).line(), Some(3));
-        assert!(failed(&Fault::new("TransactionContext Error: Conflict".to_owned())).retryable);
+        assert_eq!(DuckdbError::new(placed.to_owned()).line(), Some(3));
+        assert!(
+            task_error(&DuckdbError::new(
+                "TransactionContext Error: Conflict".to_owned()
+            ))
+            .retryable
+        );
     }
 }

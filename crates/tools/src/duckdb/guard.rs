@@ -6,27 +6,27 @@ use std::sync::Arc;
 use model::outcome::{ErrorKind, TaskError};
 use serde_json::Value;
 
-use super::aliases::{literal, quoted};
-use super::ffi::Connection;
-use super::{Fault, failed};
-use crate::postgres::{STORE, STORE_TABLES};
-use crate::sql::{Dialect, Statement, literals};
+use super::aliases::{quote_literal, quote_name};
+use super::ffi::DuckdbConnection;
+use super::{DuckdbError, task_error};
+use crate::postgres::{COUNT_STORE_TABLES, STORE_TABLES};
+use crate::sql::{SqlDialect, SqlStatement, quoted_texts};
 use crate::sqlite::check_file;
 
 /// Functions that connect to a given server without attaching it.
-const UNATTACHED: [&str; 2] = ["postgres_scan", "postgres_attach"];
+const SERVER_FUNCTIONS: [&str; 2] = ["postgres_scan", "postgres_attach"];
 /// Statements that may attach a database.
-const ATTACHING: [&str; 2] = ["ATTACH", "IMPORT"];
+const ATTACHING_VERBS: [&str; 2] = ["ATTACH", "IMPORT"];
 
 /// Access rules for tasks.
 #[derive(Clone, Default)]
-pub(crate) struct Guard {
+pub(crate) struct StoreGuard {
     forbidden: Arc<[PathBuf]>,
     /// Names of Postgres databases that tasks may use although they contain a NoETL store.
     allowed: Arc<[String]>,
 }
 
-impl Guard {
+impl StoreGuard {
     pub(crate) fn new(forbidden: &[PathBuf], allowed: &[String]) -> Self {
         Self {
             forbidden: forbidden.into(),
@@ -35,19 +35,23 @@ impl Guard {
     }
 
     /// Rejects a file of NoETL itself.
-    pub(crate) fn file(&self, file: &Path) -> Result<(), TaskError> {
+    pub(crate) fn check_file(&self, file: &Path) -> Result<(), TaskError> {
         check_file(file, &self.forbidden)
     }
 
     /// Rejects a statement that names a file of NoETL itself, as a literal or a value, or that bypasses `ATTACH`.
-    pub(crate) fn statement(&self, statement: &Statement, base: &Path) -> Result<(), TaskError> {
+    pub(crate) fn check_statement(
+        &self,
+        statement: &SqlStatement,
+        base: &Path,
+    ) -> Result<(), TaskError> {
         let sent = statement.text();
         let text = sent.text.to_ascii_lowercase();
-        if let Some(name) = UNATTACHED.iter().find(|name| text.contains(*name)) {
+        if let Some(name) = SERVER_FUNCTIONS.iter().find(|name| text.contains(*name)) {
             let message = format!(
                 "`{name}` is not allowed, because it bypasses the database checks; attach the database with an alias in `auth`, or with ATTACH"
             );
-            return Err(forbidden(message));
+            return Err(forbidden_error(message));
         }
         if self.forbidden.is_empty() {
             return Ok(());
@@ -56,43 +60,43 @@ impl Guard {
         let values = values.map(str::to_owned);
         // A file can be read by name like a table; such names contain dots.
         let names = statement.given_names().iter().cloned();
-        for name in literals(&sent.text, Dialect::Duckdb)
+        for name in quoted_texts(&sent.text, SqlDialect::Duckdb)
             .into_iter()
             .chain(values)
             .chain(names)
         {
             let path = name.strip_prefix("file://").unwrap_or(&name);
-            self.file(&base.join(path))?;
-            self.file(Path::new(path))?;
+            self.check_file(&base.join(path))?;
+            self.check_file(Path::new(path))?;
         }
         Ok(())
     }
 
     /// Checks the databases that a statement may have attached.
-    pub(super) fn after(
+    pub(super) fn check_after(
         &self,
-        statement: &Statement,
-        connection: &Connection,
+        statement: &SqlStatement,
+        connection: &DuckdbConnection,
     ) -> Result<(), TaskError> {
         if may_attach(statement) {
-            return self.attached(connection);
+            return self.check_attached(connection);
         }
         Ok(())
     }
 
     /// Checks all attached databases. A rejected one is detached, because other tasks share the database.
-    pub(super) fn attached(&self, connection: &Connection) -> Result<(), TaskError> {
+    pub(super) fn check_attached(&self, connection: &DuckdbConnection) -> Result<(), TaskError> {
         let sql = "SELECT database_name, path, type FROM duckdb_databases() WHERE NOT internal";
-        for row in rows(connection, sql).map_err(|fault| failed(&fault))? {
+        for row in query_rows(connection, sql).map_err(|fault| task_error(&fault))? {
             let text = |at: usize| row.get(at).and_then(Value::as_str).unwrap_or_default();
             let (name, path) = (text(0), text(1));
             let checked = match text(2) {
-                "postgres" => self.server(connection, name),
+                "postgres" => self.check_server(connection, name),
                 _ if path.is_empty() => Ok(()),
-                _ => self.file(Path::new(path)),
+                _ => self.check_file(Path::new(path)),
             };
             if let Err(error) = checked {
-                if let Err(fault) = connection.execute(&format!("DETACH {}", quoted(name))) {
+                if let Err(fault) = connection.execute(&format!("DETACH {}", quote_name(name))) {
                     tracing::debug!(%fault, "failed to detach rejected database");
                 }
                 return Err(error);
@@ -102,20 +106,20 @@ impl Guard {
     }
 
     /// Rejects a NoETL store, recognized by its tables, unless it is allowed by name.
-    fn server(&self, connection: &Connection, alias: &str) -> Result<(), TaskError> {
+    fn check_server(&self, connection: &DuckdbConnection, alias: &str) -> Result<(), TaskError> {
         let sql = format!(
             "SELECT n, name FROM postgres_query({}, {})",
-            literal(alias),
-            literal(STORE)
+            quote_literal(alias),
+            quote_literal(COUNT_STORE_TABLES)
         );
-        let found = rows(connection, &sql).map_err(|fault| failed(&fault))?;
+        let found = query_rows(connection, &sql).map_err(|fault| task_error(&fault))?;
         let row = found.first().map(Vec::as_slice).unwrap_or_default();
         let count = row.first().and_then(Value::as_i64).unwrap_or(STORE_TABLES);
         let name = row.get(1).and_then(Value::as_str).unwrap_or_default();
         if count < STORE_TABLES || self.allowed.iter().any(|allowed| allowed == name) {
             return Ok(());
         }
-        Err(forbidden(format!(
+        Err(forbidden_error(format!(
             "`{name}`, attached as `{alias}`, is the database of a NoETL store and cannot be used by tasks; use a separate \
              database for your data, or allow it with NOETL_POSTGRES_ALLOW"
         )))
@@ -123,20 +127,23 @@ impl Guard {
 }
 
 /// Whether a statement may attach a database.
-pub(crate) fn may_attach(statement: &Statement) -> bool {
-    ATTACHING.contains(&statement.first_word())
+pub(crate) fn may_attach(statement: &SqlStatement) -> bool {
+    ATTACHING_VERBS.contains(&statement.first_word())
 }
 
 /// All rows of a short result.
-pub(super) fn rows(connection: &Connection, sql: &str) -> Result<Vec<Vec<Value>>, Fault> {
-    let mut rows = connection.run(sql, &[])?;
+pub(super) fn query_rows(
+    connection: &DuckdbConnection,
+    sql: &str,
+) -> Result<Vec<Vec<Value>>, DuckdbError> {
+    let mut rows = connection.query(sql, &[])?;
     let mut found = Vec::new();
-    while let Some(chunk) = rows.next()? {
+    while let Some(chunk) = rows.next_chunk()? {
         found.extend(chunk.rows());
     }
     Ok(found)
 }
 
-fn forbidden(message: String) -> TaskError {
+fn forbidden_error(message: String) -> TaskError {
     TaskError::new(ErrorKind::Auth, "DATABASE_FORBIDDEN", message)
 }

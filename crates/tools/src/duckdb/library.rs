@@ -5,21 +5,21 @@ use std::sync::{Arc, OnceLock};
 
 use model::outcome::{ErrorKind, TaskError};
 
-use super::ffi::Engine;
-use crate::exhaustion::{exhausted, find_shortage_in};
+use super::ffi::DuckdbLibrary;
+use crate::exhaustion::{exhausted_error, find_shortage_in};
 use crate::registry::DuckdbConfig;
 
 /// Usual names of the library.
-const NAMES: [&str; 2] = ["libduckdb.so", "libduckdb.dylib"];
+const LIBRARY_NAMES: [&str; 2] = ["libduckdb.so", "libduckdb.dylib"];
 
 /// The library, loaded on first use.
 #[derive(Clone)]
-pub(crate) struct Libraries {
+pub(crate) struct LibraryLoader {
     config: DuckdbConfig,
-    loaded: Arc<OnceLock<Engine>>,
+    loaded: Arc<OnceLock<DuckdbLibrary>>,
 }
 
-impl Libraries {
+impl LibraryLoader {
     pub(crate) fn new(config: DuckdbConfig) -> Self {
         Self {
             config,
@@ -32,35 +32,34 @@ impl Libraries {
     }
 
     /// Returns the library; blocks while it is loaded.
-    pub(crate) fn engine(&self) -> Result<&Engine, TaskError> {
+    pub(crate) fn library(&self) -> Result<&DuckdbLibrary, TaskError> {
         if let Some(engine) = self.loaded.get() {
             return Ok(engine);
         }
         let engine = match &self.config.library {
-            Some(file) => {
-                Engine::load(file).map_err(|error| missing(Some(file), &error.to_string()))
-            }
-            None => by_name(),
+            Some(file) => DuckdbLibrary::load(file)
+                .map_err(|error| missing_library_error(Some(file), &error.to_string())),
+            None => load_by_name(),
         }?;
         tracing::debug!(version = engine.version(), "loaded DuckDB");
         Ok(self.loaded.get_or_init(|| engine))
     }
 }
 
-fn by_name() -> Result<Engine, TaskError> {
+fn load_by_name() -> Result<DuckdbLibrary, TaskError> {
     let mut last = String::new();
-    for name in NAMES {
-        match Engine::load(Path::new(name)) {
+    for name in LIBRARY_NAMES {
+        match DuckdbLibrary::load(Path::new(name)) {
             Ok(engine) => return Ok(engine),
             Err(error) => last = error.to_string(),
         }
     }
-    Err(missing(None, &last))
+    Err(missing_library_error(None, &last))
 }
 
-fn missing(file: Option<&PathBuf>, problem: &str) -> TaskError {
+fn missing_library_error(file: Option<&PathBuf>, problem: &str) -> TaskError {
     if let Some(shortage) = find_shortage_in(problem) {
-        return exhausted(&shortage);
+        return exhausted_error(&shortage);
     }
     let what = match file {
         Some(file) => format!("cannot load `{}` (NOETL_DUCKDB_LIB)", file.display()),

@@ -19,9 +19,9 @@ mod run;
 mod text;
 mod tool;
 
-pub(crate) use failure::{Fault, failed};
-pub(crate) use ffi::{Appender, Connection};
-pub(crate) use guard::{Guard, may_attach};
-pub(crate) use library::Libraries;
-pub(crate) use pool::{Databases, Lease};
-pub(crate) use tool::Duckdb;
+pub(crate) use failure::{DuckdbError, task_error};
+pub(crate) use ffi::{Appender, DuckdbConnection};
+pub(crate) use guard::{StoreGuard, may_attach};
+pub(crate) use library::LibraryLoader;
+pub(crate) use pool::{DatabaseHandle, DatabasePool};
+pub(crate) use tool::DuckdbTool;

@@ -6,47 +6,47 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use model::outcome::TaskError;
 
-use super::failed;
-use super::failure::Fault;
-use super::ffi::{Connection, Database, Engine};
-use super::guard::Guard;
-use super::library::Libraries;
-use crate::exhaustion::{exhausted, find_shortage_in, find_shortage_of};
+use super::failure::DuckdbError;
+use super::ffi::{DuckdbConnection, DuckdbDatabase, DuckdbLibrary};
+use super::guard::StoreGuard;
+use super::library::LibraryLoader;
+use super::task_error;
+use crate::exhaustion::{exhausted_error, find_shortage_in, find_shortage_of};
 
 /// A database is opened only while so many descriptors are free: it takes two, and other threads open files meanwhile.
 const FREE_DESCRIPTORS_MIN: usize = 16;
 
 /// The open databases of this process.
 #[derive(Clone)]
-pub(crate) struct Databases {
-    libraries: Libraries,
-    guard: Guard,
-    files: Arc<Mutex<HashMap<PathBuf, Arc<Slot>>>>,
+pub(crate) struct DatabasePool {
+    libraries: LibraryLoader,
+    guard: StoreGuard,
+    files: Arc<Mutex<HashMap<PathBuf, Arc<DatabaseSlot>>>>,
 }
 
 /// One file.
 #[derive(Default)]
-struct Slot {
-    open: Mutex<Open>,
+struct DatabaseSlot {
+    open: Mutex<OpenDatabase>,
     /// Held by whoever brings credentials: those are seen by every connection to the file.
-    pub(super) secrets: Arc<tokio::sync::Mutex<()>>,
+    pub(super) secrets_lock: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Default)]
-struct Open {
-    database: Option<Arc<Database>>,
+struct OpenDatabase {
+    database: Option<Arc<DuckdbDatabase>>,
     users: usize,
 }
 
 /// The use of a database; whoever drops the last one closes it.
-pub(crate) struct Lease {
+pub(crate) struct DatabaseHandle {
     // Closed before the slot is looked at, so that closing finds no connection. Others hold it weakly.
-    connection: Option<Arc<Connection>>,
-    slot: Option<Arc<Slot>>,
+    connection: Option<Arc<DuckdbConnection>>,
+    slot: Option<Arc<DatabaseSlot>>,
 }
 
-impl Databases {
-    pub(crate) fn new(libraries: Libraries, guard: Guard) -> Self {
+impl DatabasePool {
+    pub(crate) fn new(libraries: LibraryLoader, guard: StoreGuard) -> Self {
         Self {
             libraries,
             guard,
@@ -54,22 +54,22 @@ impl Databases {
         }
     }
 
-    pub(crate) fn guard(&self) -> &Guard {
+    pub(crate) fn guard(&self) -> &StoreGuard {
         &self.guard
     }
 
     /// A connection to a file, or to a database in memory of the caller's own. It blocks.
-    pub(crate) fn connect(&self, file: Option<&Path>) -> Result<Lease, TaskError> {
-        let engine = self.libraries.engine()?;
+    pub(crate) fn connect(&self, file: Option<&Path>) -> Result<DatabaseHandle, TaskError> {
+        let engine = self.libraries.library()?;
         let settings = self.settings();
         let Some(file) = file else {
             let connection = open_database(engine, None, &settings)?.connect();
-            return Ok(Lease {
-                connection: Some(Arc::new(connection.map_err(|fault| cannot_open(&fault))?)),
+            return Ok(DatabaseHandle {
+                connection: Some(Arc::new(connection.map_err(|fault| open_error(&fault))?)),
                 slot: None,
             });
         };
-        self.guard.file(file)?;
+        self.guard.check_file(file)?;
         let slot = self.slot(file);
         let mut open = lock(&slot.open);
         let database = if let Some(database) = &open.database {
@@ -77,25 +77,25 @@ impl Databases {
         } else {
             open_database(engine, Some(file), &settings)?
         };
-        let connection = database.connect().map_err(|fault| cannot_open(&fault))?;
+        let connection = database.connect().map_err(|fault| open_error(&fault))?;
         open.database = Some(database);
         open.users += 1;
         drop(open);
-        Ok(Lease {
+        Ok(DatabaseHandle {
             connection: Some(Arc::new(connection)),
             slot: Some(slot),
         })
     }
 
     /// The right to bring credentials to a file; one task has it at a time.
-    pub(crate) fn secrets(&self, file: &Path) -> Arc<tokio::sync::Mutex<()>> {
-        self.slot(file).secrets.clone()
+    pub(crate) fn secrets_lock(&self, file: &Path) -> Arc<tokio::sync::Mutex<()>> {
+        self.slot(file).secrets_lock.clone()
     }
 
-    fn slot(&self, file: &Path) -> Arc<Slot> {
+    fn slot(&self, file: &Path) -> Arc<DatabaseSlot> {
         let mut files = lock(&self.files);
-        let name = full(file);
-        let unused = |slot: &Arc<Slot>| Arc::strong_count(slot) == 1;
+        let name = canonical_path(file);
+        let unused = |slot: &Arc<DatabaseSlot>| Arc::strong_count(slot) == 1;
         files.retain(|known, slot| *known == name || !unused(slot));
         files.entry(name).or_default().clone()
     }
@@ -115,24 +115,24 @@ impl Databases {
     }
 }
 
-impl Lease {
+impl DatabaseHandle {
     /// The connection.
-    pub(crate) fn connection(&self) -> &Connection {
-        self.shared()
+    pub(crate) fn connection(&self) -> &DuckdbConnection {
+        self.shared_connection()
     }
 
     /// What interrupts the connection as long as it is open, and does not keep it open.
-    pub(crate) fn handle(&self) -> Weak<Connection> {
-        Arc::downgrade(self.shared())
+    pub(crate) fn weak_connection(&self) -> Weak<DuckdbConnection> {
+        Arc::downgrade(self.shared_connection())
     }
 
-    fn shared(&self) -> &Arc<Connection> {
+    fn shared_connection(&self) -> &Arc<DuckdbConnection> {
         let connection = self.connection.as_ref();
         connection.expect("a lease has its connection until it is dropped")
     }
 }
 
-impl Drop for Lease {
+impl Drop for DatabaseHandle {
     fn drop(&mut self) {
         let mut connection = self.connection.take();
         while let Some(shared) = connection {
@@ -154,27 +154,27 @@ impl Drop for Lease {
 
 /// Opens a database, unless descriptors are missing: without one, the library ends this process.
 fn open_database(
-    engine: &Engine,
+    engine: &DuckdbLibrary,
     file: Option<&Path>,
     settings: &[(&str, String)],
-) -> Result<Arc<Database>, TaskError> {
+) -> Result<Arc<DuckdbDatabase>, TaskError> {
     if let Some(shortage) = find_shortage_of(FREE_DESCRIPTORS_MIN) {
-        return Err(exhausted(&shortage));
+        return Err(exhausted_error(&shortage));
     }
     let opened = engine.open(file, settings);
-    opened.map(Arc::new).map_err(|fault| cannot_open(&fault))
+    opened.map(Arc::new).map_err(|fault| open_error(&fault))
 }
 
 /// The error of a database that could not be opened.
-fn cannot_open(fault: &Fault) -> TaskError {
+fn open_error(fault: &DuckdbError) -> TaskError {
     match find_shortage_in(&fault.to_string()) {
-        Some(shortage) => exhausted(&shortage),
-        None => failed(fault),
+        Some(shortage) => exhausted_error(&shortage),
+        None => task_error(fault),
     }
 }
 
 /// The file under the one name that it has, also if it is not there yet.
-fn full(file: &Path) -> PathBuf {
+fn canonical_path(file: &Path) -> PathBuf {
     if let Ok(full) = file.canonicalize() {
         return full;
     }

@@ -58,7 +58,7 @@ pub(super) fn date(days: i32) -> String {
         i32::MAX => "infinity".to_owned(),
         days if days == -i32::MAX => "-infinity".to_owned(),
         days => {
-            let (year, month, day) = civil(i64::from(days));
+            let (year, month, day) = civil_date(i64::from(days));
             if year > 0 {
                 return format!("{year:04}-{month:02}-{day:02}");
             }
@@ -175,7 +175,7 @@ pub(super) fn bits(bytes: &[u8]) -> String {
 }
 
 /// Year, month and day of a number of days since 1970, in the proleptic Gregorian calendar.
-fn civil(days: i64) -> (i64, i64, i64) {
+fn civil_date(days: i64) -> (i64, i64, i64) {
     // Eras of 400 years begin in March, so that the leap day is the last day of a year.
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);

@@ -17,50 +17,52 @@ use tokio_util::io::StreamReader;
 use tokio_util::sync::CancellationToken;
 
 use super::aliases::Aliases;
-use super::ffi::Connection;
-use super::pool::Databases;
-use super::run::{self, Broken, Out, Work};
-use crate::call::{Call, LogSink, Tool, cancelled, elapsed, not_kept, timed_out};
-use crate::sql::{Dialect, statements};
+use super::ffi::DuckdbConnection;
+use super::pool::DatabasePool;
+use super::run::{self, JsonWriter, StatementBatch, StatementsError};
+use crate::call::{
+    Call, LogSink, Tool, cancelled_error, store_error, timeout_error, wait_for_timeout,
+};
+use crate::sql::{SqlDialect, bind_statements};
 
 /// Name of an in-memory database, which exists for one call.
-const MEMORY: &str = ":memory:";
+const MEMORY_DATABASE: &str = ":memory:";
 /// Maximum number of result chunks that wait to be stored.
-const PIECES_MAX: usize = 4;
+const QUEUED_CHUNKS_MAX: usize = 4;
 /// Maximum size of a result that cannot be streamed to a store.
-const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+const BUFFERED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Interval between interrupts of a running statement.
-const INTERRUPT_EVERY: Duration = Duration::from_millis(20);
+const INTERRUPT_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The `duckdb` tool.
-pub(crate) struct Duckdb {
-    databases: Databases,
+pub(crate) struct DuckdbTool {
+    databases: DatabasePool,
 }
 
-impl Duckdb {
-    pub(crate) fn new(databases: Databases) -> Self {
+impl DuckdbTool {
+    pub(crate) fn new(databases: DatabasePool) -> Self {
         Self { databases }
     }
 
     async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
-        let database = call.text("database")?.unwrap_or(MEMORY);
-        let file = (database != MEMORY).then(|| call.resolve(database));
+        let database = call.text_field("database")?.unwrap_or(MEMORY_DATABASE);
+        let file = (database != MEMORY_DATABASE).then(|| call.resolve_path(database));
         let guard = self.databases.guard().clone();
-        let work = Work {
-            statements: statements(call, Dialect::Duckdb)?,
-            aliases: Aliases::of(call, &guard)?,
-            settings: settings(call)?,
-            base: call.place.base_dir.clone(),
+        let work = StatementBatch {
+            statements: bind_statements(call, SqlDialect::Duckdb)?,
+            aliases: Aliases::from_call(call, &guard)?,
+            settings: settings_statements(call)?,
+            base: call.site.base_dir.clone(),
             guard,
         };
         let secrets = match &file {
-            Some(file) if !work.aliases.is_empty() => Some(self.databases.secrets(file)),
+            Some(file) if !work.aliases.is_empty() => Some(self.databases.secrets_lock(file)),
             _ => None,
         };
         let databases = self.databases.clone();
-        let (send_handle, handle) = oneshot::channel::<Weak<Connection>>();
-        let (send, pieces) = mpsc::channel(PIECES_MAX);
+        let (send_handle, handle) = oneshot::channel::<Weak<DuckdbConnection>>();
+        let (send, pieces) = mpsc::channel(QUEUED_CHUNKS_MAX);
         let limit = call.timeout.total;
         let locking = async {
             match secrets {
@@ -70,28 +72,28 @@ impl Duckdb {
         };
         let held = tokio::select! {
             biased;
-            () = stop.cancelled() => return Err(cancelled()),
-            limit = elapsed(limit) => return Err(timed_out(limit)),
+            () = stop.cancelled() => return Err(cancelled_error()),
+            limit = wait_for_timeout(limit) => return Err(timeout_error(limit)),
             held = locking => held,
         };
         let work = tokio::task::spawn_blocking(move || {
             let _held = held;
             let lease = databases.connect(file.as_deref())?;
             // If the receiver is gone, the call has ended and the statements must not run.
-            if send_handle.send(lease.handle()).is_err() {
-                return Err(cancelled().into());
+            if send_handle.send(lease.weak_connection()).is_err() {
+                return Err(cancelled_error().into());
             }
-            run::run(lease.connection(), &work, &mut Out::new(send))
+            run::run_statements(lease.connection(), &work, &mut JsonWriter::new(send))
         });
-        let answer = keep(call, pieces, work);
+        let answer = store_answer(call, pieces, work);
         tokio::pin!(answer);
         let why = tokio::select! {
             biased;
             done = &mut answer => return done,
-            () = stop.cancelled() => cancelled(),
-            limit = elapsed(limit) => timed_out(limit),
+            () = stop.cancelled() => cancelled_error(),
+            limit = wait_for_timeout(limit) => timeout_error(limit),
         };
-        match interrupted(handle.await.ok(), answer).await {
+        match interrupt_until_done(handle.await.ok(), answer).await {
             Ok(Outcome::Error(failure)) if failure.error.code == "CANCELLED" => Err(why),
             done => done,
         }
@@ -99,7 +101,7 @@ impl Duckdb {
 }
 
 #[async_trait]
-impl Tool for Duckdb {
+impl Tool for DuckdbTool {
     fn is_pure(&self) -> bool {
         false
     }
@@ -112,12 +114,15 @@ impl Tool for Duckdb {
     }
 }
 
-type Running = JoinHandle<Result<(), Broken>>;
+type RunningStatements = JoinHandle<Result<(), StatementsError>>;
 
 /// Interrupts repeatedly until the work ends: a statement that has just started misses earlier interrupts.
-async fn interrupted<T>(connection: Option<Weak<Connection>>, work: impl Future<Output = T>) -> T {
+async fn interrupt_until_done<T>(
+    connection: Option<Weak<DuckdbConnection>>,
+    work: impl Future<Output = T>,
+) -> T {
     tokio::pin!(work);
-    let mut again = tokio::time::interval(INTERRUPT_EVERY);
+    let mut again = tokio::time::interval(INTERRUPT_INTERVAL);
     loop {
         tokio::select! {
             biased;
@@ -132,13 +137,16 @@ async fn interrupted<T>(connection: Option<Weak<Connection>>, work: impl Future<
 }
 
 /// Collects the result: a small one is returned inline, a large one is streamed to the store.
-async fn keep(
+async fn store_answer(
     call: &Call,
     mut pieces: mpsc::Receiver<Bytes>,
-    work: Running,
+    work: RunningStatements,
 ) -> Result<Outcome, TaskError> {
-    let keeper = call.keeper.as_ref().filter(|keeper| keeper.can_stream());
-    let held_bytes_max = keeper.map_or(HELD_BYTES_MAX, |_| call.inline_bytes_max);
+    let keeper = call
+        .result_writer
+        .as_ref()
+        .filter(|keeper| keeper.can_stream());
+    let held_bytes_max = keeper.map_or(BUFFERED_BYTES_MAX, |_| call.inline_bytes_max);
     let mut head = Vec::new();
     while let Some(piece) = pieces.recv().await {
         head.extend_from_slice(&piece);
@@ -147,7 +155,7 @@ async fn keep(
         }
         let Some(keeper) = keeper else {
             let message = format!(
-                "rows exceed the limit of {HELD_BYTES_MAX} bytes; select fewer rows or columns"
+                "rows exceed the limit of {BUFFERED_BYTES_MAX} bytes; select fewer rows or columns"
             );
             return Err(TaskError::new(ErrorKind::Schema, "LIMIT_RESULT", message));
         };
@@ -157,32 +165,34 @@ async fn keep(
         });
         let first = stream::iter([Ok(Bytes::from(head))]);
         let mut text = StreamReader::new(Box::pin(futures_util::StreamExt::chain(first, rest)));
-        let kept = keeper.keep(&mut text).await;
+        let kept = keeper.write(&mut text).await;
         drop(text);
         // The error of the statements takes precedence: it is why the stream ended early, unless storing failed.
-        return Ok(match (ended(work).await, kept) {
-            (Err(Broken::Failed(failure)), _) => *failure,
+        return Ok(match (wait_for_end(work).await, kept) {
+            (Err(StatementsError::Failed(failure)), _) => *failure,
             (Ok(()), Ok(reference)) => Outcome::Ok(Success {
                 reference: Some(Box::new(reference)),
                 ..Success::default()
             }),
-            (Ok(()) | Err(Broken::Left), Err(error)) => Outcome::error(not_kept(&error)),
-            (Err(Broken::Left), Ok(_)) => Outcome::error(cancelled()),
+            (Ok(()) | Err(StatementsError::ReaderGone), Err(error)) => {
+                Outcome::error(store_error(&error))
+            }
+            (Err(StatementsError::ReaderGone), Ok(_)) => Outcome::error(cancelled_error()),
         });
     }
-    match ended(work).await {
+    match wait_for_end(work).await {
         Ok(()) => {}
-        Err(Broken::Failed(failure)) => return Ok(*failure),
-        Err(Broken::Left) => return Err(cancelled()),
+        Err(StatementsError::Failed(failure)) => return Ok(*failure),
+        Err(StatementsError::ReaderGone) => return Err(cancelled_error()),
     }
     let mut result: Value =
-        serde_json::from_slice(&head).map_err(|error| lost(&error.to_string()))?;
-    name_last(&mut result);
+        serde_json::from_slice(&head).map_err(|error| thread_lost_error(&error.to_string()))?;
+    add_last_answer(&mut result);
     Ok(Outcome::ok(result))
 }
 
 /// Adds the last statement's result to a small result under its own key, too.
-fn name_last(result: &mut Value) {
+fn add_last_answer(result: &mut Value) {
     let Value::Object(map) = result else { return };
     let own = ["columns", "rows", "row_count", "affected_rows"];
     let last = map.len() - own.len();
@@ -193,25 +203,26 @@ fn name_last(result: &mut Value) {
     );
 }
 
-async fn ended(work: Running) -> Result<(), Broken> {
+async fn wait_for_end(work: RunningStatements) -> Result<(), StatementsError> {
     match work.await {
         Ok(done) => done,
-        Err(error) => Err(lost(&error.to_string()).into()),
+        Err(error) => Err(thread_lost_error(&error.to_string()).into()),
     }
 }
 
-fn lost(problem: &str) -> TaskError {
+fn thread_lost_error(problem: &str) -> TaskError {
     let message = format!("the thread that ran the statements failed: {problem}");
     TaskError::new(ErrorKind::Unknown, "DUCKDB_LOST", message)
 }
 
 /// Statements for the memory and thread settings of the call.
-fn settings(call: &Call) -> Result<Vec<String>, TaskError> {
+fn settings_statements(call: &Call) -> Result<Vec<String>, TaskError> {
     let mut settings = Vec::new();
     if let Some(value) = call.field("memory_limit") {
         let bytes = duration::parse_size(value);
-        let bytes = bytes
-            .ok_or_else(|| call.wrong_type("memory_limit", "a size such as `512MiB`", value))?;
+        let bytes = bytes.ok_or_else(|| {
+            call.wrong_type_error("memory_limit", "a size such as `512MiB`", value)
+        })?;
         settings.push(format!("SET memory_limit = '{bytes}B'"));
     }
     if let Some(value) = call.field("threads") {
@@ -220,8 +231,8 @@ fn settings(call: &Call) -> Result<Vec<String>, TaskError> {
             other => other.as_u64(),
         };
         let threads = threads.filter(|threads| (1..=1024).contains(threads));
-        let threads =
-            threads.ok_or_else(|| call.wrong_type("threads", "a number from 1 to 1024", value))?;
+        let threads = threads
+            .ok_or_else(|| call.wrong_type_error("threads", "a number from 1 to 1024", value))?;
         settings.push(format!("SET threads = {threads}"));
     }
     Ok(settings)

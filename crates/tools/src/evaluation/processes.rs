@@ -15,11 +15,11 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{LogSink, Stream, cancelled, timed_out};
+use crate::call::{LogSink, Stream, cancelled_error, timeout_error};
 use crate::evaluation::request::{Evaluation, EvaluationReply, Language};
 use crate::evaluation::serve::EVALUATION_PROCESS_ARGUMENT;
 use crate::evaluation::threads::evaluate_on_thread;
-use crate::exhaustion::{cannot_start, exhausted};
+use crate::exhaustion::{exhausted_error, is_start_exhausted};
 
 /// Maximum allocation of a program, in addition to what its process starts with.
 pub(crate) const MEMORY_BYTES_MAX: u64 = 512 * 1024 * 1024;
@@ -62,8 +62,8 @@ impl EvaluationProcesses {
         tokio::select! {
             biased;
             done = self.evaluate(evaluation, log) => done,
-            () = stop.cancelled() => Err(cancelled()),
-            () = tokio::time::sleep(limit) => Err(timed_out(limit)),
+            () = stop.cancelled() => Err(cancelled_error()),
+            () = tokio::time::sleep(limit) => Err(timeout_error(limit)),
         }
     }
 
@@ -77,11 +77,11 @@ impl EvaluationProcesses {
         };
         let language = evaluation.language;
         let mut line = serde_json::to_vec(&evaluation)
-            .map_err(|error| language.interrupted(&error.to_string()))?;
+            .map_err(|error| language.interrupted_error(&error.to_string()))?;
         line.push(b'\n');
         drop(evaluation);
         loop {
-            let idle = self.lock().pop();
+            let idle = self.lock_idle().pop();
             let is_new = idle.is_none();
             let mut process = match idle {
                 Some(process) => process,
@@ -91,24 +91,26 @@ impl EvaluationProcesses {
                 self.retain(process);
                 return result;
             }
-            match process.end(language).await {
+            match process.wait_for_end(language).await {
                 // A process that has grown ends after its reply. Programs have no side effects, so another process can
                 // run this one.
                 None if !is_new => {}
-                None => return Err(language.interrupted("its process exited without a reply")),
+                None => {
+                    return Err(language.interrupted_error("its process exited without a reply"));
+                }
                 Some(error) => return Err(error),
             }
         }
     }
 
     fn retain(&self, process: EvaluationProcess) {
-        let mut idle = self.lock();
+        let mut idle = self.lock_idle();
         if idle.len() < IDLE_MAX {
             idle.push(process);
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<EvaluationProcess>> {
+    fn lock_idle(&self) -> std::sync::MutexGuard<'_, Vec<EvaluationProcess>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -124,12 +126,12 @@ impl EvaluationProcess {
             .kill_on_drop(true)
             .spawn();
         let mut child = started.map_err(|error| {
-            if cannot_start(&error) {
-                return exhausted(&error);
+            if is_start_exhausted(&error) {
+                return exhausted_error(&error);
             }
             TaskError {
                 retryable: true,
-                ..language.interrupted(&format!("cannot start its process: {error}"))
+                ..language.interrupted_error(&format!("cannot start its process: {error}"))
             }
         })?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
@@ -152,7 +154,7 @@ impl EvaluationProcess {
             let mut reply = Vec::new();
             self.stdout.read_until(b'\n', &mut reply).await.ok()?;
             match serde_json::from_slice(&reply).ok()? {
-                EvaluationReply::Printed(text) => log.line(Stream::Stdout, &text),
+                EvaluationReply::Printed(text) => log.write_line(Stream::Stdout, &text),
                 EvaluationReply::Value(value) => return Some(Ok(value)),
                 EvaluationReply::Error(error) => return Some(Err(*error)),
             }
@@ -160,7 +162,7 @@ impl EvaluationProcess {
     }
 
     /// Error of a process that failed; `None` if it exited successfully.
-    async fn end(mut self, language: Language) -> Option<TaskError> {
+    async fn wait_for_end(mut self, language: Language) -> Option<TaskError> {
         drop(self.stdin);
         let mut printed = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {
@@ -173,14 +175,16 @@ impl EvaluationProcess {
         let printed = String::from_utf8_lossy(&printed);
         match self.child.wait().await {
             Ok(status) if status.success() => None,
-            _ if printed.contains(OUT_OF_MEMORY) => Some(out_of_memory(language)),
-            Ok(status) => Some(language.interrupted(&format!("its process failed with {status}"))),
-            Err(error) => Some(language.interrupted(&error.to_string())),
+            _ if printed.contains(OUT_OF_MEMORY) => Some(out_of_memory_error(language)),
+            Ok(status) => {
+                Some(language.interrupted_error(&format!("its process failed with {status}")))
+            }
+            Err(error) => Some(language.interrupted_error(&error.to_string())),
         }
     }
 }
 
-fn out_of_memory(language: Language) -> TaskError {
+fn out_of_memory_error(language: Language) -> TaskError {
     let message = format!(
         "the {} needs more than {} MiB of memory; select or split its input, or use a `python` task",
         language.program_name(),

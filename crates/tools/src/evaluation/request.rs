@@ -45,7 +45,7 @@ impl Language {
     }
 
     /// Error of an interrupted evaluation.
-    pub(crate) fn interrupted(self, cause: &str) -> TaskError {
+    pub(crate) fn interrupted_error(self, cause: &str) -> TaskError {
         let code = match self {
             Self::Jq => "JQ_ERROR",
             Self::Rhai => "RHAI_ERROR",

@@ -29,11 +29,11 @@ impl ResultBudget {
     /// Charges for one value with a text of `text_bytes`, without its children.
     pub(crate) fn charge(&mut self, text_bytes: usize, depth: usize) -> Result<(), TaskError> {
         if depth > DEPTH_MAX {
-            return Err(self.exceeded(&format!("is nested deeper than {DEPTH_MAX} levels")));
+            return Err(self.exceeded_error(&format!("is nested deeper than {DEPTH_MAX} levels")));
         }
         let Some(left) = self.bytes_left.checked_sub(VALUE_BYTES + text_bytes) else {
             let mebibytes = RESULT_BYTES_MAX / 1024 / 1024;
-            return Err(self.exceeded(&format!("takes more than {mebibytes} MiB of memory")));
+            return Err(self.exceeded_error(&format!("takes more than {mebibytes} MiB of memory")));
         };
         self.bytes_left = left;
         Ok(())
@@ -60,7 +60,7 @@ impl ResultBudget {
         }
     }
 
-    fn exceeded(&self, problem: &str) -> TaskError {
+    fn exceeded_error(&self, problem: &str) -> TaskError {
         let message = format!(
             "the result of the {} {problem}; return less data, or return it in parts",
             self.language.program_name()

@@ -19,14 +19,14 @@ pub fn serve_evaluations() -> ExitCode {
     let served = std::thread::Builder::new()
         .name("evaluation".to_owned())
         .stack_size(threads::STACK_BYTES)
-        .spawn(serve);
+        .spawn(serve_requests);
     match served.map(std::thread::JoinHandle::join) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(_)) | Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn serve() {
+fn serve_requests() {
     let initial = data_bytes();
     limit_memory(initial);
     let mut requests = std::io::stdin().lock();
@@ -40,15 +40,15 @@ fn serve() {
         let result = match evaluation {
             Ok(evaluation) => evaluation.evaluate(|printed| {
                 // If the reader of the replies is gone, this process is killed soon.
-                let _ = send(&EvaluationReply::Printed(printed.to_owned()));
+                let _ = send_reply(&EvaluationReply::Printed(printed.to_owned()));
             }),
-            Err(error) => Err(unreadable_input(&error)),
+            Err(error) => Err(unreadable_input_error(&error)),
         };
         let reply = match result {
             Ok(value) => EvaluationReply::Value(value),
             Err(error) => EvaluationReply::Error(Box::new(error)),
         };
-        if send(&reply).is_err() {
+        if send_reply(&reply).is_err() {
             return;
         }
         drop(reply);
@@ -58,12 +58,12 @@ fn serve() {
     }
 }
 
-fn unreadable_input(error: &serde_json::Error) -> TaskError {
+fn unreadable_input_error(error: &serde_json::Error) -> TaskError {
     let message = format!("cannot parse the input: {error}; the limit is 128 levels of nesting");
     TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
 }
 
-fn send(reply: &EvaluationReply) -> std::io::Result<()> {
+fn send_reply(reply: &EvaluationReply) -> std::io::Result<()> {
     let mut replies = std::io::stdout().lock();
     serde_json::to_writer(&mut replies, reply)?;
     replies.write_all(b"\n")?;

@@ -17,17 +17,17 @@ pub(crate) const STACK_BYTES: usize = 1 << 30;
 /// Maximum number of idle threads.
 const IDLE_MAX: usize = 8;
 
-type Job = Box<dyn FnOnce() -> Afterwards + Send>;
+type ThreadJob = Box<dyn FnOnce() -> ThreadReuse + Send>;
 
 /// Whether a thread is reused: a failed evaluation may have used much of its stack, which only the end of the thread
 /// frees.
 #[derive(PartialEq)]
-enum Afterwards {
-    Stay,
+enum ThreadReuse {
+    Reuse,
     End,
 }
 
-static IDLE: Mutex<Vec<Sender<Job>>> = Mutex::new(Vec::new());
+static IDLE_THREADS: Mutex<Vec<Sender<ThreadJob>>> = Mutex::new(Vec::new());
 
 /// Evaluates a program on a thread.
 pub(crate) async fn evaluate_on_thread(
@@ -42,30 +42,30 @@ pub(crate) async fn evaluate_on_thread(
             let _ = printed.send(line.to_owned());
         })
     };
-    let mut done = std::pin::pin!(run(work, language));
+    let mut done = std::pin::pin!(run_on_thread(work, language));
     loop {
         tokio::select! {
             biased;
-            Some(line) = lines.recv() => log.line(Stream::Stdout, &line),
+            Some(line) = lines.recv() => log.write_line(Stream::Stdout, &line),
             result = &mut done => return result,
         }
     }
 }
 
-async fn run<T, W>(work: W, language: Language) -> Result<T, TaskError>
+async fn run_on_thread<T, W>(work: W, language: Language) -> Result<T, TaskError>
 where
     T: Send + 'static,
     W: FnOnce() -> Result<T, TaskError> + Send + 'static,
 {
     let (answer, done) = oneshot::channel();
-    assign(
+    assign_job(
         language,
         Box::new(move || {
             let result = work();
             let afterwards = if result.is_ok() {
-                Afterwards::Stay
+                ThreadReuse::Reuse
             } else {
-                Afterwards::End
+                ThreadReuse::End
             };
             // The evaluation may have been cancelled.
             let _ = answer.send(result);
@@ -73,17 +73,17 @@ where
         }),
     )?;
     done.await
-        .unwrap_or_else(|_| Err(language.interrupted("its interpreter panicked")))
+        .unwrap_or_else(|_| Err(language.interrupted_error("its interpreter panicked")))
 }
 
-fn assign(language: Language, mut job: Job) -> Result<(), TaskError> {
-    while let Some(thread) = idle().pop() {
+fn assign_job(language: Language, mut job: ThreadJob) -> Result<(), TaskError> {
+    while let Some(thread) = lock_idle().pop() {
         match thread.send(job) {
             Ok(()) => return Ok(()),
             Err(unsent) => job = unsent.0,
         }
     }
-    let (sender, jobs) = channel::<Job>();
+    let (sender, jobs) = channel::<ThreadJob>();
     let own = sender.clone();
     std::thread::Builder::new()
         .name("evaluation".to_owned())
@@ -91,21 +91,23 @@ fn assign(language: Language, mut job: Job) -> Result<(), TaskError> {
         .spawn(move || {
             while let Ok(job) = jobs.recv() {
                 let afterwards = job();
-                let mut idle = idle();
-                if afterwards == Afterwards::End || idle.len() >= IDLE_MAX {
+                let mut idle = lock_idle();
+                if afterwards == ThreadReuse::End || idle.len() >= IDLE_MAX {
                     return;
                 }
                 idle.push(own.clone());
             }
         })
-        .map_err(|error| language.interrupted(&format!("cannot start its thread: {error}")))?;
+        .map_err(|error| {
+            language.interrupted_error(&format!("cannot start its thread: {error}"))
+        })?;
     sender
         .send(job)
-        .map_err(|_| language.interrupted("its thread ended"))
+        .map_err(|_| language.interrupted_error("its thread ended"))
 }
 
-fn idle() -> std::sync::MutexGuard<'static, Vec<Sender<Job>>> {
-    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_idle() -> std::sync::MutexGuard<'static, Vec<Sender<ThreadJob>>> {
+    IDLE_THREADS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -114,10 +116,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_thread_that_broke_is_an_error_and_the_next_work_finds_another() {
-        let error = run::<(), _>(|| panic!("a broken interpreter"), Language::Jq)
+        let error = run_on_thread::<(), _>(|| panic!("a broken interpreter"), Language::Jq)
             .await
             .expect_err("the work panicked");
         assert_eq!(error.code, "JQ_ERROR");
-        assert_eq!(run(|| Ok(7), Language::Jq).await.expect("it runs"), 7);
+        assert_eq!(
+            run_on_thread(|| Ok(7), Language::Jq)
+                .await
+                .expect("it runs"),
+            7
+        );
     }
 }

@@ -4,33 +4,38 @@ use model::playbook::Task;
 use model::template::Tree;
 use serde_json::Value;
 
-use crate::external::manifest::{KeyType, Manifest};
+use crate::external::manifest::{KeyType, KindManifest};
 
-impl Manifest {
+impl KindManifest {
     /// Errors of a task before it runs. Values of templates are checked when the call is made.
-    pub fn faults(&self, task: &Task) -> Vec<String> {
+    pub fn find_problems(&self, task: &Task) -> Vec<String> {
         let mut faults = Vec::new();
         for (key, tree) in &task.fields {
             match tree {
-                Tree::Literal(value) => faults.extend(self.fault(key, Some(value))),
-                _ => faults.extend(self.fault(key, None)),
+                Tree::Literal(value) => faults.extend(self.find_problem(key, Some(value))),
+                _ => faults.extend(self.find_problem(key, None)),
             }
         }
-        faults.extend(self.missing(|key| task.fields.contains_key(key)));
+        faults.extend(self.find_missing_keys(|key| task.fields.contains_key(key)));
         faults
     }
 
     /// Errors in the values of a call.
-    pub(crate) fn faults_of(&self, fields: &serde_json::Map<String, Value>) -> Vec<String> {
+    pub(crate) fn find_field_problems(
+        &self,
+        fields: &serde_json::Map<String, Value>,
+    ) -> Vec<String> {
         let given = fields.iter().filter(|(_, value)| !value.is_null());
         let mut faults: Vec<String> = given
-            .filter_map(|(key, value)| self.fault(key, Some(value)))
+            .filter_map(|(key, value)| self.find_problem(key, Some(value)))
             .collect();
-        faults.extend(self.missing(|key| fields.get(key).is_some_and(|value| !value.is_null())));
+        faults.extend(
+            self.find_missing_keys(|key| fields.get(key).is_some_and(|value| !value.is_null())),
+        );
         faults
     }
 
-    fn fault(&self, key: &str, value: Option<&Value>) -> Option<String> {
+    fn find_problem(&self, key: &str, value: Option<&Value>) -> Option<String> {
         if key == "auth" {
             return None;
         }
@@ -47,12 +52,12 @@ impl Manifest {
             ));
         };
         let value = value?;
-        let is_right = known.type_.admits(value);
-        let wanted = known.type_.wanted();
+        let is_right = known.type_.accepts(value);
+        let wanted = known.type_.description();
         (!is_right).then(|| format!("`{key}` of kind `{}` must be {wanted}", self.name))
     }
 
-    fn missing(&self, is_given: impl Fn(&str) -> bool) -> Vec<String> {
+    fn find_missing_keys(&self, is_given: impl Fn(&str) -> bool) -> Vec<String> {
         let required = self.keys.iter().filter(|(_, key)| key.required);
         let missing = required.filter(|(name, _)| !is_given(name));
         missing
@@ -62,7 +67,7 @@ impl Manifest {
 }
 
 impl KeyType {
-    fn admits(self, value: &Value) -> bool {
+    fn accepts(self, value: &Value) -> bool {
         match self {
             Self::Any => true,
             Self::Text => value.is_string(),
@@ -73,7 +78,7 @@ impl KeyType {
         }
     }
 
-    fn wanted(self) -> &'static str {
+    fn description(self) -> &'static str {
         match self {
             Self::Any => "anything",
             Self::Text => "text",

@@ -9,12 +9,12 @@ use model::playbook::kinds::{EXTERNAL_PREFIX, is_external};
 use serde::Deserialize;
 
 /// Maximum size of a manifest.
-const BYTES_MAX: u64 = 256 * 1024;
+const MANIFEST_BYTES_MAX: u64 = 256 * 1024;
 
 /// Manifest of an external tool.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Manifest {
+pub struct KindManifest {
     /// Tool kind, beginning with `x-`.
     pub name: String,
     /// Program and arguments; a relative path is relative to the manifest's directory.
@@ -83,7 +83,7 @@ pub enum ManifestError {
     Invalid(PathBuf, String),
     /// Two manifests define the same kind.
     #[error("`{0}` defines kind `{1}`, which another manifest already defines")]
-    Twice(PathBuf, String),
+    Duplicate(PathBuf, String),
 }
 
 fn processes_max() -> usize {
@@ -91,7 +91,7 @@ fn processes_max() -> usize {
 }
 
 /// Reads the manifests in a directory, by name.
-pub fn manifests(dir: &Path) -> Result<Vec<Manifest>, ManifestError> {
+pub fn load_manifests(dir: &Path) -> Result<Vec<KindManifest>, ManifestError> {
     let unreadable = |error| ManifestError::Unreadable(dir.to_owned(), error);
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(unreadable)? {
@@ -108,23 +108,23 @@ pub fn manifests(dir: &Path) -> Result<Vec<Manifest>, ManifestError> {
         }
     }
     files.sort();
-    let mut found: BTreeMap<String, Manifest> = BTreeMap::new();
+    let mut found: BTreeMap<String, KindManifest> = BTreeMap::new();
     for file in files {
-        let manifest = Manifest::load(&file)?;
+        let manifest = KindManifest::load(&file)?;
         let name = manifest.name.clone();
         if found.insert(name.clone(), manifest).is_some() {
-            return Err(ManifestError::Twice(file, name));
+            return Err(ManifestError::Duplicate(file, name));
         }
     }
     Ok(found.into_values().collect())
 }
 
-impl Manifest {
+impl KindManifest {
     fn load(file: &Path) -> Result<Self, ManifestError> {
         let unreadable = |error| ManifestError::Unreadable(file.to_owned(), error);
         let size = std::fs::metadata(file).map_err(unreadable)?.len();
-        if size > BYTES_MAX {
-            let message = format!("larger than {BYTES_MAX} bytes");
+        if size > MANIFEST_BYTES_MAX {
+            let message = format!("larger than {MANIFEST_BYTES_MAX} bytes");
             return Err(ManifestError::Invalid(file.to_owned(), message));
         }
         let text = std::fs::read_to_string(file).map_err(unreadable)?;
@@ -155,7 +155,7 @@ impl Manifest {
     }
 
     /// Program to start.
-    pub fn program(&self) -> PathBuf {
+    pub fn program_path(&self) -> PathBuf {
         let first = self.command.first().map_or("", String::as_str);
         if first.contains('/') {
             self.dir.join(first)

@@ -10,5 +10,5 @@ mod tool;
 #[cfg(test)]
 mod tests;
 
-pub use manifest::{KeyType, Manifest, ManifestError, ManifestKey, manifests};
-pub(crate) use tool::External;
+pub use manifest::{KeyType, KindManifest, ManifestError, ManifestKey, load_manifests};
+pub(crate) use tool::ExternalTool;

@@ -5,19 +5,19 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::external::manifest::Manifest;
-use crate::external::process::Peer;
-use crate::process::NotStarted;
+use crate::external::manifest::KindManifest;
+use crate::external::process::ToolProcess;
+use crate::process::StartError;
 
 /// Processes of one external tool.
-pub(super) struct Pool {
+pub(super) struct ProcessPool {
     slots: Semaphore,
-    idle: Mutex<Vec<Peer>>,
+    idle: Mutex<Vec<ToolProcess>>,
     env: BTreeMap<String, String>,
 }
 
-impl Pool {
-    pub(super) fn new(manifest: &Manifest, env: BTreeMap<String, String>) -> Self {
+impl ProcessPool {
+    pub(super) fn new(manifest: &KindManifest, env: BTreeMap<String, String>) -> Self {
         Self {
             slots: Semaphore::new(manifest.processes_max.clamp(1, Semaphore::MAX_PERMITS)),
             idle: Mutex::default(),
@@ -26,28 +26,28 @@ impl Pool {
     }
 
     /// Waits for a permit to run a call.
-    pub(super) async fn slot(&self) -> SemaphorePermit<'_> {
+    pub(super) async fn acquire_slot(&self) -> SemaphorePermit<'_> {
         let slot = self.slots.acquire().await;
         slot.expect("the semaphore of the slots is never closed")
     }
 
     /// Returns an idle process, or starts a new one.
-    pub(super) fn check_out(&self, manifest: &Manifest) -> Result<Peer, NotStarted> {
+    pub(super) fn check_out(&self, manifest: &KindManifest) -> Result<ToolProcess, StartError> {
         while let Some(mut peer) = self.take_idle() {
             if peer.is_ready() {
                 return Ok(peer);
             }
         }
-        Peer::start(manifest, &self.env)
+        ToolProcess::start(manifest, &self.env)
     }
 
     /// Returns a process to the pool.
-    pub(super) fn put_back(&self, peer: Peer) {
+    pub(super) fn check_in(&self, peer: ToolProcess) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.push(peer);
     }
 
-    fn take_idle(&self) -> Option<Peer> {
+    fn take_idle(&self) -> Option<ToolProcess> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.pop()
     }

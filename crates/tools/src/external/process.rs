@@ -12,11 +12,11 @@ use tokio::process::ChildStdin;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, Stream};
-use crate::capture::{Capture, LEFT_OUT};
-use crate::external::manifest::Manifest;
-use crate::external::protocol::{Answered, Asked, AskedCall};
-use crate::isolation::{Confines, Limits};
-use crate::process::{Group, NotStarted, Program};
+use crate::capture::{OMITTED_SUFFIX, OutputCapture};
+use crate::external::manifest::KindManifest;
+use crate::external::protocol::{CallBody, CallLine, ReplyLine};
+use crate::isolation::{ResourceLimits, SandboxRules};
+use crate::process::{ProcessGroup, ProgramSpec, StartError};
 
 /// Maximum length of a line.
 const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -28,82 +28,84 @@ const LOG_BYTES_MAX: usize = 8 * 1024 * 1024;
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 /// A process that can run calls.
-pub(super) struct Peer {
-    group: Group,
+pub(super) struct ToolProcess {
+    group: ProcessGroup,
     stdin: ChildStdin,
     /// Bytes of an incomplete line.
-    held: Vec<u8>,
+    buffer: Vec<u8>,
     calls: u64,
 }
 
 /// How a call ended.
-pub(super) enum Reply {
-    Answered(Box<Outcome>),
+pub(super) enum ProcessReply {
+    Completed(Box<Outcome>),
     /// The process exited without a response.
     Died,
     /// Its output violates the protocol.
-    Nonsense(String),
+    Malformed(String),
     TimedOut(Duration),
     Stopped,
 }
 
-impl Peer {
+impl ToolProcess {
     pub(super) fn start(
-        manifest: &Manifest,
+        manifest: &KindManifest,
         env: &BTreeMap<String, String>,
-    ) -> Result<Self, NotStarted> {
+    ) -> Result<Self, StartError> {
         let args: Vec<&str> = manifest
             .command
             .iter()
             .skip(1)
             .map(String::as_str)
             .collect();
-        let program = Program {
-            path: &manifest.program(),
+        let program = ProgramSpec {
+            path: &manifest.program_path(),
             args: &args,
             env,
-            cwd: existing(&manifest.dir),
-            limits: &Limits::default(),
-            confines: &Confines::default(),
+            cwd: existing_dir(&manifest.dir),
+            limits: &ResourceLimits::default(),
+            sandbox_rules: &SandboxRules::default(),
         };
         let mut group = program.start(Stdio::piped())?;
         let stdin = group.child.stdin.take().expect("standard input is piped");
         Ok(Self {
             group,
             stdin,
-            held: Vec::new(),
+            buffer: Vec::new(),
             calls: 0,
         })
     }
 
     /// Whether the process is running and has no pending output.
     pub(super) fn is_ready(&mut self) -> bool {
-        self.held.is_empty() && matches!(self.group.child.try_wait(), Ok(None))
+        self.buffer.is_empty() && matches!(self.group.child.try_wait(), Ok(None))
     }
 
-    /// Runs one call. The process can be reused only after `Reply::Answered`.
+    /// Runs one call. The process can be reused only after `ProcessReply::Answered`.
     pub(super) async fn run(
         &mut self,
         call: &Call,
         stop: &CancellationToken,
         log: &dyn LogSink,
-    ) -> Reply {
+    ) -> ProcessReply {
         self.calls += 1;
         let id = self.calls;
-        let asked = Asked {
+        let asked = CallLine {
             id,
-            call: Some(AskedCall::of(call)),
+            call: Some(CallBody::from_call(call)),
             cancel: false,
         };
-        let mut talk = Talk::new(log);
+        let mut talk = CallTranscript::new(log);
         let reply = tokio::select! {
             biased;
-            reply = self.converse(&asked, &mut talk) => reply,
-            () = stop.cancelled() => Reply::Stopped,
-            limit = elapsed(call.timeout.total) => Reply::TimedOut(limit),
+            reply = self.exchange(&asked, &mut talk) => reply,
+            () = stop.cancelled() => ProcessReply::Stopped,
+            limit = wait_for_limit(call.timeout.total) => ProcessReply::TimedOut(limit),
         };
         let reply = match reply {
-            Reply::Stopped | Reply::TimedOut(_) => self.cancel(id, reply, &mut talk).await,
+            ProcessReply::Stopped | ProcessReply::TimedOut(_) => {
+                self.cancel(id, reply, &mut talk).await
+            }
             reply => reply,
         };
         self.group
@@ -114,15 +116,22 @@ impl Peer {
     }
 
     /// Cancels the call. If the process still returns a successful outcome, that counts and the process is kept.
-    async fn cancel(&mut self, id: u64, reply: Reply, talk: &mut Talk<'_>) -> Reply {
-        let asked = Asked {
+    async fn cancel(
+        &mut self,
+        id: u64,
+        reply: ProcessReply,
+        talk: &mut CallTranscript<'_>,
+    ) -> ProcessReply {
+        let asked = CallLine {
             id,
             call: None,
             cancel: true,
         };
-        let answer = tokio::time::timeout(CANCEL_GRACE, self.converse(&asked, talk)).await;
+        let answer = tokio::time::timeout(CANCEL_GRACE, self.exchange(&asked, talk)).await;
         match answer {
-            Ok(Reply::Answered(outcome)) if outcome.is_ok() => Reply::Answered(outcome),
+            Ok(ProcessReply::Completed(outcome)) if outcome.is_ok() => {
+                ProcessReply::Completed(outcome)
+            }
             _ => {
                 self.group.kill();
                 reply
@@ -130,35 +139,44 @@ impl Peer {
         }
     }
 
-    async fn converse(&mut self, asked: &Asked<'_>, talk: &mut Talk<'_>) -> Reply {
+    async fn exchange(
+        &mut self,
+        asked: &CallLine<'_>,
+        talk: &mut CallTranscript<'_>,
+    ) -> ProcessReply {
         let Self {
-            group, stdin, held, ..
+            group,
+            stdin,
+            buffer: held,
+            ..
         } = self;
-        let line = line(asked);
+        let line = to_json_line(asked);
         let sending = async { stdin.write_all(&line).await };
         tokio::pin!(sending);
         let mut is_sent = false;
         loop {
-            if let Some(reply) = next(held, asked.id, talk) {
+            if let Some(reply) = next_reply(held, asked.id, talk) {
                 return reply;
             }
             if held.len() > LINE_BYTES_MAX {
-                return Reply::Nonsense(format!("a line longer than {LINE_BYTES_MAX} bytes"));
+                return ProcessReply::Malformed(format!(
+                    "a line longer than {LINE_BYTES_MAX} bytes"
+                ));
             }
             tokio::select! {
                 sent = &mut sending, if !is_sent => match sent {
                     Ok(()) => is_sent = true,
-                    Err(_) => return Reply::Died,
+                    Err(_) => return ProcessReply::Died,
                 },
-                () = group.stdout.readable() => {
+                () = group.stdout.wait_readable() => {
                     group.stdout.read_ready(held);
                     if !group.stdout.is_open() {
-                        return Reply::Died;
+                        return ProcessReply::Died;
                     }
                 }
-                () = group.stderr.readable() => {
-                    let capture = talk.stderr.get_or_insert_with(|| Capture::new(Stream::Stderr));
-                    group.stderr.take_ready(capture, talk.log);
+                () = group.stderr.wait_readable() => {
+                    let capture = talk.stderr.get_or_insert_with(|| OutputCapture::new(Stream::Stderr));
+                    group.stderr.capture_ready(capture, talk.log);
                 }
             }
         }
@@ -166,36 +184,36 @@ impl Peer {
 }
 
 /// Reply in the lines received so far, if complete.
-fn next(held: &mut Vec<u8>, id: u64, talk: &mut Talk<'_>) -> Option<Reply> {
+fn next_reply(held: &mut Vec<u8>, id: u64, talk: &mut CallTranscript<'_>) -> Option<ProcessReply> {
     while let Some(end) = held.iter().position(|byte| *byte == b'\n') {
         let line: Vec<u8> = held.drain(..=end).collect();
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        let answered: Answered = match serde_json::from_slice(&line) {
+        let answered: ReplyLine = match serde_json::from_slice(&line) {
             Ok(answered) => answered,
-            Err(error) => return Some(Reply::Nonsense(shown(&line, &error))),
+            Err(error) => return Some(ProcessReply::Malformed(describe_line_error(&line, &error))),
         };
         if answered.id != id {
             let message = format!("a response to call {} during call {id}", answered.id);
-            return Some(Reply::Nonsense(message));
+            return Some(ProcessReply::Malformed(message));
         }
         match (answered.outcome, answered.log) {
-            (Some(told), _) => return Some(Reply::Answered(Box::new(told.outcome()))),
+            (Some(told), _) => return Some(ProcessReply::Completed(Box::new(told.into_outcome()))),
             (None, Some(logged)) => {
-                let (stream, text) = logged.parts();
-                talk.say(stream, text);
+                let (stream, text) = logged.stream_and_text();
+                talk.log_line(stream, text);
             }
             (None, None) => {
                 let message = "a line with neither `log` nor `outcome`".to_owned();
-                return Some(Reply::Nonsense(message));
+                return Some(ProcessReply::Malformed(message));
             }
         }
     }
     None
 }
 
-fn shown(line: &[u8], error: &serde_json::Error) -> String {
+fn describe_line_error(line: &[u8], error: &serde_json::Error) -> String {
     let text = String::from_utf8_lossy(&line[..line.len().min(200)]);
     format!(
         "`{}`, which is not a valid response: {error}",
@@ -203,43 +221,43 @@ fn shown(line: &[u8], error: &serde_json::Error) -> String {
     )
 }
 
-fn line(asked: &impl Serialize) -> Vec<u8> {
+fn to_json_line(asked: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(asked).expect("a call serializes to JSON");
     line.push(b'\n');
     line
 }
 
 /// Working directory of the program: the manifest's directory, if it still exists.
-fn existing(dir: &Path) -> &Path {
+fn existing_dir(dir: &Path) -> &Path {
     if dir.is_dir() { dir } else { Path::new("/") }
 }
 
 /// Output of a call so far.
-struct Talk<'a> {
+struct CallTranscript<'a> {
     log: &'a dyn LogSink,
-    stderr: Option<Capture>,
-    said: usize,
+    stderr: Option<OutputCapture>,
+    logged_bytes: usize,
 }
 
-impl<'a> Talk<'a> {
+impl<'a> CallTranscript<'a> {
     fn new(log: &'a dyn LogSink) -> Self {
         Self {
             log,
             stderr: None,
-            said: 0,
+            logged_bytes: 0,
         }
     }
 
-    fn say(&mut self, stream: Stream, text: &str) {
-        let was_within = self.said <= LOG_BYTES_MAX;
-        self.said = self.said.saturating_add(text.len() + 1);
-        if self.said <= LOG_BYTES_MAX {
-            let mut capture = Capture::new(stream);
+    fn log_line(&mut self, stream: Stream, text: &str) {
+        let was_within = self.logged_bytes <= LOG_BYTES_MAX;
+        self.logged_bytes = self.logged_bytes.saturating_add(text.len() + 1);
+        if self.logged_bytes <= LOG_BYTES_MAX {
+            let mut capture = OutputCapture::new(stream);
             capture.feed(text.as_bytes(), self.log);
             capture.finish(self.log);
         } else if was_within {
             self.log
-                .line(stream, &format!("… more output is {LEFT_OUT}"));
+                .write_line(stream, &format!("… more output is {OMITTED_SUFFIX}"));
         }
     }
 
@@ -250,7 +268,7 @@ impl<'a> Talk<'a> {
     }
 }
 
-async fn elapsed(limit: Option<Duration>) -> Duration {
+async fn wait_for_limit(limit: Option<Duration>) -> Duration {
     match limit {
         Some(limit) => {
             tokio::time::sleep(limit).await;

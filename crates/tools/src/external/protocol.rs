@@ -8,11 +8,11 @@ use crate::call::{Call, Stream};
 
 /// Line to the process.
 #[derive(Serialize)]
-pub(super) struct Asked<'a> {
+pub(super) struct CallLine<'a> {
     /// Number of the call; responses repeat it.
     pub(super) id: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) call: Option<AskedCall<'a>>,
+    pub(super) call: Option<CallBody<'a>>,
     /// Whether the call is cancelled.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) cancel: bool,
@@ -20,7 +20,7 @@ pub(super) struct Asked<'a> {
 
 /// Call as sent to the process.
 #[derive(Serialize)]
-pub(super) struct AskedCall<'a> {
+pub(super) struct CallBody<'a> {
     kind: &'a str,
     fields: &'a Map<String, Value>,
     input: &'a Map<String, Value>,
@@ -32,16 +32,16 @@ pub(super) struct AskedCall<'a> {
 
 /// Line from the process.
 #[derive(Deserialize)]
-pub(super) struct Answered {
+pub(super) struct ReplyLine {
     pub(super) id: u64,
-    pub(super) log: Option<Logged>,
-    pub(super) outcome: Option<Told>,
+    pub(super) log: Option<LogEntry>,
+    pub(super) outcome: Option<ReplyOutcome>,
 }
 
 /// Log entry.
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub(super) enum Logged {
+pub(super) enum LogEntry {
     Text(String),
     Line {
         text: String,
@@ -52,19 +52,19 @@ pub(super) enum Logged {
 /// Outcome that the process returns.
 #[derive(Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
-pub(super) enum Told {
+pub(super) enum ReplyOutcome {
     Ok {
         #[serde(default)]
         result: Value,
     },
     Error {
-        error: ToldError,
+        error: ReplyError,
     },
 }
 
 /// Error that the process returns.
 #[derive(Deserialize)]
-pub(super) struct ToldError {
+pub(super) struct ReplyError {
     #[serde(default = "unknown")]
     kind: ErrorKind,
     code: Option<String>,
@@ -79,8 +79,8 @@ fn unknown() -> ErrorKind {
     ErrorKind::Unknown
 }
 
-impl<'a> AskedCall<'a> {
-    pub(super) fn of(call: &'a Call) -> Self {
+impl<'a> CallBody<'a> {
+    pub(super) fn from_call(call: &'a Call) -> Self {
         Self {
             kind: call.kind.as_str(),
             fields: &call.fields,
@@ -88,13 +88,13 @@ impl<'a> AskedCall<'a> {
             timeout_s: call.timeout.total.map(|total| total.as_secs_f64()),
             idempotency_key: &call.idempotency_key,
             attempt: call.attempt,
-            base_dir: call.place.base_dir.display().to_string(),
+            base_dir: call.site.base_dir.display().to_string(),
         }
     }
 }
 
-impl Logged {
-    pub(super) fn parts(&self) -> (Stream, &str) {
+impl LogEntry {
+    pub(super) fn stream_and_text(&self) -> (Stream, &str) {
         match self {
             Self::Text(text) => (Stream::Stdout, text),
             Self::Line { text, stream } => match stream.as_deref() {
@@ -105,12 +105,12 @@ impl Logged {
     }
 }
 
-impl Told {
-    pub(super) fn outcome(self) -> Outcome {
+impl ReplyOutcome {
+    pub(super) fn into_outcome(self) -> Outcome {
         match self {
             Self::Ok { result } => Outcome::ok(result),
             Self::Error { error } => {
-                let code = error.code.filter(|code| is_code(code));
+                let code = error.code.filter(|code| is_valid_code(code));
                 let code = code.unwrap_or_else(|| "TOOL_FAILED".to_owned());
                 let told = TaskError::new(error.kind, code, error.message);
                 Outcome::error(TaskError {
@@ -124,7 +124,7 @@ impl Told {
 }
 
 /// Whether the code has the format of NoETL's error codes, so that rules can match it.
-fn is_code(code: &str) -> bool {
+fn is_valid_code(code: &str) -> bool {
     !code.is_empty()
         && code.len() <= 100
         && code

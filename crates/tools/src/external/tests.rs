@@ -8,10 +8,10 @@ use model::outcome::{ErrorKind, Outcome};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{External, Manifest, manifests};
-use crate::call::{Call, LogSink, NoLog, Stream, Tool};
-use crate::mark::MARK;
-use crate::testing::{Lines, call, error, result, run};
+use super::{ExternalTool, KindManifest, load_manifests};
+use crate::call::{Call, DiscardingLogSink, LogSink, Stream, Tool};
+use crate::process_marker::MARKER_VARIABLE;
+use crate::testing::{RecordedLogLines, build_call, expect_error, expect_result, run_tool};
 
 /// A program that handles each call as its field `do` requests.
 const PROGRAM: &str = r#"
@@ -53,44 +53,47 @@ for line in sys.stdin:
         say(log="waiting")
 "#;
 
-fn tool() -> External {
+fn external_tool() -> ExternalTool {
     let text = "name = 'x-test'\ncommand = ['python3', '-c', 'PROGRAM']\nversion = '1'\nprocesses_max = 2\n\
                 [keys.do]\ntype = 'text'\nrequired = true\n[keys.many]\ntype = 'number'\n";
-    let mut manifest = Manifest::parse(text, std::path::Path::new("/tmp")).unwrap();
+    let mut manifest = KindManifest::parse(text, std::path::Path::new("/tmp")).unwrap();
     manifest.command[2] = PROGRAM.to_owned();
     let path = std::env::var("PATH").unwrap();
-    External::new(manifest, BTreeMap::from([("PATH".to_owned(), path)]))
+    ExternalTool::new(manifest, BTreeMap::from([("PATH".to_owned(), path)]))
 }
 
-fn asked(what: &str) -> Call {
-    call("x-test", json!({"do": what}), json!({"a": 1}))
+fn call_doing(what: &str) -> Call {
+    build_call("x-test", json!({"do": what}), json!({"a": 1}))
 }
 
 #[tokio::test]
 async fn a_call_goes_out_whole_and_its_process_stays_warm() {
-    let tool = tool();
-    let mut call = asked("echo");
+    let tool = external_tool();
+    let mut call = call_doing("echo");
     call.idempotency_key = "key".into();
     call.attempt = 2;
     call.timeout.total = Some(Duration::from_secs(30));
-    let first = result(run(&tool, call).await);
+    let first = expect_result(run_tool(&tool, call).await);
     let wanted = json!({
         "kind": "x-test", "fields": {"do": "echo"}, "input": {"a": 1}, "timeout_s": 30.0,
         "idempotency_key": "key", "attempt": 2, "base_dir": "/tmp",
     });
     assert_eq!(first["call"], wanted);
-    assert_eq!(result(run(&tool, asked("echo")).await)["pid"], first["pid"]);
+    assert_eq!(
+        expect_result(run_tool(&tool, call_doing("echo")).await)["pid"],
+        first["pid"]
+    );
 }
 
 #[tokio::test]
 async fn what_it_logs_is_logged() {
-    let lines = Lines::default();
-    let outcome = tool()
-        .call(asked("log"), CancellationToken::new(), &lines)
+    let lines = RecordedLogLines::default();
+    let outcome = external_tool()
+        .call(call_doing("log"), CancellationToken::new(), &lines)
         .await;
-    assert_eq!(result(outcome), Value::Null);
-    assert_eq!(lines.of(Stream::Stdout), ["one"]);
-    let mut errors = lines.of(Stream::Stderr);
+    assert_eq!(expect_result(outcome), Value::Null);
+    assert_eq!(lines.lines_of(Stream::Stdout), ["one"]);
+    let mut errors = lines.lines_of(Stream::Stderr);
     errors.sort();
     assert_eq!(
         errors,
@@ -101,43 +104,43 @@ async fn what_it_logs_is_logged() {
 
 #[tokio::test]
 async fn a_failure_is_what_it_says() {
-    let outcome = run(&tool(), asked("fail")).await;
-    let failed = error(&outcome);
+    let outcome = run_tool(&external_tool(), call_doing("fail")).await;
+    let failed = expect_error(&outcome);
     assert_eq!(
         (failed.kind, failed.code.as_str()),
         (ErrorKind::RateLimit, "CRM_BUSY")
     );
     assert!(failed.retryable && failed.details["wait"] == 5);
-    let outcome = run(&tool(), asked("odd")).await;
-    assert_eq!(error(&outcome).code, "TOOL_FAILED");
+    let outcome = run_tool(&external_tool(), call_doing("odd")).await;
+    assert_eq!(expect_error(&outcome).code, "TOOL_FAILED");
 }
 
 #[tokio::test]
 async fn every_way_not_to_answer_is_coded_and_the_next_call_works() {
-    let tool = tool();
+    let tool = external_tool();
     for (what, wanted) in [
         ("die", "TOOL_DIED"),
         ("babble", "TOOL_PROTOCOL"),
         ("stray", "TOOL_PROTOCOL"),
         ("mute", "TOOL_PROTOCOL"),
     ] {
-        let outcome = run(&tool, asked(what)).await;
-        assert_eq!(error(&outcome).code, wanted, "{what}");
-        result(run(&tool, asked("echo")).await);
+        let outcome = run_tool(&tool, call_doing(what)).await;
+        assert_eq!(expect_error(&outcome).code, wanted, "{what}");
+        expect_result(run_tool(&tool, call_doing("echo")).await);
     }
-    let mut slow = asked("wait");
+    let mut slow = call_doing("wait");
     slow.timeout.total = Some(Duration::from_millis(300));
-    assert_eq!(error(&run(&tool, slow).await).code, "TIMEOUT");
-    result(run(&tool, asked("echo")).await);
-    let missing = External::new(
-        Manifest {
+    assert_eq!(expect_error(&run_tool(&tool, slow).await).code, "TIMEOUT");
+    expect_result(run_tool(&tool, call_doing("echo")).await);
+    let missing = ExternalTool::new(
+        KindManifest {
             command: vec!["./no-such-program".to_owned()],
             ..tool.manifest().clone()
         },
         BTreeMap::new(),
     );
     assert_eq!(
-        error(&run(&missing, asked("echo")).await).code,
+        expect_error(&run_tool(&missing, call_doing("echo")).await).code,
         "TOOL_START"
     );
 }
@@ -145,23 +148,23 @@ async fn every_way_not_to_answer_is_coded_and_the_next_call_works() {
 struct StopAtFirstLine(CancellationToken);
 
 impl LogSink for StopAtFirstLine {
-    fn line(&self, _stream: Stream, _text: &str) {
+    fn write_line(&self, _stream: Stream, _text: &str) {
         self.0.cancel();
     }
 }
 
-async fn stopped(tool: &External, what: &str) -> Outcome {
+async fn run_stopped(tool: &ExternalTool, what: &str) -> Outcome {
     let stop = CancellationToken::new();
     let log = StopAtFirstLine(stop.clone());
-    tool.call(asked(what), stop, &log).await
+    tool.call(call_doing(what), stop, &log).await
 }
 
 #[tokio::test]
 async fn one_that_is_cancelled_may_still_answer_and_is_killed_otherwise() {
-    let tool = tool();
-    assert_eq!(result(stopped(&tool, "late").await), "late");
+    let tool = external_tool();
+    assert_eq!(expect_result(run_stopped(&tool, "late").await), "late");
     assert_eq!(
-        error(&stopped(&tool, "wait").await).kind,
+        expect_error(&run_stopped(&tool, "wait").await).kind,
         ErrorKind::Cancelled
     );
 }
@@ -174,25 +177,29 @@ async fn keys_are_held_to_the_manifest() {
         (json!({"do": "echo", "many": "x"}), "must be a number"),
         (json!({"do": "echo", "more": 1}), "no key `more`"),
     ] {
-        let outcome = run(&tool(), call("x-test", fields, json!({}))).await;
-        assert_eq!(error(&outcome).code, "TOOL_INPUT");
+        let outcome = run_tool(&external_tool(), build_call("x-test", fields, json!({}))).await;
+        assert_eq!(expect_error(&outcome).code, "TOOL_INPUT");
         assert!(
-            error(&outcome).message.contains(word),
+            expect_error(&outcome).message.contains(word),
             "{}",
-            error(&outcome).message
+            expect_error(&outcome).message
         );
     }
 }
 
 #[tokio::test]
 async fn no_more_processes_run_than_the_manifest_says() {
-    let tool = Arc::new(tool());
+    let tool = Arc::new(external_tool());
     let calls = (0..20).map(|_| {
         let tool = tool.clone();
         async move {
-            result(
-                tool.call(asked("echo"), CancellationToken::new(), &NoLog)
-                    .await,
+            expect_result(
+                tool.call(
+                    call_doing("echo"),
+                    CancellationToken::new(),
+                    &DiscardingLogSink,
+                )
+                .await,
             )
         }
     });
@@ -200,7 +207,7 @@ async fn no_more_processes_run_than_the_manifest_says() {
     let pids: std::collections::BTreeSet<u64> =
         all.iter().map(|one| one["pid"].as_u64().unwrap()).collect();
     assert!(pids.len() <= 2, "{pids:?}");
-    assert_eq!(MARK, "NOETL_PROCESS");
+    assert_eq!(MARKER_VARIABLE, "NOETL_PROCESS");
 }
 
 #[test]
@@ -211,13 +218,13 @@ fn a_directory_of_manifests_is_read_and_its_mistakes_are_named() {
     std::fs::write(dir.path().join("a/tool.toml"), good).unwrap();
     std::fs::write(dir.path().join("b.toml"), good.replace("x-a", "x-b")).unwrap();
     std::fs::write(dir.path().join("README.md"), "no manifest").unwrap();
-    let found = manifests(dir.path()).unwrap();
+    let found = load_manifests(dir.path()).unwrap();
     let names: Vec<&str> = found
         .iter()
         .map(|manifest| manifest.name.as_str())
         .collect();
     assert_eq!(names, ["x-a", "x-b"]);
-    assert_eq!(found[0].program(), dir.path().join("a/./a"));
+    assert_eq!(found[0].program_path(), dir.path().join("a/./a"));
     for (text, word) in [
         (good, "already"),
         (
@@ -234,7 +241,7 @@ fn a_directory_of_manifests_is_read_and_its_mistakes_are_named() {
         ),
     ] {
         std::fs::write(dir.path().join("c.toml"), text).unwrap();
-        let message = manifests(dir.path()).unwrap_err().to_string();
+        let message = load_manifests(dir.path()).unwrap_err().to_string();
         assert!(message.contains(word), "{message}");
     }
 }

@@ -6,27 +6,27 @@ use async_trait::async_trait;
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool, cancelled, timed_out};
-use crate::external::manifest::Manifest;
-use crate::external::pool::Pool;
-use crate::external::process::Reply;
+use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error};
+use crate::external::manifest::KindManifest;
+use crate::external::pool::ProcessPool;
+use crate::external::process::ProcessReply;
 
 /// An external tool.
-pub(crate) struct External {
-    manifest: Manifest,
-    pool: Pool,
+pub(crate) struct ExternalTool {
+    manifest: KindManifest,
+    pool: ProcessPool,
 }
 
-impl External {
-    pub(crate) fn new(manifest: Manifest, env: BTreeMap<String, String>) -> Self {
+impl ExternalTool {
+    pub(crate) fn new(manifest: KindManifest, env: BTreeMap<String, String>) -> Self {
         Self {
-            pool: Pool::new(&manifest, env),
+            pool: ProcessPool::new(&manifest, env),
             manifest,
         }
     }
 
     #[cfg(test)]
-    pub(super) fn manifest(&self) -> &Manifest {
+    pub(super) fn manifest(&self) -> &KindManifest {
         &self.manifest
     }
 
@@ -36,19 +36,24 @@ impl External {
         stop: &CancellationToken,
         log: &dyn LogSink,
     ) -> Result<Outcome, TaskError> {
-        if let Some(fault) = self.manifest.faults_of(&call.fields).into_iter().next() {
+        if let Some(fault) = self
+            .manifest
+            .find_field_problems(&call.fields)
+            .into_iter()
+            .next()
+        {
             return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", fault));
         }
         let _slot = tokio::select! {
-            slot = self.pool.slot() => slot,
-            () = stop.cancelled() => return Err(cancelled()),
+            slot = self.pool.acquire_slot() => slot,
+            () = stop.cancelled() => return Err(cancelled_error()),
         };
         let name = &self.manifest.name;
         let mut peer = self.pool.check_out(&self.manifest).map_err(|error| {
             if let Some(error) = error.host_error() {
                 return error;
             }
-            let program = self.manifest.program();
+            let program = self.manifest.program_path();
             let message = format!(
                 "cannot start `{}` of kind `{name}`: {}",
                 program.display(),
@@ -57,26 +62,26 @@ impl External {
             TaskError::new(ErrorKind::ClientError, "TOOL_START", message)
         })?;
         match peer.run(call, stop, log).await {
-            Reply::Answered(outcome) => {
-                self.pool.put_back(peer);
+            ProcessReply::Completed(outcome) => {
+                self.pool.check_in(peer);
                 Ok(*outcome)
             }
-            Reply::Died => {
+            ProcessReply::Died => {
                 let message = format!("the program of kind `{name}` exited before it responded");
                 Err(TaskError::new(ErrorKind::Unknown, "TOOL_DIED", message))
             }
-            Reply::Nonsense(what) => {
+            ProcessReply::Malformed(what) => {
                 let message = format!("protocol error: the program of kind `{name}` sent {what}");
                 Err(TaskError::new(ErrorKind::Unknown, "TOOL_PROTOCOL", message))
             }
-            Reply::TimedOut(limit) => Err(timed_out(limit)),
-            Reply::Stopped => Err(cancelled()),
+            ProcessReply::TimedOut(limit) => Err(timeout_error(limit)),
+            ProcessReply::Stopped => Err(cancelled_error()),
         }
     }
 }
 
 #[async_trait]
-impl Tool for External {
+impl Tool for ExternalTool {
     fn is_pure(&self) -> bool {
         self.manifest.pure
     }

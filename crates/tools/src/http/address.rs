@@ -6,13 +6,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Whether tasks may connect to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Class {
+pub(crate) enum AddressClass {
     /// Always allowed.
     Public,
     /// Allowed if the network configuration permits it.
     Private(&'static str),
     /// Never allowed.
-    Never(&'static str),
+    Forbidden(&'static str),
 }
 
 /// Cloud metadata addresses outside the link-local block.
@@ -33,15 +33,16 @@ const METADATA_V6: [Ipv6Addr; 3] = [
 /// Host names of metadata services, blocked whatever they resolve to.
 const METADATA_NAMES: [&str; 2] = ["metadata.google.internal", "metadata.goog"];
 
-const METADATA: Class = Class::Never("a link-local or metadata address");
-const LOOPBACK: Class = Class::Private("a loopback address");
-const PRIVATE: Class = Class::Private("a private address");
-const RESERVED: Class = Class::Private("a reserved address");
-const TRANSITION: Class = Class::Private("an IPv6 transition address");
-const MANY: Class = Class::Never("a multicast, broadcast or reserved address");
+const METADATA: AddressClass = AddressClass::Forbidden("a link-local or metadata address");
+const LOOPBACK: AddressClass = AddressClass::Private("a loopback address");
+const PRIVATE: AddressClass = AddressClass::Private("a private address");
+const RESERVED: AddressClass = AddressClass::Private("a reserved address");
+const TRANSITION: AddressClass = AddressClass::Private("an IPv6 transition address");
+const NOT_ONE_HOST: AddressClass =
+    AddressClass::Forbidden("a multicast, broadcast or reserved address");
 
 /// The class of an address.
-pub(crate) fn classify(address: IpAddr) -> Class {
+pub(crate) fn classify(address: IpAddr) -> AddressClass {
     match address {
         IpAddr::V4(address) => classify_v4(address),
         IpAddr::V6(address) => classify_v6(address),
@@ -56,11 +57,11 @@ pub(crate) fn is_metadata_name(host: &str) -> bool {
         .any(|name| host.eq_ignore_ascii_case(name))
 }
 
-fn classify_v4(address: Ipv4Addr) -> Class {
+fn classify_v4(address: Ipv4Addr) -> AddressClass {
     let [a, b, c, _] = address.octets();
     match (a, b, c) {
         _ if address.is_link_local() || METADATA_V4.contains(&address) => METADATA,
-        (224.., ..) => MANY,
+        (224.., ..) => NOT_ONE_HOST,
         (0 | 127, ..) => LOOPBACK,
         _ if address.is_private() => PRIVATE,
         // Carrier-grade NAT.
@@ -74,26 +75,26 @@ fn classify_v4(address: Ipv4Addr) -> Class {
         | (192, 52, 193)
         | (192, 175, 48)
         | (198, 18 | 19, _) => RESERVED,
-        _ => Class::Public,
+        _ => AddressClass::Public,
     }
 }
 
-fn classify_v6(address: Ipv6Addr) -> Class {
-    let own = by_form(address);
+fn classify_v6(address: Ipv6Addr) -> AddressClass {
+    let own = classify_by_form(address);
     embedded_v4(address)
         .into_iter()
         .map(classify_v4)
-        .fold(own, Class::max)
+        .fold(own, AddressClass::max)
 }
 
-fn by_form(address: Ipv6Addr) -> Class {
+fn classify_by_form(address: Ipv6Addr) -> AddressClass {
     let segments = address.segments();
     let first = segments[0];
     if METADATA_V6.contains(&address) || (first & 0xffc0) == 0xfe80 {
         return METADATA;
     }
     if address.is_multicast() {
-        return MANY;
+        return NOT_ONE_HOST;
     }
     if address.is_loopback() || address.is_unspecified() {
         return LOOPBACK;
@@ -113,8 +114,8 @@ fn by_form(address: Ipv6Addr) -> Class {
         // Of the remaining space, only 2000::/3 and the forms that embed an IPv4 address are in use.
         [0, 0, 0, 0, 0, 0 | 0xffff, ..]
         | [0, 0, 0, 0, 0xffff, 0, ..]
-        | [0x64, 0xff9b, 0, 0, 0, 0, ..] => Class::Public,
-        _ if (first & 0xe000) == 0x2000 => Class::Public,
+        | [0x64, 0xff9b, 0, 0, 0, 0, ..] => AddressClass::Public,
+        _ if (first & 0xe000) == 0x2000 => AddressClass::Public,
         _ => RESERVED,
     }
 }

@@ -6,15 +6,15 @@ use model::outcome::TaskError;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
-use crate::auth::{auth, invalid, need, text};
+use crate::auth::{auth_text, call_auth, invalid_auth_error, require_auth_text};
 use crate::call::Call;
-use crate::http::body::scalar;
-use crate::http::digest::Login;
-use crate::http::oauth::Grant;
+use crate::http::body::scalar_text;
+use crate::http::digest::DigestLogin;
+use crate::http::oauth::OauthGrant;
 
 /// How a request is authenticated.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Auth {
+pub(crate) enum HttpAuth {
     /// No authentication.
     None,
     /// Headers, which a redirect to another origin drops.
@@ -22,40 +22,40 @@ pub(crate) enum Auth {
     /// A query parameter.
     Query(String, String),
     /// A token that is requested first.
-    Granted(Box<Grant>),
+    Oauth(Box<OauthGrant>),
     /// The response to a digest challenge.
-    Digest(Login),
+    Digest(DigestLogin),
 }
 
-impl Auth {
+impl HttpAuth {
     /// Reads the authentication of a call from its `auth`.
-    pub(crate) fn of(call: &Call) -> Result<Self, TaskError> {
-        let Some(auth) = auth(call)? else {
+    pub(crate) fn from_call(call: &Call) -> Result<Self, TaskError> {
+        let Some(auth) = call_auth(call)? else {
             return Ok(Self::None);
         };
-        let kind = text(auth, &["type", "kind"]).unwrap_or_else(|| "bearer".to_owned());
+        let kind = auth_text(auth, &["type", "kind"]).unwrap_or_else(|| "bearer".to_owned());
         match kind.as_str() {
             "none" => Ok(Self::None),
             "oauth2" | "oauth" | "oauth2_client_credentials" | "client_credentials"
                 if auth.contains_key("token_url") =>
             {
-                Ok(Self::Granted(Box::new(Grant::of(auth)?)))
+                Ok(Self::Oauth(Box::new(OauthGrant::from_auth(auth)?)))
             }
             "bearer" | "oauth2" | "oauth" | "token" => {
-                let token = need(auth, &["token", "access_token", "value"])?;
-                Ok(Self::Headers(vec![(AUTHORIZATION, bearer(&token)?)]))
+                let token = require_auth_text(auth, &["token", "access_token", "value"])?;
+                Ok(Self::Headers(vec![(AUTHORIZATION, bearer_header(&token)?)]))
             }
             "basic" => {
-                let login = Login::of(auth)?;
+                let login = DigestLogin::from_auth(auth)?;
                 Ok(Self::Headers(vec![(
                     AUTHORIZATION,
-                    basic(&login.user, &login.password)?,
+                    basic_header(&login.user, &login.password)?,
                 )]))
             }
-            "digest" => Ok(Self::Digest(Login::of(auth)?)),
-            "api_key" | "apikey" | "header" => api_key(auth),
-            "headers" | "custom" => headers(auth),
-            other => Err(invalid(format!(
+            "digest" => Ok(Self::Digest(DigestLogin::from_auth(auth)?)),
+            "api_key" | "apikey" | "header" => api_key_auth(auth),
+            "headers" | "custom" => header_auth(auth),
+            other => Err(invalid_auth_error(format!(
                 "invalid `auth.type: {other}`; use bearer, basic, digest, api_key, headers or oauth2 with a `token_url`"
             ))),
         }
@@ -63,56 +63,66 @@ impl Auth {
 }
 
 /// `Authorization` value for a bearer token.
-pub(crate) fn bearer(token: &str) -> Result<HeaderValue, TaskError> {
-    secret(&format!("Bearer {token}"))
+pub(crate) fn bearer_header(token: &str) -> Result<HeaderValue, TaskError> {
+    secret_header_value(&format!("Bearer {token}"))
 }
 
 /// `Authorization` value for basic authentication.
-pub(crate) fn basic(user: &str, password: &str) -> Result<HeaderValue, TaskError> {
+pub(crate) fn basic_header(user: &str, password: &str) -> Result<HeaderValue, TaskError> {
     let pair = STANDARD.encode(format!("{user}:{password}"));
-    secret(&format!("Basic {pair}"))
+    secret_header_value(&format!("Basic {pair}"))
 }
 
 /// A header value that is hidden in debug output.
-pub(crate) fn secret(value: &str) -> Result<HeaderValue, TaskError> {
+pub(crate) fn secret_header_value(value: &str) -> Result<HeaderValue, TaskError> {
     let mut value = HeaderValue::from_str(value).map_err(|_| {
-        invalid("the credential contains characters that are not allowed in a header")
+        invalid_auth_error("the credential contains characters that are not allowed in a header")
     })?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-fn api_key(auth: &Map<String, Value>) -> Result<Auth, TaskError> {
-    let value = need(auth, &["value", "api_key", "token", "secret"])?;
-    let name = text(auth, &["header", "name", "key", "param"]);
-    match text(auth, &["in", "location"]).as_deref() {
+fn api_key_auth(auth: &Map<String, Value>) -> Result<HttpAuth, TaskError> {
+    let value = require_auth_text(auth, &["value", "api_key", "token", "secret"])?;
+    let name = auth_text(auth, &["header", "name", "key", "param"]);
+    match auth_text(auth, &["in", "location"]).as_deref() {
         Some("query") => {
             let name = name.unwrap_or_else(|| "api_key".to_owned());
-            Ok(Auth::Query(name, value))
+            Ok(HttpAuth::Query(name, value))
         }
         None | Some("header") => {
-            let name = header_name(name.as_deref().unwrap_or("X-API-Key"))?;
-            let prefix = text(auth, &["prefix"]).map(|prefix| format!("{prefix} "));
+            let name = parse_header_name(name.as_deref().unwrap_or("X-API-Key"))?;
+            let prefix = auth_text(auth, &["prefix"]).map(|prefix| format!("{prefix} "));
             let value = format!("{}{value}", prefix.unwrap_or_default());
-            Ok(Auth::Headers(vec![(name, secret(&value)?)]))
+            Ok(HttpAuth::Headers(vec![(
+                name,
+                secret_header_value(&value)?,
+            )]))
         }
-        Some(other) => Err(invalid(format!(
+        Some(other) => Err(invalid_auth_error(format!(
             "invalid `auth.in: {other}`; use `header` or `query`"
         ))),
     }
 }
 
-fn headers(auth: &Map<String, Value>) -> Result<Auth, TaskError> {
+fn header_auth(auth: &Map<String, Value>) -> Result<HttpAuth, TaskError> {
     let Some(Value::Object(given)) = auth.get("headers") else {
-        return Err(invalid("`auth.headers` is required and must be a map"));
+        return Err(invalid_auth_error(
+            "`auth.headers` is required and must be a map",
+        ));
     };
-    let headers = given
-        .iter()
-        .map(|(name, value)| Ok((header_name(name)?, secret(&scalar(value))?)));
-    Ok(Auth::Headers(headers.collect::<Result<_, TaskError>>()?))
+    let headers = given.iter().map(|(name, value)| {
+        Ok((
+            parse_header_name(name)?,
+            secret_header_value(&scalar_text(value))?,
+        ))
+    });
+    Ok(HttpAuth::Headers(
+        headers.collect::<Result<_, TaskError>>()?,
+    ))
 }
 
-fn header_name(name: &str) -> Result<HeaderName, TaskError> {
+fn parse_header_name(name: &str) -> Result<HeaderName, TaskError> {
     HeaderName::from_bytes(name.as_bytes())
-        .map_err(|_| invalid(format!("`{name}` is not a valid header name")))
+        .map_err(|_| invalid_auth_error(format!("`{name}` is not a valid header name")))
 }

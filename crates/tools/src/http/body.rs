@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use model::outcome::{ErrorKind, TaskError};
-use model::result_ref::HELD_BYTES_MAX;
+use model::result_ref::IN_MEMORY_BYTES_MAX;
 use reqwest::Url;
 use serde_json::{Map, Value};
 
@@ -12,40 +12,40 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::call::Call;
-use crate::objects::allowed;
-use crate::regular;
+use crate::objects::check_allowed;
+use crate::regular_file;
 
 /// Mutually exclusive keys; `files` may be combined with `form` or `data`.
-const KEYS: [&str; 5] = ["json", "payload", "body", "data", "form"];
+const BODY_KEYS: [&str; 5] = ["json", "payload", "body", "data", "form"];
 
 /// Body bytes and their content type.
 #[derive(Debug, Clone)]
-pub(crate) struct Body {
+pub(crate) struct RequestBody {
     pub(crate) bytes: Bytes,
     pub(crate) content_type: Option<String>,
 }
 
 /// Builds the request body of a call, if it has one.
-pub(crate) async fn body(
+pub(crate) async fn build_body(
     call: &Call,
     content_type: Option<&str>,
     forbidden: &[PathBuf],
-) -> Result<Option<Body>, TaskError> {
-    let given: Vec<&str> = KEYS
+) -> Result<Option<RequestBody>, TaskError> {
+    let given: Vec<&str> = BODY_KEYS
         .into_iter()
         .filter(|key| call.field(key).is_some())
         .collect();
     if let [first, second, ..] = given[..] {
-        return Err(invalid(format!(
+        return Err(invalid_body_error(format!(
             "`{first}` and `{second}` are mutually exclusive: a request has one body"
         )));
     }
     let fields = given.first().and_then(|key| call.field(key));
     if let Some(files) = call.field("files") {
         let Value::Object(files) = files else {
-            return Err(call.wrong_type("files", "a map of names to files", files));
+            return Err(call.wrong_type_error("files", "a map of names to files", files));
         };
-        let parts = parts(call, files, fields, forbidden).await?;
+        let parts = read_parts(call, files, fields, forbidden).await?;
         return Ok(Some(write_multipart(&parts)));
     }
     let (Some(key), Some(value)) = (given.first(), fields) else {
@@ -53,14 +53,14 @@ pub(crate) async fn body(
     };
     let is_form = content_type.is_some_and(|t| t.starts_with("application/x-www-form-urlencoded"));
     match (*key, value) {
-        ("form", Value::Object(map)) => Ok(Some(form(map))),
-        ("form", other) => Err(call.wrong_type("form", "a map", other)),
-        ("body" | "data" | "payload", Value::String(text)) => Ok(Some(Body {
+        ("form", Value::Object(map)) => Ok(Some(form_body(map))),
+        ("form", other) => Err(call.wrong_type_error("form", "a map", other)),
+        ("body" | "data" | "payload", Value::String(text)) => Ok(Some(RequestBody {
             bytes: Bytes::from(text.clone()),
             content_type: Some("text/plain; charset=utf-8".to_owned()),
         })),
-        ("body" | "data" | "payload", Value::Object(map)) if is_form => Ok(Some(form(map))),
-        (_, value) => Ok(Some(Body {
+        ("body" | "data" | "payload", Value::Object(map)) if is_form => Ok(Some(form_body(map))),
+        (_, value) => Ok(Some(RequestBody {
             bytes: Bytes::from(value.to_string()),
             content_type: Some("application/json".to_owned()),
         })),
@@ -68,22 +68,22 @@ pub(crate) async fn body(
 }
 
 /// Flattens a map into pairs: a list repeats its name, null is left out.
-pub(crate) fn pairs(map: &Map<String, Value>) -> Vec<(String, String)> {
+pub(crate) fn to_pairs(map: &Map<String, Value>) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     for (name, value) in map {
         match value {
             Value::Array(items) => {
-                pairs.extend(items.iter().map(|item| (name.clone(), scalar(item))));
+                pairs.extend(items.iter().map(|item| (name.clone(), scalar_text(item))));
             }
             Value::Null => {}
-            other => pairs.push((name.clone(), scalar(other))),
+            other => pairs.push((name.clone(), scalar_text(other))),
         }
     }
     pairs
 }
 
 /// Text of a value, for forms, queries and headers.
-pub(crate) fn scalar(value: &Value) -> String {
+pub(crate) fn scalar_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
@@ -91,32 +91,32 @@ pub(crate) fn scalar(value: &Value) -> String {
     }
 }
 
-fn form(map: &Map<String, Value>) -> Body {
+fn form_body(map: &Map<String, Value>) -> RequestBody {
     let mut url = Url::parse("http://form/").expect("a constant URL");
-    url.query_pairs_mut().extend_pairs(pairs(map));
-    Body {
+    url.query_pairs_mut().extend_pairs(to_pairs(map));
+    RequestBody {
         bytes: Bytes::from(url.query().unwrap_or_default().to_owned()),
         content_type: Some("application/x-www-form-urlencoded".to_owned()),
     }
 }
 
-struct Part {
+struct MultipartPart {
     name: String,
     filename: Option<String>,
     content_type: Option<String>,
     bytes: Vec<u8>,
 }
 
-async fn parts(
+async fn read_parts(
     call: &Call,
     files: &Map<String, Value>,
     fields: Option<&Value>,
     forbidden: &[PathBuf],
-) -> Result<Vec<Part>, TaskError> {
+) -> Result<Vec<MultipartPart>, TaskError> {
     let mut parts = Vec::new();
     if let Some(Value::Object(fields)) = fields {
-        for (name, value) in pairs(fields) {
-            parts.push(Part {
+        for (name, value) in to_pairs(fields) {
+            parts.push(MultipartPart {
                 name,
                 filename: None,
                 content_type: None,
@@ -125,22 +125,22 @@ async fn parts(
         }
     }
     for (name, file) in files {
-        parts.push(file_part(call, name, file, forbidden).await?);
+        parts.push(read_file_part(call, name, file, forbidden).await?);
     }
     Ok(parts)
 }
 
-async fn file_part(
+async fn read_file_part(
     call: &Call,
     name: &str,
     file: &Value,
     forbidden: &[PathBuf],
-) -> Result<Part, TaskError> {
+) -> Result<MultipartPart, TaskError> {
     let text = |key: &str| file.get(key).and_then(Value::as_str);
     let path = file.as_str().or_else(|| text("path"));
     let (bytes, default_name) = if let Some(path) = path {
-        let full = allowed(call.resolve(path), forbidden)?;
-        let bytes = regular::read(&full, HELD_BYTES_MAX)
+        let full = check_allowed(call.resolve_path(path), forbidden)?;
+        let bytes = regular_file::read_regular(&full, IN_MEMORY_BYTES_MAX)
             .await
             .map_err(|error| {
                 let message = format!("`files.{name}`: `{}`: {error}", full.display());
@@ -149,20 +149,20 @@ async fn file_part(
         let base = full.file_name().map(|n| n.to_string_lossy().into_owned());
         (bytes, base)
     } else if let Some(content) = file.get("content") {
-        (scalar(content).into_bytes(), None)
+        (scalar_text(content).into_bytes(), None)
     } else if let Some(encoded) = text("content_base64") {
         let bytes = STANDARD.decode(encoded).map_err(|error| {
-            invalid(format!(
+            invalid_body_error(format!(
                 "`files.{name}.content_base64` is not valid base64: {error}"
             ))
         })?;
         (bytes, None)
     } else {
-        return Err(invalid(format!(
+        return Err(invalid_body_error(format!(
             "`files.{name}` needs `path`, `content` or `content_base64`"
         )));
     };
-    Ok(Part {
+    Ok(MultipartPart {
         name: name.to_owned(),
         filename: text("filename")
             .map(str::to_owned)
@@ -173,18 +173,18 @@ async fn file_part(
     })
 }
 
-fn write_multipart(parts: &[Part]) -> Body {
-    let boundary = boundary(parts);
+fn write_multipart(parts: &[MultipartPart]) -> RequestBody {
+    let boundary = choose_boundary(parts);
     let mut bytes = Vec::new();
     for part in parts {
         let mut head = format!(
             "--{boundary}\r\ncontent-disposition: form-data; name=\"{}\"",
-            escape(&part.name)
+            escape_quotes(&part.name)
         );
         if let Some(filename) = &part.filename {
-            head.push_str(&format!("; filename=\"{}\"", escape(filename)));
+            head.push_str(&format!("; filename=\"{}\"", escape_quotes(filename)));
             let kind = part.content_type.as_deref();
-            let kind = escape(kind.unwrap_or("application/octet-stream"));
+            let kind = escape_quotes(kind.unwrap_or("application/octet-stream"));
             head.push_str(&format!("\r\ncontent-type: {kind}"));
         }
         head.push_str("\r\n\r\n");
@@ -193,14 +193,14 @@ fn write_multipart(parts: &[Part]) -> Body {
         bytes.extend_from_slice(b"\r\n");
     }
     bytes.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
-    Body {
+    RequestBody {
         bytes: Bytes::from(bytes),
         content_type: Some(format!("multipart/form-data; boundary={boundary}")),
     }
 }
 
 /// A boundary that occurs in none of the parts.
-fn boundary(parts: &[Part]) -> String {
+fn choose_boundary(parts: &[MultipartPart]) -> String {
     let mut number = 0_u64;
     loop {
         let boundary = format!("noetl-part-{number:08x}");
@@ -215,10 +215,10 @@ fn boundary(parts: &[Part]) -> String {
     }
 }
 
-fn escape(text: &str) -> String {
+fn escape_quotes(text: &str) -> String {
     text.replace('"', "%22").replace(['\r', '\n'], " ")
 }
 
-fn invalid(message: String) -> TaskError {
+fn invalid_body_error(message: String) -> TaskError {
     TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
 }

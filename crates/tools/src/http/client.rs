@@ -10,107 +10,114 @@ use reqwest::header::HeaderMap;
 use reqwest::{Client, Method, Response, Url, redirect};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{cancelled, timed_out};
+use crate::call::{cancelled_error, timeout_error};
 use crate::certificates::trust;
-use crate::exhaustion::{exhausted, find_connect_shortage, find_shortage};
-use crate::http::guard::{Blocked, Guard, GuardedResolver, Lookup, System};
-use crate::http::oauth::Tokens;
-use crate::http::request::Request;
-use crate::http::turns::{Turn, Turns};
+use crate::exhaustion::{exhausted_error, find_connect_shortage, find_shortage};
+use crate::http::guard::{AddressGuard, BlockedAddress, GuardedResolver, HostLookup, SystemLookup};
+use crate::http::host_limiter::{HostLimiter, HostPermit};
+use crate::http::oauth::OauthTokenCache;
+use crate::http::request::HttpRequest;
 use crate::http::{receive, response};
-use crate::network::{Authorities, Network};
+use crate::network::{CertificateAuthorities, NetworkConfig};
 use crate::registry::HttpLimits;
 
 /// What a connection depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Options {
-    pub(crate) connect: Duration,
+pub(crate) struct ConnectOptions {
+    pub(crate) connect_timeout: Duration,
     pub(crate) verify_ssl: bool,
 }
 
 /// How long a peer may take to answer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
-    pub(crate) options: Options,
-    pub(crate) read: Option<Duration>,
+pub(crate) struct PeerTimeouts {
+    pub(crate) connect_options: ConnectOptions,
+    pub(crate) read_timeout: Option<Duration>,
 }
 
 /// A bucket that does not take a connection by then is not there.
-const BUCKET_CONNECT_MAX: Duration = Duration::from_secs(5);
+const BUCKET_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A response whose body is still to be read; its turn at the host lasts as long.
-pub(crate) struct Sent {
+pub(crate) struct PendingResponse {
     pub(crate) response: Response,
-    pub(crate) turn: Turn,
+    pub(crate) permit: HostPermit,
 }
 
 /// All clients of a worker.
-pub(crate) struct Clients {
-    pub(crate) guard: Arc<Guard>,
+pub(crate) struct HttpClients {
+    pub(crate) guard: Arc<AddressGuard>,
     pub(crate) limits: HttpLimits,
-    pub(crate) tokens: Tokens,
-    lookup: Arc<dyn Lookup>,
-    authorities: Authorities,
-    turns: Turns,
+    pub(crate) tokens: OauthTokenCache,
+    lookup: Arc<dyn HostLookup>,
+    authorities: CertificateAuthorities,
+    host_limiter: HostLimiter,
     /// By the port as well, where a rule is about it: a resolver is not told the port.
-    by_options: Mutex<HashMap<(Options, Option<u16>), Client>>,
+    by_options: Mutex<HashMap<(ConnectOptions, Option<u16>), Client>>,
 }
 
-impl Clients {
-    pub(crate) fn new(limits: HttpLimits, network: &Network) -> Self {
+impl HttpClients {
+    pub(crate) fn new(limits: HttpLimits, network: &NetworkConfig) -> Self {
         Self {
-            guard: Arc::new(Guard::new(network)),
+            guard: Arc::new(AddressGuard::new(network)),
             limits,
-            tokens: Tokens::default(),
-            lookup: Arc::new(System),
+            tokens: OauthTokenCache::default(),
+            lookup: Arc::new(SystemLookup),
             authorities: network.authorities.clone(),
-            turns: Turns::new(limits.per_host_max),
+            host_limiter: HostLimiter::new(limits.per_host_max),
             by_options: Mutex::default(),
         }
     }
 
     /// The same with another way of finding addresses.
     #[cfg(test)]
-    pub(crate) fn finding(mut self, lookup: Arc<dyn Lookup>) -> Self {
+    pub(crate) fn with_lookup(mut self, lookup: Arc<dyn HostLookup>) -> Self {
         self.lookup = lookup;
         self
     }
 
     /// How a call is sent that says nothing about it.
-    pub(crate) fn pace(&self) -> Pace {
-        Pace {
-            options: Options {
-                connect: self.limits.connect,
+    pub(crate) fn default_timeouts(&self) -> PeerTimeouts {
+        PeerTimeouts {
+            connect_options: ConnectOptions {
+                connect_timeout: self.limits.connect,
                 verify_ssl: true,
             },
-            read: None,
+            read_timeout: None,
         }
     }
 
     /// Sends one request, which is not redirected, to an address that may be reached.
-    pub(crate) async fn send(&self, request: &Request, pace: Pace) -> Result<Sent, TaskError> {
+    pub(crate) async fn send(
+        &self,
+        request: &HttpRequest,
+        pace: PeerTimeouts,
+    ) -> Result<PendingResponse, TaskError> {
         let checked = self.guard.check_url(&request.url);
-        checked.map_err(|error| blocked(&error))?;
-        let turn = self.turns.take(&request.url).await;
-        let client = self.get(pace.options, self.guard.port_that_matters(&request.url))?;
+        checked.map_err(|error| blocked_error(&error))?;
+        let turn = self.host_limiter.acquire(&request.url).await;
+        let client = self.client(pace.connect_options, self.guard.relevant_port(&request.url))?;
         let mut builder = client
             .request(request.method.clone(), request.url.clone())
             .headers(request.headers.clone());
         if let Some(body) = &request.body {
             builder = builder.body(body.clone());
         }
-        let sent = match pace.read {
+        let sent = match pace.read_timeout {
             None => builder.send().await,
             Some(limit) => {
-                let patience = pace.options.connect + limit;
+                let patience = pace.connect_options.connect_timeout + limit;
                 tokio::time::timeout(patience, builder.send())
                     .await
-                    .map_err(|_| timed_out(limit).with("phase", "read"))?
+                    .map_err(|_| timeout_error(limit).with_detail("phase", "read"))?
             }
         };
-        let response = sent.map_err(|error| sort(&error))?;
+        let response = sent.map_err(|error| classify_error(&error))?;
         self.check_headers(response.headers())?;
-        Ok(Sent { response, turn })
+        Ok(PendingResponse {
+            response,
+            permit: turn,
+        })
     }
 
     /// The text at an address, for scripts.
@@ -124,27 +131,27 @@ impl Clients {
             let message = format!("`{url}` is not a URL: {error}");
             TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
         })?;
-        let request = Request::plain(Method::GET, parsed);
+        let request = HttpRequest::new_internal(Method::GET, parsed);
         let fetch = async {
-            let sent = self.send(&request, self.pace()).await?;
+            let sent = self.send(&request, self.default_timeouts()).await?;
             let status = sent.response.status();
             if !status.is_success() {
                 let code = format!("HTTP_{}", status.as_u16());
                 let message = format!("`{url}` answered {status}");
-                return Err(TaskError::new(response::kind_of(status), code, message));
+                return Err(TaskError::new(response::error_kind(status), code, message));
             }
-            let body = receive::read(sent.response, self.limits.held_bytes_max).await?;
+            let body = receive::read_bytes(sent.response, self.limits.memory_bytes_max).await?;
             Ok(String::from_utf8_lossy(&body).into_owned())
         };
         tokio::select! {
             text = fetch => text,
-            () = stop.cancelled() => Err(cancelled()),
-            () = tokio::time::sleep(limit) => Err(timed_out(limit)),
+            () = stop.cancelled() => Err(cancelled_error()),
+            () = tokio::time::sleep(limit) => Err(timeout_error(limit)),
         }
     }
 
     /// The client for these options, made on first use.
-    fn get(&self, options: Options, port: Option<u16>) -> Result<Client, TaskError> {
+    fn client(&self, options: ConnectOptions, port: Option<u16>) -> Result<Client, TaskError> {
         let mut clients = self
             .by_options
             .lock()
@@ -152,18 +159,22 @@ impl Clients {
         if let Some(client) = clients.get(&(options, port)) {
             return Ok(client.clone());
         }
-        let client = self.build(options, port)?;
+        let client = self.build_client(options, port)?;
         clients.insert((options, port), client.clone());
         Ok(client)
     }
 
-    fn build(&self, options: Options, port: Option<u16>) -> Result<Client, TaskError> {
+    fn build_client(
+        &self,
+        options: ConnectOptions,
+        port: Option<u16>,
+    ) -> Result<Client, TaskError> {
         install_provider();
         let builder = trust(Client::builder(), &self.authorities.0);
         let built = builder
-            .map_err(|error| exhausted(&error))?
+            .map_err(|error| exhausted_error(&error))?
             .user_agent(concat!("noetl/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(options.connect)
+            .connect_timeout(options.connect_timeout)
             .tls_danger_accept_invalid_certs(!options.verify_ssl)
             .redirect(redirect::Policy::none())
             // A proxy would connect to addresses that nobody here has checked.
@@ -178,7 +189,7 @@ impl Clients {
             }))
             .build();
         built.map_err(|error| {
-            let message = format!("the http client cannot be made: {}", chain(&error));
+            let message = format!("the http client cannot be made: {}", error_chain(&error));
             unmade(TaskError::new(ErrorKind::Unknown, "HTTP_CLIENT", message))
         })
     }
@@ -202,15 +213,15 @@ impl Clients {
 
 /// A client for a bucket: it follows no redirects, asks no proxy and connects only to what the guard lets through.
 pub(crate) fn guarded_client(
-    guard: &Arc<Guard>,
+    guard: &Arc<AddressGuard>,
     endpoint: Option<&Url>,
     silence_max: Duration,
 ) -> Result<Client, TaskError> {
     install_provider();
     let built = trust(Client::builder(), &[])
-        .map_err(|error| exhausted(&error))?
+        .map_err(|error| exhausted_error(&error))?
         .user_agent(concat!("noetl/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(BUCKET_CONNECT_MAX.min(silence_max))
+        .connect_timeout(BUCKET_CONNECT_TIMEOUT.min(silence_max))
         .read_timeout(silence_max)
         .https_only(endpoint.is_none_or(|endpoint| endpoint.scheme() == "https"))
         .redirect(redirect::Policy::none())
@@ -219,8 +230,8 @@ pub(crate) fn guarded_client(
         .no_gzip()
         .dns_resolver(Arc::new(GuardedResolver {
             guard: guard.clone(),
-            lookup: Arc::new(System),
-            port: endpoint.and_then(|endpoint| guard.port_that_matters(endpoint)),
+            lookup: Arc::new(SystemLookup),
+            port: endpoint.and_then(|endpoint| guard.relevant_port(endpoint)),
         }))
         .build();
     built.map_err(|error| {
@@ -235,7 +246,7 @@ pub(crate) fn guarded_client(
 
 /// The error of a client that cannot be made: the want of descriptors, if there is one.
 fn unmade(error: TaskError) -> TaskError {
-    find_shortage().as_ref().map_or(error, exhausted)
+    find_shortage().as_ref().map_or(error, exhausted_error)
 }
 
 fn install_provider() {
@@ -247,24 +258,26 @@ fn install_provider() {
 }
 
 /// The error of an address that may not be reached.
-pub(crate) fn blocked(error: &Blocked) -> TaskError {
+pub(crate) fn blocked_error(error: &BlockedAddress) -> TaskError {
     let remedy = match error {
-        Blocked::Address { .. } => {
+        BlockedAddress::Address { .. } => {
             "; tasks reach such addresses only where NOETL_HTTP_ALLOW of their worker names them, and metadata never"
         }
-        Blocked::Own { .. } => "; NOETL_HTTP_ALLOW of the worker may name it with its port",
-        Blocked::Scheme(_) | Blocked::Metadata(_) | Blocked::NoHost => "",
+        BlockedAddress::EngineAddress { .. } => {
+            "; NOETL_HTTP_ALLOW of the worker may name it with its port"
+        }
+        BlockedAddress::Scheme(_) | BlockedAddress::Metadata(_) | BlockedAddress::NoHost => "",
     };
     let message = format!("{error}{remedy}");
     TaskError::new(ErrorKind::ClientError, "HTTP_ADDRESS_BLOCKED", message)
 }
 
 /// What a client's error means to a playbook.
-pub(crate) fn sort(error: &reqwest::Error) -> TaskError {
-    if let Some(refused) = find::<Blocked>(error) {
-        return blocked(refused);
+pub(crate) fn classify_error(error: &reqwest::Error) -> TaskError {
+    if let Some(refused) = find_source::<BlockedAddress>(error) {
+        return blocked_error(refused);
     }
-    let message = chain(error);
+    let message = error_chain(error);
     if error.is_timeout() {
         return TaskError::new(ErrorKind::Timeout, "TIMEOUT", message);
     }
@@ -278,7 +291,7 @@ pub(crate) fn sort(error: &reqwest::Error) -> TaskError {
         return TaskError::new(ErrorKind::ClientError, "HTTP_REQUEST", message);
     }
     // A body that breaks off is reported as undecodable too; only bytes that are wrong are not worth another try.
-    let is_corrupt = find::<std::io::Error>(error).is_some_and(|e| {
+    let is_corrupt = find_source::<std::io::Error>(error).is_some_and(|e| {
         matches!(
             e.kind(),
             std::io::ErrorKind::InvalidData | std::io::ErrorKind::InvalidInput
@@ -291,7 +304,7 @@ pub(crate) fn sort(error: &reqwest::Error) -> TaskError {
 }
 
 /// The error and its sources in one sentence, without the URL, which may hold a secret.
-fn chain(error: &reqwest::Error) -> String {
+fn error_chain(error: &reqwest::Error) -> String {
     let mut text = if error.is_connect() {
         "the peer could not be reached".to_owned()
     } else if error.is_timeout() {
@@ -309,7 +322,7 @@ fn chain(error: &reqwest::Error) -> String {
     text
 }
 
-fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
+fn find_source<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref::<T>() {

@@ -8,19 +8,19 @@ use reqwest::header::HeaderValue;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::auth::{need, text};
-use crate::http::auth::secret;
+use crate::auth::{auth_text, require_auth_text};
+use crate::http::auth::secret_header_value;
 
 /// User name and password.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Login {
+pub(crate) struct DigestLogin {
     pub(crate) user: String,
     pub(crate) password: String,
 }
 
 /// Parsed `WWW-Authenticate` challenge.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Challenge {
+struct DigestChallenge {
     realm: String,
     nonce: String,
     opaque: Option<String>,
@@ -29,7 +29,7 @@ struct Challenge {
 }
 
 /// Request data that the digest covers.
-pub(crate) struct Asked<'a> {
+pub(crate) struct DigestInput<'a> {
     pub(crate) method: &'a str,
     /// Path and query.
     pub(crate) uri: &'a str,
@@ -37,22 +37,22 @@ pub(crate) struct Asked<'a> {
     pub(crate) cnonce: &'a str,
 }
 
-impl Login {
+impl DigestLogin {
     /// Reads the login from the fields of a credential.
-    pub(crate) fn of(auth: &Map<String, Value>) -> Result<Self, TaskError> {
+    pub(crate) fn from_auth(auth: &Map<String, Value>) -> Result<Self, TaskError> {
         Ok(Self {
-            user: need(auth, &["username", "user", "login"])?,
-            password: text(auth, &["password", "secret"]).unwrap_or_default(),
+            user: require_auth_text(auth, &["username", "user", "login"])?,
+            password: auth_text(auth, &["password", "secret"]).unwrap_or_default(),
         })
     }
 
     /// Returns the header that responds to a challenge, or `None` if the scheme or algorithm is not supported.
-    pub(crate) fn answer(
+    pub(crate) fn response_header(
         &self,
         challenge: &str,
-        asked: &Asked<'_>,
+        asked: &DigestInput<'_>,
     ) -> Result<Option<HeaderValue>, TaskError> {
-        let Some(challenge) = Challenge::parse(challenge) else {
+        let Some(challenge) = DigestChallenge::parse(challenge) else {
             return Ok(None);
         };
         let algorithm = challenge.algorithm.as_deref().unwrap_or("MD5");
@@ -89,11 +89,11 @@ impl Login {
         if let Some(qop) = quality {
             header.push_str(&format!(", qop={qop}, nc=00000001, cnonce=\"{cnonce}\""));
         }
-        secret(&header).map(Some)
+        secret_header_value(&header).map(Some)
     }
 }
 
-impl Challenge {
+impl DigestChallenge {
     fn parse(header: &str) -> Option<Self> {
         let (scheme, mut rest) = header.trim().split_once(' ')?;
         if !scheme.eq_ignore_ascii_case("digest") {
@@ -121,7 +121,7 @@ impl Challenge {
     }
 }
 
-impl fmt::Debug for Login {
+impl fmt::Debug for DigestLogin {
     /// Hides the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Login")
@@ -135,16 +135,16 @@ mod tests {
     use super::*;
 
     fn response(challenge: &str, login: (&str, &str), cnonce: &str) -> String {
-        let login = Login {
+        let login = DigestLogin {
             user: login.0.to_owned(),
             password: login.1.to_owned(),
         };
-        let asked = Asked {
+        let asked = DigestInput {
             method: "GET",
             uri: "/dir/index.html",
             cnonce,
         };
-        let header = login.answer(challenge, &asked).unwrap().unwrap();
+        let header = login.response_header(challenge, &asked).unwrap().unwrap();
         let header = header.to_str().unwrap();
         let (_, rest) = header.split_once("response=\"").unwrap();
         rest.split('"').next().unwrap().to_owned()
@@ -161,16 +161,16 @@ mod tests {
         );
         let new = "Digest realm=\"http-auth@example.org\", qop=\"auth, auth-int\", algorithm=SHA-256, \
                    nonce=\"7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v\", opaque=\"FQhe/qaU925kfnzjCev0ciny7QMkPqMAFRtzCUYo5tdS\"";
-        let header = Login {
+        let header = DigestLogin {
             user: "Mufasa".to_owned(),
             password: "Circle of Life".to_owned(),
         };
-        let asked = Asked {
+        let asked = DigestInput {
             method: "GET",
             uri: "/dir/index.html",
             cnonce: "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ",
         };
-        let header = header.answer(new, &asked).unwrap().unwrap();
+        let header = header.response_header(new, &asked).unwrap().unwrap();
         assert!(
             header
                 .to_str()
@@ -181,11 +181,11 @@ mod tests {
 
     #[test]
     fn other_challenges_are_left_alone() {
-        let login = Login {
+        let login = DigestLogin {
             user: "u".to_owned(),
             password: "p".to_owned(),
         };
-        let asked = Asked {
+        let asked = DigestInput {
             method: "GET",
             uri: "/",
             cnonce: "c",
@@ -197,7 +197,7 @@ mod tests {
             "Digest nonce=\"x\", algorithm=SHA-512-256",
             "Digest nonce=\"x\", qop=\"auth-int\"",
         ] {
-            let answer = login.answer(challenge, &asked).unwrap();
+            let answer = login.response_header(challenge, &asked).unwrap();
             assert!(answer.is_none(), "{challenge}");
         }
     }

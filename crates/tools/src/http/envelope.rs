@@ -6,62 +6,64 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use model::outcome::TaskError;
 use model::result_ref::ResultRef;
-use results::Keeper;
+use results::ResultWriter;
 use serde_json::{Map, Value};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-use crate::call::{not_kept, storage};
-use crate::http::receive::Spool;
+use crate::call::{scratch_error, store_error};
+use crate::http::receive::SpooledBody;
 
 /// Bytes read at a time: a multiple of three, so that the base64 of the chunks joins without padding.
-const PIECE_BYTES: usize = 192 * 1024;
+const READ_BYTES: usize = 192 * 1024;
 
 /// Size of the buffer between the reader of the body and the result store.
 const PIPE_BYTES: usize = 256 * 1024;
 
 /// Encoding of the body in the JSON result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum BodyEncoding {
     /// Unchanged, because it is JSON.
     Json,
     /// A string; invalid UTF-8 is replaced.
     Text,
     /// A string with one character per byte.
-    Latin,
+    Latin1,
     /// A base64 string.
     Base64,
 }
 
 /// Fields before and after `data`.
-pub(crate) struct Around {
+pub(crate) struct EnvelopeFields {
     pub(crate) before: Map<String, Value>,
     pub(crate) after: Map<String, Value>,
 }
 
 /// Stores the result with a body from a file.
-pub(crate) async fn keep(
-    around: Around,
-    form: Form,
-    spool: Spool,
-    keeper: &Keeper,
+pub(crate) async fn store_envelope(
+    around: EnvelopeFields,
+    form: BodyEncoding,
+    spool: SpooledBody,
+    keeper: &ResultWriter,
 ) -> Result<ResultRef, TaskError> {
     let body = spool.into_file()?;
     let (mut text, out) = tokio::io::duplex(PIPE_BYTES);
     // The reading end is dropped when storing ends, so that the writer does not block forever.
-    let keeping = async move { keeper.keep(&mut text).await };
-    let (written, kept) = tokio::join!(write(around, form, body, out), keeping);
+    let keeping = async move { keeper.write(&mut text).await };
+    let (written, kept) = tokio::join!(write_envelope(around, form, body, out), keeping);
     match (written, kept) {
         (_, Ok(reference)) => Ok(reference),
-        (Err(error), Err(_)) if error.kind() != io::ErrorKind::BrokenPipe => Err(storage(&error)),
-        (_, Err(error)) => Err(not_kept(&error)),
+        (Err(error), Err(_)) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(scratch_error(&error))
+        }
+        (_, Err(error)) => Err(store_error(&error)),
     }
 }
 
 /// Writes the whole JSON result.
-async fn write(
-    around: Around,
-    form: Form,
+async fn write_envelope(
+    around: EnvelopeFields,
+    form: BodyEncoding,
     body: File,
     mut out: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
@@ -69,7 +71,7 @@ async fn write(
     let after = Value::Object(around.after).to_string();
     let open = before.strip_suffix('}').unwrap_or(&before);
     let rest = after.strip_prefix('{').unwrap_or(&after);
-    let quote = if form == Form::Json { "" } else { "\"" };
+    let quote = if form == BodyEncoding::Json { "" } else { "\"" };
     out.write_all(format!("{open},\"data\":{quote}").as_bytes())
         .await?;
     write_body(form, body, &mut out).await?;
@@ -80,39 +82,39 @@ async fn write(
 }
 
 async fn write_body(
-    form: Form,
+    form: BodyEncoding,
     mut body: File,
     out: &mut (impl AsyncWrite + Unpin),
 ) -> io::Result<()> {
-    let mut piece = Vec::with_capacity(PIECE_BYTES);
+    let mut piece = Vec::with_capacity(READ_BYTES);
     let mut is_first = true;
     loop {
-        let room = (PIECE_BYTES - piece.len()) as u64;
+        let room = (READ_BYTES - piece.len()) as u64;
         let read = (&mut body).take(room).read_to_end(&mut piece).await?;
         let is_last = read == 0;
         let used = match form {
-            Form::Json => {
+            BodyEncoding::Json => {
                 out.write_all(&piece).await?;
                 piece.len()
             }
-            Form::Base64 => {
+            BodyEncoding::Base64 => {
                 out.write_all(STANDARD.encode(&piece).as_bytes()).await?;
                 piece.len()
             }
-            Form::Latin => {
+            BodyEncoding::Latin1 => {
                 let text: String = piece.iter().map(|byte| char::from(*byte)).collect();
-                out.write_all(&escaped(&text)).await?;
+                out.write_all(&escape_json(&text)).await?;
                 piece.len()
             }
-            Form::Text => {
+            BodyEncoding::Text => {
                 let mark: &[u8] = if is_first { b"\xef\xbb\xbf" } else { b"" };
                 let skipped = if piece.starts_with(mark) {
                     mark.len()
                 } else {
                     0
                 };
-                let (text, used) = lossy(&piece[skipped..], is_last);
-                out.write_all(&escaped(&text)).await?;
+                let (text, used) = decode_lossy(&piece[skipped..], is_last);
+                out.write_all(&escape_json(&text)).await?;
                 skipped + used
             }
         };
@@ -125,7 +127,7 @@ async fn write_body(
 }
 
 /// Decodes bytes to text and returns how many were used; an incomplete character at the end waits for the next chunk.
-fn lossy(bytes: &[u8], is_last: bool) -> (String, usize) {
+fn decode_lossy(bytes: &[u8], is_last: bool) -> (String, usize) {
     let mut text = String::with_capacity(bytes.len());
     let mut used = 0;
     for part in bytes.utf8_chunks() {
@@ -145,7 +147,7 @@ fn lossy(bytes: &[u8], is_last: bool) -> (String, usize) {
 }
 
 /// Escapes text for a JSON string, without the quotes.
-fn escaped(text: &str) -> Vec<u8> {
+fn escape_json(text: &str) -> Vec<u8> {
     let mut quoted = Value::from(text).to_string().into_bytes();
     quoted.pop();
     quoted.drain(..1);

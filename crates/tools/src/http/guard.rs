@@ -11,12 +11,12 @@ use async_trait::async_trait;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use crate::http::address::{Class, classify, is_metadata_name};
-use crate::network::{Hole, Network};
+use crate::http::address::{AddressClass, classify, is_metadata_name};
+use crate::network::{AllowedTarget, NetworkConfig};
 
 /// A blocked address, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Blocked {
+pub(crate) enum BlockedAddress {
     #[error("scheme `{0}` is not supported; use http or https")]
     Scheme(String),
     #[error("blocked: `{host}` resolves to {address}, {class}")]
@@ -28,117 +28,128 @@ pub(crate) enum Blocked {
     #[error("blocked: `{0}` is a metadata service")]
     Metadata(String),
     #[error("blocked: `{host}` resolves to {address}, an address of the NoETL server or store")]
-    Own { host: String, address: SocketAddr },
+    EngineAddress { host: String, address: SocketAddr },
     #[error("the URL has no host")]
     NoHost,
 }
 
 /// The rules.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Guard {
+pub(crate) struct AddressGuard {
     /// Whether private and loopback addresses are allowed.
     pub(crate) allow_private: bool,
     /// Targets that are allowed although they are private, or belong to NoETL itself.
-    pub(crate) holes: Vec<Hole>,
+    pub(crate) allowed_targets: Vec<AllowedTarget>,
     /// Addresses of the server and the store of this process.
-    pub(crate) own: Vec<SocketAddr>,
+    pub(crate) protected_addresses: Vec<SocketAddr>,
 }
 
 /// Resolves a host name.
 #[async_trait]
-pub(crate) trait Lookup: Send + Sync {
-    async fn look_up(&self, host: &str) -> io::Result<Vec<SocketAddr>>;
+pub(crate) trait HostLookup: Send + Sync {
+    async fn resolve_host(&self, host: &str) -> io::Result<Vec<SocketAddr>>;
 }
 
 /// Resolves names with the system's resolver.
-pub(crate) struct System;
+pub(crate) struct SystemLookup;
 
 /// Resolves names and rejects those with a blocked address.
 pub(crate) struct GuardedResolver {
-    pub(crate) guard: Arc<Guard>,
-    pub(crate) lookup: Arc<dyn Lookup>,
+    pub(crate) guard: Arc<AddressGuard>,
+    pub(crate) lookup: Arc<dyn HostLookup>,
     /// Port of the request, if a rule depends on it.
     pub(crate) port: Option<u16>,
 }
 
-impl Guard {
-    pub(crate) fn new(network: &Network) -> Self {
+impl AddressGuard {
+    pub(crate) fn new(network: &NetworkConfig) -> Self {
         Self {
             allow_private: network.allow_private,
-            holes: network.holes.clone(),
-            own: network.own.clone(),
+            allowed_targets: network.allowed_targets.clone(),
+            protected_addresses: network.protected_addresses.clone(),
         }
     }
 
     /// Checks the scheme, the host name and a literal address.
-    pub(crate) fn check_url(&self, url: &Url) -> Result<(), Blocked> {
+    pub(crate) fn check_url(&self, url: &Url) -> Result<(), BlockedAddress> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(Blocked::Scheme(url.scheme().to_owned()));
+            return Err(BlockedAddress::Scheme(url.scheme().to_owned()));
         }
         let host = url.host_str().filter(|host| !host.is_empty());
-        let host = host.ok_or(Blocked::NoHost)?;
+        let host = host.ok_or(BlockedAddress::NoHost)?;
         let literal = host.trim_start_matches('[').trim_end_matches(']');
         match literal.parse::<IpAddr>() {
-            Ok(address) => self.check(host, address, url.port_or_known_default()),
-            Err(_) if is_metadata_name(host) => Err(Blocked::Metadata(host.to_owned())),
+            Ok(address) => self.check_address(host, address, url.port_or_known_default()),
+            Err(_) if is_metadata_name(host) => Err(BlockedAddress::Metadata(host.to_owned())),
             Err(_) => Ok(()),
         }
     }
 
     /// Port of a URL, if a rule depends on it.
-    pub(crate) fn port_that_matters(&self, url: &Url) -> Option<u16> {
+    pub(crate) fn relevant_port(&self, url: &Url) -> Option<u16> {
         let port = url.port_or_known_default()?;
-        let is_own = self.own.iter().any(|own| own.port() == port);
-        let is_hole = self.holes.iter().any(|hole| hole.port == Some(port));
+        let is_own = self
+            .protected_addresses
+            .iter()
+            .any(|own| own.port() == port);
+        let is_hole = self
+            .allowed_targets
+            .iter()
+            .any(|hole| hole.port == Some(port));
         (is_own || is_hole).then_some(port)
     }
 
     /// Checks one address of a host.
-    pub(crate) fn check(
+    pub(crate) fn check_address(
         &self,
         host: &str,
         address: IpAddr,
         port: Option<u16>,
-    ) -> Result<(), Blocked> {
+    ) -> Result<(), BlockedAddress> {
         let address = address.to_canonical();
         let class = classify(address);
-        if let Class::Never(class) = class {
-            return Err(blocked(host, address, class));
+        if let AddressClass::Forbidden(class) = class {
+            return Err(blocked_address(host, address, class));
         }
-        let mut holes = self.holes.iter();
-        let mut holes_here = holes.clone().filter(|hole| hole.fits(host, address, port));
-        if let Some(port) = port.filter(|port| self.is_own(address, *port)) {
+        let mut holes = self.allowed_targets.iter();
+        let mut holes_here = holes
+            .clone()
+            .filter(|hole| hole.matches(host, address, port));
+        if let Some(port) = port.filter(|port| self.is_protected(address, *port)) {
             // Only an entry with a port opens an address of NoETL itself.
             let is_open =
-                holes.any(|hole| hole.port.is_some() && hole.fits(host, address, Some(port)));
+                holes.any(|hole| hole.port.is_some() && hole.matches(host, address, Some(port)));
             return if is_open {
                 Ok(())
             } else {
                 let (host, address) = (host.to_owned(), SocketAddr::new(address, port));
-                Err(Blocked::Own { host, address })
+                Err(BlockedAddress::EngineAddress { host, address })
             };
         }
         match class {
-            Class::Private(class) if !self.allow_private && holes_here.next().is_none() => {
-                Err(blocked(host, address, class))
+            AddressClass::Private(class) if !self.allow_private && holes_here.next().is_none() => {
+                Err(blocked_address(host, address, class))
             }
             _ => Ok(()),
         }
     }
 
-    fn is_own(&self, address: IpAddr, port: u16) -> bool {
-        let mut own = self.own.iter().filter(|own| own.port() == port);
+    fn is_protected(&self, address: IpAddr, port: u16) -> bool {
+        let mut own = self
+            .protected_addresses
+            .iter()
+            .filter(|own| own.port() == port);
         own.any(|own| {
             let own = own.ip().to_canonical();
             own == address
-                || (own.is_unspecified() && is_of_this_machine(address))
-                || (address.is_unspecified() && is_of_this_machine(own))
+                || (own.is_unspecified() && is_local_address(address))
+                || (address.is_unspecified() && is_local_address(own))
         })
     }
 }
 
-fn blocked(host: &str, address: IpAddr, class: &'static str) -> Blocked {
-    Blocked::Address {
+fn blocked_address(host: &str, address: IpAddr, class: &'static str) -> BlockedAddress {
+    BlockedAddress::Address {
         host: host.to_owned(),
         address,
         class,
@@ -146,13 +157,13 @@ fn blocked(host: &str, address: IpAddr, class: &'static str) -> Blocked {
 }
 
 /// Only the machine's own addresses can be bound.
-fn is_of_this_machine(address: IpAddr) -> bool {
+fn is_local_address(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }
 
 #[async_trait]
-impl Lookup for System {
-    async fn look_up(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
+impl HostLookup for SystemLookup {
+    async fn resolve_host(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
         Ok(tokio::net::lookup_host((host, 0)).await?.collect())
     }
 }
@@ -163,11 +174,11 @@ impl Resolve for GuardedResolver {
         Box::pin(async move {
             let host = name.as_str();
             if is_metadata_name(host) {
-                return Err(Blocked::Metadata(host.to_owned()).into());
+                return Err(BlockedAddress::Metadata(host.to_owned()).into());
             }
-            let addresses = lookup.look_up(host).await?;
+            let addresses = lookup.resolve_host(host).await?;
             for address in &addresses {
-                guard.check(host, address.ip(), port)?;
+                guard.check_address(host, address.ip(), port)?;
             }
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })

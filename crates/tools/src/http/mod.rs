@@ -2,28 +2,30 @@
 
 mod address;
 mod auth;
+mod auth_exchange;
 mod body;
 mod client;
 mod digest;
 mod envelope;
 mod guard;
+mod host_limiter;
 mod oauth;
-mod proof;
 mod receive;
 mod request;
 mod response;
 mod tool;
-mod turns;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use auth::Auth;
-pub(crate) use client::{Clients, Pace, Sent, guarded_client, sort};
-pub(crate) use envelope::{Around, Form, keep};
-pub(crate) use guard::Guard;
-pub(crate) use proof::Proof;
-pub(crate) use receive::Spool;
-pub(crate) use request::{Manner, Request, headers};
-pub(crate) use response::{Type, kind_of};
-pub(crate) use tool::Http;
+pub(crate) use auth::HttpAuth;
+pub(crate) use auth_exchange::AuthExchange;
+pub(crate) use client::{
+    HttpClients, PeerTimeouts, PendingResponse, classify_error, guarded_client,
+};
+pub(crate) use envelope::{BodyEncoding, EnvelopeFields, store_envelope};
+pub(crate) use guard::AddressGuard;
+pub(crate) use receive::SpooledBody;
+pub(crate) use request::{HttpRequest, RequestOptions, parse_headers};
+pub(crate) use response::{BodyType, error_kind};
+pub(crate) use tool::HttpTool;

@@ -13,86 +13,87 @@ use reqwest::{Method, StatusCode, Url};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::auth::{invalid, need, text};
-use crate::http::auth::basic;
-use crate::http::body::scalar;
-use crate::http::client::{Clients, Pace};
+use crate::auth::{auth_text, invalid_auth_error, require_auth_text};
+use crate::http::auth::basic_header;
+use crate::http::body::scalar_text;
+use crate::http::client::{HttpClients, PeerTimeouts};
 use crate::http::receive;
-use crate::http::request::Request;
-use crate::http::response::kind_of;
+use crate::http::request::HttpRequest;
+use crate::http::response::error_kind;
 
 /// A token is replaced this long before it expires, or after four fifths of its lifetime if that is later.
-const MARGIN_MAX: Duration = Duration::from_secs(30);
+const EXPIRY_MARGIN_MAX: Duration = Duration::from_secs(30);
 
 /// Maximum number of cached tokens; beyond it, unused ones are dropped.
 const TOKENS_MAX: usize = 256;
 
 /// Maximum size of a token response.
-const ANSWER_BYTES_MAX: usize = 64 * 1024;
+const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
 /// Maximum length of the endpoint's error description in our message.
 const REASON_CHARS_MAX: usize = 200;
 
 /// Parameters of a token request.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Grant {
+pub(crate) struct OauthGrant {
     token_url: Url,
     client_id: String,
     client_secret: String,
     scope: Option<String>,
     audience: Option<String>,
     refresh_token: Option<String>,
-    manner: Option<Manner>,
+    placement: Option<CredentialPlacement>,
     extra: Vec<(String, String)>,
 }
 
 /// Where the client credentials go in a token request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Manner {
+enum CredentialPlacement {
     Body,
     Header,
 }
 
 /// Token cache of a worker.
 #[derive(Default)]
-pub(crate) struct Tokens(Mutex<HashMap<Grant, Slot>>);
+pub(crate) struct OauthTokenCache(Mutex<HashMap<OauthGrant, TokenSlot>>);
 
 /// The lock is held while a token is requested, so that concurrent calls wait for the same response.
-type Slot = Arc<tokio::sync::Mutex<Option<Token>>>;
+type TokenSlot = Arc<tokio::sync::Mutex<Option<OauthToken>>>;
 
 #[derive(Clone)]
-struct Token {
+struct OauthToken {
     value: String,
-    good_until: Option<Instant>,
+    valid_until: Option<Instant>,
     /// Refresh token for the next request, if the server issues a new one each time.
-    refresh: Option<String>,
+    refresh_token: Option<String>,
 }
 
 /// Response of a token endpoint.
 #[derive(Deserialize)]
-struct Answer {
+struct TokenResponse {
     access_token: String,
     expires_in: Option<Value>,
     refresh_token: Option<String>,
 }
 
-impl Grant {
+impl OauthGrant {
     /// Reads a credential of type oauth2.
-    pub(crate) fn of(auth: &Map<String, Value>) -> Result<Self, TaskError> {
-        let token_url = Url::parse(&need(auth, &["token_url"])?)
-            .map_err(|error| invalid(format!("`auth.token_url` is not a valid URL: {error}")))?;
-        let manner = match text(auth, &["client_auth", "auth_method"]).as_deref() {
+    pub(crate) fn from_auth(auth: &Map<String, Value>) -> Result<Self, TaskError> {
+        let token_url = Url::parse(&require_auth_text(auth, &["token_url"])?).map_err(|error| {
+            invalid_auth_error(format!("`auth.token_url` is not a valid URL: {error}"))
+        })?;
+        let manner = match auth_text(auth, &["client_auth", "auth_method"]).as_deref() {
             None => None,
-            Some("post" | "client_secret_post" | "body") => Some(Manner::Body),
-            Some("basic" | "client_secret_basic" | "header") => Some(Manner::Header),
+            Some("post" | "client_secret_post" | "body") => Some(CredentialPlacement::Body),
+            Some("basic" | "client_secret_basic" | "header") => Some(CredentialPlacement::Header),
             Some(other) => {
                 let message = format!("invalid `auth.client_auth: {other}`; use `post` or `basic`");
-                return Err(invalid(message));
+                return Err(invalid_auth_error(message));
             }
         };
         let scope = match auth.get("scope").or_else(|| auth.get("scopes")) {
             Some(Value::Array(scopes)) => {
-                Some(scopes.iter().map(scalar).collect::<Vec<_>>().join(" "))
+                Some(scopes.iter().map(scalar_text).collect::<Vec<_>>().join(" "))
             }
             Some(Value::String(scope)) => Some(scope.clone()),
             _ => None,
@@ -101,19 +102,23 @@ impl Grant {
         let extra = extra.into_iter().flatten();
         Ok(Self {
             token_url,
-            client_id: need(auth, &["client_id"])?,
-            client_secret: text(auth, &["client_secret"]).unwrap_or_default(),
+            client_id: require_auth_text(auth, &["client_id"])?,
+            client_secret: auth_text(auth, &["client_secret"]).unwrap_or_default(),
             scope,
-            audience: text(auth, &["audience"]),
-            refresh_token: text(auth, &["refresh_token"]),
-            manner,
+            audience: auth_text(auth, &["audience"]),
+            refresh_token: auth_text(auth, &["refresh_token"]),
+            placement: manner,
             extra: extra
-                .map(|(key, value)| (key.clone(), scalar(value)))
+                .map(|(key, value)| (key.clone(), scalar_text(value)))
                 .collect(),
         })
     }
 
-    fn request(&self, refresh: Option<&str>, manner: Manner) -> Result<Request, TaskError> {
+    fn token_request(
+        &self,
+        refresh: Option<&str>,
+        manner: CredentialPlacement,
+    ) -> Result<HttpRequest, TaskError> {
         let mut fields: Vec<(&str, &str)> = match refresh {
             Some(token) => vec![("grant_type", "refresh_token"), ("refresh_token", token)],
             None => vec![("grant_type", "client_credentials")],
@@ -126,13 +131,16 @@ impl Grant {
         fields.extend(given);
         let extra = self.extra.iter();
         fields.extend(extra.map(|(key, value)| (key.as_str(), value.as_str())));
-        let mut request = Request::plain(Method::POST, self.token_url.clone());
+        let mut request = HttpRequest::new_internal(Method::POST, self.token_url.clone());
         match manner {
-            Manner::Header => {
-                let (user, password) = (encoded(&self.client_id), encoded(&self.client_secret));
-                request.authorise(basic(&user, &password)?);
+            CredentialPlacement::Header => {
+                let (user, password) = (
+                    encode_component(&self.client_id),
+                    encode_component(&self.client_secret),
+                );
+                request.set_authorization(basic_header(&user, &password)?);
             }
-            Manner::Body => {
+            CredentialPlacement::Body => {
                 fields.push(("client_id", &self.client_id));
                 fields.push(("client_secret", &self.client_secret));
             }
@@ -141,34 +149,34 @@ impl Grant {
         request.headers.insert(CONTENT_TYPE, form);
         let json = HeaderValue::from_static("application/json");
         request.headers.insert(ACCEPT, json);
-        request.body = Some(Bytes::from(form_of(&fields)));
+        request.body = Some(Bytes::from(encode_form(&fields)));
         Ok(request)
     }
 }
 
-impl Tokens {
+impl OauthTokenCache {
     /// Returns a token for a grant; never the one in `refused`, which the server rejected.
-    pub(crate) async fn get(
+    pub(crate) async fn token(
         &self,
-        grant: &Grant,
-        clients: &Clients,
-        pace: Pace,
+        grant: &OauthGrant,
+        clients: &HttpClients,
+        pace: PeerTimeouts,
         refused: Option<&str>,
     ) -> Result<String, TaskError> {
         let slot = self.slot(grant);
         let mut kept = slot.lock().await;
         if let Some(token) = kept.as_ref()
-            && token.good_until.is_none_or(|end| Instant::now() < end)
+            && token.valid_until.is_none_or(|end| Instant::now() < end)
             && refused != Some(token.value.as_str())
         {
             return Ok(token.value.clone());
         }
         // Keep the old token during the request: if the server rotates refresh tokens, no other one is valid.
-        let refresh = kept.as_ref().and_then(|token| token.refresh.clone());
+        let refresh = kept.as_ref().and_then(|token| token.refresh_token.clone());
         let refresh = refresh.or_else(|| grant.refresh_token.clone());
-        match ask(grant, clients, pace, refresh.as_deref()).await {
+        match request_token(grant, clients, pace, refresh.as_deref()).await {
             Ok(mut token) => {
-                token.refresh = token.refresh.or(refresh);
+                token.refresh_token = token.refresh_token.or(refresh);
                 Ok(kept.insert(token).value.clone())
             }
             Err(error) => {
@@ -180,7 +188,7 @@ impl Tokens {
         }
     }
 
-    fn slot(&self, grant: &Grant) -> Slot {
+    fn slot(&self, grant: &OauthGrant) -> TokenSlot {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if slots.len() >= TOKENS_MAX && !slots.contains_key(grant) {
             slots.retain(|_, slot| Arc::strong_count(slot) > 1);
@@ -190,68 +198,79 @@ impl Tokens {
 }
 
 /// Requests a token. If the grant does not set `client_auth`, tries the body first, then the header.
-async fn ask(
-    grant: &Grant,
-    clients: &Clients,
-    pace: Pace,
+async fn request_token(
+    grant: &OauthGrant,
+    clients: &HttpClients,
+    pace: PeerTimeouts,
     refresh: Option<&str>,
-) -> Result<Token, TaskError> {
-    let first = grant.manner.unwrap_or(Manner::Body);
-    let (status, body) = answer(&grant.request(refresh, first)?, clients, pace).await?;
+) -> Result<OauthToken, TaskError> {
+    let first = grant.placement.unwrap_or(CredentialPlacement::Body);
+    let (status, body) =
+        send_token_request(&grant.token_request(refresh, first)?, clients, pace).await?;
     let is_refused = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED);
     let is_about_the_client =
-        reason(&body).is_none_or(|reason| reason.starts_with("invalid_client"));
-    if !(is_refused && is_about_the_client && grant.manner.is_none()) {
-        return token(status, &body);
+        refusal_reason(&body).is_none_or(|reason| reason.starts_with("invalid_client"));
+    if !(is_refused && is_about_the_client && grant.placement.is_none()) {
+        return parse_token(status, &body);
     }
-    let (status, body) = answer(&grant.request(refresh, Manner::Header)?, clients, pace).await?;
-    token(status, &body)
+    let (status, body) = send_token_request(
+        &grant.token_request(refresh, CredentialPlacement::Header)?,
+        clients,
+        pace,
+    )
+    .await?;
+    parse_token(status, &body)
 }
 
-async fn answer(
-    request: &Request,
-    clients: &Clients,
-    pace: Pace,
+async fn send_token_request(
+    request: &HttpRequest,
+    clients: &HttpClients,
+    pace: PeerTimeouts,
 ) -> Result<(StatusCode, Bytes), TaskError> {
     let sent = clients.send(request, pace).await;
     // The task's own request has not been sent.
-    let sent = sent.map_err(|error| error.with("sent", false))?;
+    let sent = sent.map_err(|error| error.with_detail("sent", false))?;
     let status = sent.response.status();
-    let body = receive::read(sent.response, ANSWER_BYTES_MAX).await;
-    Ok((status, body.map_err(|error| error.with("sent", false))?))
+    let body = receive::read_bytes(sent.response, RESPONSE_BYTES_MAX).await;
+    Ok((
+        status,
+        body.map_err(|error| error.with_detail("sent", false))?,
+    ))
 }
 
-fn token(status: StatusCode, body: &[u8]) -> Result<Token, TaskError> {
+fn parse_token(status: StatusCode, body: &[u8]) -> Result<OauthToken, TaskError> {
     if !status.is_success() {
-        let reason = reason(body).map(|reason| format!(": {reason}"));
+        let reason = refusal_reason(body).map(|reason| format!(": {reason}"));
         let message = format!(
             "the token endpoint returned {status}{}",
             reason.unwrap_or_default()
         );
-        let kind = match kind_of(status) {
+        let kind = match error_kind(status) {
             ErrorKind::ServerError => ErrorKind::ServerError,
             ErrorKind::RateLimit => ErrorKind::RateLimit,
             _ => ErrorKind::Auth,
         };
-        return Err(TaskError::new(kind, "OAUTH_TOKEN", message).with("status", status.as_u16()));
+        return Err(
+            TaskError::new(kind, "OAUTH_TOKEN", message).with_detail("status", status.as_u16())
+        );
     }
-    let answer: Answer = serde_json::from_slice(body).map_err(|_| {
+    let answer: TokenResponse = serde_json::from_slice(body).map_err(|_| {
         let message = "the token endpoint's response is not JSON with an `access_token`";
         TaskError::new(ErrorKind::Auth, "OAUTH_TOKEN", message)
     })?;
-    let seconds = answer.expires_in.as_ref().map(scalar);
+    let seconds = answer.expires_in.as_ref().map(scalar_text);
     let life = seconds.and_then(|seconds| seconds.parse::<f64>().ok());
     let life = life.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let good_for = life.map(|life| life.saturating_sub(MARGIN_MAX.min(life / 5)));
-    Ok(Token {
+    let good_for = life.map(|life| life.saturating_sub(EXPIRY_MARGIN_MAX.min(life / 5)));
+    Ok(OauthToken {
         value: answer.access_token,
-        good_until: good_for.and_then(|good_for| Instant::now().checked_add(good_for)),
-        refresh: answer.refresh_token,
+        valid_until: good_for.and_then(|good_for| Instant::now().checked_add(good_for)),
+        refresh_token: answer.refresh_token,
     })
 }
 
 /// Error and description from a token endpoint's response.
-fn reason(body: &[u8]) -> Option<String> {
+fn refusal_reason(body: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(body).ok()?;
     let error = answer.get("error")?.as_str()?;
     let description = answer.get("error_description").and_then(Value::as_str);
@@ -262,19 +281,19 @@ fn reason(body: &[u8]) -> Option<String> {
     Some(text.chars().take(REASON_CHARS_MAX).collect())
 }
 
-fn form_of(fields: &[(&str, &str)]) -> String {
+fn encode_form(fields: &[(&str, &str)]) -> String {
     let mut url = Url::parse("http://form/").expect("a constant URL");
     url.query_pairs_mut().extend_pairs(fields);
     url.query().unwrap_or_default().to_owned()
 }
 
 /// Form-encodes text.
-fn encoded(text: &str) -> String {
-    let form = form_of(&[("", text)]);
+fn encode_component(text: &str) -> String {
+    let form = encode_form(&[("", text)]);
     form.strip_prefix('=').unwrap_or(&form).to_owned()
 }
 
-impl fmt::Debug for Grant {
+impl fmt::Debug for OauthGrant {
     /// Shows only the client ID.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Grant")

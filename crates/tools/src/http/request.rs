@@ -13,17 +13,17 @@ use reqwest::{Method, StatusCode, Url};
 use serde_json::Value;
 
 use crate::call::Call;
-use crate::http::auth::Auth;
+use crate::http::auth::HttpAuth;
 use crate::http::body;
-use crate::http::client::{Options, Pace};
+use crate::http::client::{ConnectOptions, PeerTimeouts};
 use crate::registry::HttpLimits;
 
 /// Header by which a server can recognize a retry.
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
 
 /// A request that is ready to send.
 #[derive(Debug, Clone)]
-pub(crate) struct Request {
+pub(crate) struct HttpRequest {
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
@@ -31,23 +31,23 @@ pub(crate) struct Request {
     /// Headers that hold a credential, besides the standard ones.
     secret_headers: Vec<HeaderName>,
     /// Whether a redirect led to another origin.
-    pub(crate) has_left: bool,
+    pub(crate) has_left_origin: bool,
 }
 
 /// Settings for sending the request and reading the response.
 #[derive(Debug, Clone)]
-pub(crate) struct Manner {
-    pub(crate) options: Options,
+pub(crate) struct RequestOptions {
+    pub(crate) connect_options: ConnectOptions,
     pub(crate) follow_redirects: bool,
-    pub(crate) total: Duration,
-    pub(crate) read: Option<Duration>,
+    pub(crate) total_timeout: Duration,
+    pub(crate) read_timeout: Option<Duration>,
     pub(crate) ok_status: Option<OkStatus>,
-    pub(crate) response_type: ResponseType,
+    pub(crate) response_type: BodyFormat,
 }
 
 /// How to decode a response body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ResponseType {
+pub(crate) enum BodyFormat {
     /// By content type.
     Auto,
     Json,
@@ -59,64 +59,64 @@ pub(crate) enum ResponseType {
 #[derive(Debug, Clone)]
 pub(crate) struct OkStatus(Vec<(u16, u16)>);
 
-impl Request {
+impl HttpRequest {
     /// Builds the request of a call; rejects uploads of the `forbidden` files.
     pub(crate) async fn new(call: &Call, forbidden: &[PathBuf]) -> Result<Self, TaskError> {
-        let method = method(call)?;
-        let url = url(call)?;
-        let headers = headers(call)?;
+        let method = parse_method(call)?;
+        let url = parse_url(call)?;
+        let headers = parse_headers(call)?;
         let declared = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
-        let body = body::body(call, declared, forbidden).await?;
+        let body = body::build_body(call, declared, forbidden).await?;
         let mut request = Self {
             method,
             url,
             headers,
             body: None,
             secret_headers: Vec::new(),
-            has_left: false,
+            has_left_origin: false,
         };
         if let Some(body) = body {
             request.set_body(body)?;
         }
-        request.mark(&call.idempotency_key);
+        request.set_idempotency_key(&call.idempotency_key);
         Ok(request)
     }
 
     /// A request without headers or body, for requests that tools make themselves.
-    pub(crate) fn plain(method: Method, url: Url) -> Self {
+    pub(crate) fn new_internal(method: Method, url: Url) -> Self {
         Self {
             method,
             url,
             headers: HeaderMap::new(),
             body: None,
             secret_headers: Vec::new(),
-            has_left: false,
+            has_left_origin: false,
         }
     }
 
     /// Adds the headers or query parameter of a credential; a header that the playbook sets takes precedence.
-    pub(crate) fn carry(&mut self, auth: &Auth) {
+    pub(crate) fn apply_auth(&mut self, auth: &HttpAuth) {
         match auth {
-            Auth::Headers(headers) => {
+            HttpAuth::Headers(headers) => {
                 for (name, value) in headers {
                     self.secret_headers.push(name.clone());
                     self.headers.entry(name).or_insert(value.clone());
                 }
             }
-            Auth::Query(name, value) => {
+            HttpAuth::Query(name, value) => {
                 self.url.query_pairs_mut().append_pair(name, value);
             }
-            Auth::None | Auth::Granted(_) | Auth::Digest(_) => {}
+            HttpAuth::None | HttpAuth::Oauth(_) | HttpAuth::Digest(_) => {}
         }
     }
 
     /// Sets the `Authorization` header, which a redirect to another origin drops.
-    pub(crate) fn authorise(&mut self, value: HeaderValue) {
+    pub(crate) fn set_authorization(&mut self, value: HeaderValue) {
         self.headers.insert(AUTHORIZATION, value);
     }
 
     /// Builds the request that follows a redirect.
-    pub(crate) fn redirected(&self, status: StatusCode, target: Url) -> Self {
+    pub(crate) fn to_redirected(&self, status: StatusCode, target: Url) -> Self {
         let mut next = self.clone();
         let becomes_get = match status {
             StatusCode::SEE_OTHER => self.method != Method::HEAD,
@@ -129,7 +129,7 @@ impl Request {
             for name in [CONTENT_TYPE, CONTENT_LENGTH] {
                 next.headers.remove(name);
             }
-            next.headers.remove(IDEMPOTENCY_KEY);
+            next.headers.remove(IDEMPOTENCY_KEY_HEADER);
         }
         if self.url.origin() != target.origin() {
             let known = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
@@ -137,18 +137,18 @@ impl Request {
                 next.headers.remove(name);
             }
             next.secret_headers.clear();
-            next.has_left = true;
+            next.has_left_origin = true;
         }
         next.url = target;
         next
     }
 
-    fn set_body(&mut self, body: body::Body) -> Result<(), TaskError> {
+    fn set_body(&mut self, body: body::RequestBody) -> Result<(), TaskError> {
         if let Some(content_type) = body.content_type {
             // Multipart bodies have a generated boundary, so their content type always wins.
             if content_type.starts_with("multipart/") || !self.headers.contains_key(CONTENT_TYPE) {
                 let value = HeaderValue::from_str(&content_type).map_err(|_| {
-                    invalid(
+                    invalid_field_error(
                         "headers",
                         "the content type contains characters that are not allowed in a header",
                     )
@@ -165,48 +165,48 @@ impl Request {
         matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS)
     }
 
-    fn mark(&mut self, key: &str) {
-        if self.is_safe() || key.is_empty() || self.headers.contains_key(IDEMPOTENCY_KEY) {
+    fn set_idempotency_key(&mut self, key: &str) {
+        if self.is_safe() || key.is_empty() || self.headers.contains_key(IDEMPOTENCY_KEY_HEADER) {
             return;
         }
         if let Ok(value) = HeaderValue::from_str(key) {
             self.headers
-                .insert(HeaderName::from_static(IDEMPOTENCY_KEY), value);
+                .insert(HeaderName::from_static(IDEMPOTENCY_KEY_HEADER), value);
         }
     }
 }
 
-impl Manner {
+impl RequestOptions {
     /// Reads the settings of a call.
     pub(crate) fn new(call: &Call, limits: &HttpLimits) -> Result<Self, TaskError> {
-        let response_type = match call.text("response_type")? {
-            None | Some("auto") => ResponseType::Auto,
-            Some("json") => ResponseType::Json,
-            Some("text") => ResponseType::Text,
-            Some("binary" | "bytes" | "base64") => ResponseType::Binary,
+        let response_type = match call.text_field("response_type")? {
+            None | Some("auto") => BodyFormat::Auto,
+            Some("json") => BodyFormat::Json,
+            Some("text") => BodyFormat::Text,
+            Some("binary" | "bytes" | "base64") => BodyFormat::Binary,
             Some(other) => {
                 let message = format!("invalid value `{other}`; use auto, json, text or binary");
-                return Err(invalid("response_type", &message));
+                return Err(invalid_field_error("response_type", &message));
             }
         };
         Ok(Self {
-            options: Options {
-                connect: call.timeout.connect.unwrap_or(limits.connect),
-                verify_ssl: call.flag("verify_ssl")?.unwrap_or(true),
+            connect_options: ConnectOptions {
+                connect_timeout: call.timeout.connect.unwrap_or(limits.connect),
+                verify_ssl: call.flag_field("verify_ssl")?.unwrap_or(true),
             },
-            follow_redirects: call.flag("follow_redirects")?.unwrap_or(true),
-            total: call.timeout.total.unwrap_or(limits.total),
-            read: call.timeout.read,
+            follow_redirects: call.flag_field("follow_redirects")?.unwrap_or(true),
+            total_timeout: call.timeout.total.unwrap_or(limits.total),
+            read_timeout: call.timeout.read,
             ok_status: call.field("ok_status").map(OkStatus::parse).transpose()?,
             response_type,
         })
     }
 
     /// Timeouts for the server.
-    pub(crate) fn pace(&self) -> Pace {
-        Pace {
-            options: self.options,
-            read: self.read,
+    pub(crate) fn timeouts(&self) -> PeerTimeouts {
+        PeerTimeouts {
+            connect_options: self.connect_options,
+            read_timeout: self.read_timeout,
         }
     }
 
@@ -229,16 +229,16 @@ impl OkStatus {
             one => std::slice::from_ref(one),
         };
         let ranges = items.iter().map(|item| {
-            status_range(&body::scalar(item)).ok_or_else(|| {
+            parse_status_range(&body::scalar_text(item)).ok_or_else(|| {
                 let message = format!("invalid status `{item}`; use 404, 2xx or 200-299");
-                invalid("ok_status", &message)
+                invalid_field_error("ok_status", &message)
             })
         });
         ranges.collect::<Result<_, _>>().map(Self)
     }
 }
 
-fn status_range(text: &str) -> Option<(u16, u16)> {
+fn parse_status_range(text: &str) -> Option<(u16, u16)> {
     let text = text.trim().to_ascii_lowercase();
     if let Some(class) = text.strip_suffix("xx") {
         let class = class.parse::<u16>().ok().filter(|c| (1..=9).contains(c))?;
@@ -250,26 +250,29 @@ fn status_range(text: &str) -> Option<(u16, u16)> {
     }
 }
 
-fn method(call: &Call) -> Result<Method, TaskError> {
-    let text = call.text("method")?.unwrap_or("GET").to_ascii_uppercase();
+fn parse_method(call: &Call) -> Result<Method, TaskError> {
+    let text = call
+        .text_field("method")?
+        .unwrap_or("GET")
+        .to_ascii_uppercase();
     Method::from_bytes(text.as_bytes())
-        .map_err(|_| invalid("method", &format!("`{text}` is not an HTTP method")))
+        .map_err(|_| invalid_field_error("method", &format!("`{text}` is not an HTTP method")))
 }
 
-fn url(call: &Call) -> Result<Url, TaskError> {
-    let text = match call.text("url")? {
+fn parse_url(call: &Call) -> Result<Url, TaskError> {
+    let text = match call.text_field("url")? {
         Some(text) => text,
         None => call
-            .text("endpoint")?
-            .ok_or_else(|| call.missing("url", "set the URL to call"))?,
+            .text_field("endpoint")?
+            .ok_or_else(|| call.missing_key_error("url", "set the URL to call"))?,
     };
     let mut url = Url::parse(text.trim()).map_err(|error| {
         let message =
             format!("`{text}` is not a valid URL: {error}; it must begin with http:// or https://");
-        invalid("url", &message)
+        invalid_field_error("url", &message)
     })?;
-    if let Some(params) = call.map("params")? {
-        let pairs = body::pairs(params);
+    if let Some(params) = call.map_field("params")? {
+        let pairs = body::to_pairs(params);
         if !pairs.is_empty() {
             url.query_pairs_mut().extend_pairs(pairs);
         }
@@ -278,33 +281,34 @@ fn url(call: &Call) -> Result<Url, TaskError> {
 }
 
 /// Headers of a call.
-pub(crate) fn headers(call: &Call) -> Result<HeaderMap, TaskError> {
+pub(crate) fn parse_headers(call: &Call) -> Result<HeaderMap, TaskError> {
     let mut headers = HeaderMap::new();
-    let Some(given) = call.map("headers")? else {
+    let Some(given) = call.map_field("headers")? else {
         return Ok(headers);
     };
     for (name, value) in given {
         if value.is_null() {
             continue;
         }
-        let header = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| invalid("headers", &format!("`{name}` is not a valid header name")))?;
-        let value = HeaderValue::from_str(&body::scalar(value)).map_err(|_| {
+        let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
+            invalid_field_error("headers", &format!("`{name}` is not a valid header name"))
+        })?;
+        let value = HeaderValue::from_str(&body::scalar_text(value)).map_err(|_| {
             let message = format!(
                 "the value of `{name}` contains characters that are not allowed in a header"
             );
-            invalid("headers", &message)
+            invalid_field_error("headers", &message)
         })?;
         headers.append(header, value);
     }
     Ok(headers)
 }
 
-fn invalid(key: &str, message: &str) -> TaskError {
+fn invalid_field_error(key: &str, message: &str) -> TaskError {
     TaskError::new(
         ErrorKind::Schema,
         "TOOL_INPUT",
         format!("`{key}`: {message}"),
     )
-    .with("key", key)
+    .with_detail("key", key)
 }

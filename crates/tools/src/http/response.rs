@@ -8,12 +8,12 @@ use bytes::Bytes;
 use model::outcome::{ErrorKind, Facets, Outcome, Success, TaskError};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{StatusCode, Url};
-use results::Keeper;
+use results::ResultWriter;
 use serde_json::{Map, Value, json};
 
-use crate::http::envelope::{self, Around, Form};
-use crate::http::receive::{Body, Spool};
-use crate::http::request::{Manner, ResponseType};
+use crate::http::envelope::{self, BodyEncoding, EnvelopeFields};
+use crate::http::receive::{ReceivedBody, SpooledBody};
+use crate::http::request::{BodyFormat, RequestOptions};
 
 /// Maximum number of body bytes that an error includes.
 pub(crate) const ERROR_BODY_BYTES_MAX: usize = 16 * 1024;
@@ -28,95 +28,108 @@ const TEXT_TYPES: [&str; 5] = [
 ];
 
 /// Response head and received body.
-pub(crate) struct Received {
+pub(crate) struct ReceivedResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) url: Url,
-    pub(crate) body: Result<Body, TaskError>,
+    pub(crate) body: Result<ReceivedBody, TaskError>,
     pub(crate) elapsed: Duration,
 }
 
 /// Body as a JSON value.
-struct Decoded {
+struct DecodedBody {
     data: Value,
     is_base64: bool,
     warning: Option<String>,
 }
 
-impl Received {
+impl ReceivedResponse {
     /// Builds the outcome of the call. A body in a file is streamed to the result store through `keeper`.
-    pub(crate) async fn outcome(mut self, manner: &Manner, keeper: Option<&Keeper>) -> Outcome {
+    pub(crate) async fn into_outcome(
+        mut self,
+        manner: &RequestOptions,
+        keeper: Option<&ResultWriter>,
+    ) -> Outcome {
         let facets = self.facets();
-        let body = std::mem::replace(&mut self.body, Ok(Body::Held(Bytes::new())));
+        let body = std::mem::replace(&mut self.body, Ok(ReceivedBody::InMemory(Bytes::new())));
         let outcome = match (body, keeper) {
             (Err(error), _) => Err(error),
-            (Ok(Body::Held(body)), _) => self.held(&body, manner),
-            (Ok(Body::Spooled(spool)), Some(keeper)) => self.kept(spool, manner, keeper).await,
-            (Ok(Body::Spooled(_)), None) => {
+            (Ok(ReceivedBody::InMemory(body)), _) => self.in_memory_outcome(&body, manner),
+            (Ok(ReceivedBody::Spooled(spool)), Some(keeper)) => {
+                self.spooled_outcome(spool, manner, keeper).await
+            }
+            (Ok(ReceivedBody::Spooled(_)), None) => {
                 unreachable!("a body is only spooled if there is a keeper")
             }
         };
         outcome.unwrap_or_else(Outcome::error).with_facets(facets)
     }
 
-    fn held(&self, body: &Bytes, manner: &Manner) -> Result<Outcome, TaskError> {
+    fn in_memory_outcome(
+        &self,
+        body: &Bytes,
+        manner: &RequestOptions,
+    ) -> Result<Outcome, TaskError> {
         let content_type = self.content_type();
         if !manner.is_ok(self.status) {
             // For a failed status, report the status even if the body cannot be decoded.
             let decoded = self.decode(body, manner.response_type);
-            let decoded = decoded.unwrap_or_else(|_| by_type(body, &content_type));
-            return Err(self.failure(body.len(), decoded));
+            let decoded = decoded.unwrap_or_else(|_| decode_by_type(body, &content_type));
+            return Err(self.status_error(body.len(), decoded));
         }
         let decoded = self.decode(body, manner.response_type)?;
-        let Around { before, after } = self.around(decoded.is_base64);
+        let EnvelopeFields { before, after } = self.envelope_fields(decoded.is_base64);
         let mut result = before;
         result.insert("data".to_owned(), decoded.data);
         result.extend(after);
-        Ok(warned(Outcome::ok(result), decoded.warning))
+        Ok(with_warning(Outcome::ok(result), decoded.warning))
     }
 
-    async fn kept(
+    async fn spooled_outcome(
         &self,
-        spool: Spool,
-        manner: &Manner,
-        keeper: &Keeper,
+        spool: SpooledBody,
+        manner: &RequestOptions,
+        keeper: &ResultWriter,
     ) -> Result<Outcome, TaskError> {
-        let (form, warning) = self.form(&spool, manner.response_type)?;
-        let around = self.around(form == Form::Base64);
-        let reference = envelope::keep(around, form, spool, keeper).await?;
+        let (form, warning) = self.spooled_encoding(&spool, manner.response_type)?;
+        let around = self.envelope_fields(form == BodyEncoding::Base64);
+        let reference = envelope::store_envelope(around, form, spool, keeper).await?;
         let success = Success {
             reference: Some(Box::new(reference)),
             ..Success::default()
         };
-        Ok(warned(Outcome::Ok(success), warning))
+        Ok(with_warning(Outcome::Ok(success), warning))
     }
 
     /// Fields of the result before and after `data`.
-    fn around(&self, is_base64: bool) -> Around {
+    fn envelope_fields(&self, is_base64: bool) -> EnvelopeFields {
         let mut before = Map::new();
         before.insert("status_code".to_owned(), self.status.as_u16().into());
         before.insert("headers".to_owned(), header_map(&self.headers).into());
         let mut after = Map::new();
-        after.insert("url".to_owned(), shown(&self.url).into());
-        after.insert("elapsed_ms".to_owned(), millis(self.elapsed).into());
+        after.insert("url".to_owned(), display_url(&self.url).into());
+        after.insert("elapsed_ms".to_owned(), elapsed_millis(self.elapsed).into());
         if is_base64 {
             after.insert("encoding".to_owned(), "base64".into());
         }
-        Around { before, after }
+        EnvelopeFields { before, after }
     }
 
-    fn failure(&self, size: usize, decoded: Decoded) -> TaskError {
+    fn status_error(&self, size: usize, decoded: DecodedBody) -> TaskError {
         let status = self.status;
         let code = format!("HTTP_{}", status.as_u16());
-        let message = format!("{} returned {status}", shown(&without_query(&self.url)));
-        let mut error = TaskError::new(kind_of(status), code, message);
+        let message = format!(
+            "{} returned {status}",
+            display_url(&without_query(&self.url))
+        );
+        let mut error = TaskError::new(error_kind(status), code, message);
         error.retryable = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
-        error = error.with("status", status.as_u16());
+        error = error.with_detail("status", status.as_u16());
         if size > 0 && size <= ERROR_BODY_BYTES_MAX {
-            error = error.with("data", decoded.data);
+            error = error.with_detail("data", decoded.data);
         } else if let (true, Value::String(text)) = (size > 0, &decoded.data) {
             let cut: String = text.chars().take(ERROR_BODY_BYTES_MAX / 4).collect();
-            error = error.with("data", cut);
+            error = error.with_detail("data", cut);
         }
         error
     }
@@ -133,47 +146,49 @@ impl Received {
         }
     }
 
-    fn decode(&self, body: &Bytes, wanted: ResponseType) -> Result<Decoded, TaskError> {
+    fn decode(&self, body: &Bytes, wanted: BodyFormat) -> Result<DecodedBody, TaskError> {
         let content_type = self.content_type();
         match wanted {
-            ResponseType::Json if body.is_empty() => Ok(plain(Value::Null)),
-            ResponseType::Json => {
-                let data = serde_json::from_slice(body).map(plain);
-                data.map_err(|error| self.not_json(&error.to_string()))
+            BodyFormat::Json if body.is_empty() => Ok(plain_body(Value::Null)),
+            BodyFormat::Json => {
+                let data = serde_json::from_slice(body).map(plain_body);
+                data.map_err(|error| self.not_json_error(&error.to_string()))
             }
-            ResponseType::Text => Ok(plain(Value::String(text(body, &content_type)))),
-            ResponseType::Binary => Ok(binary(body)),
-            ResponseType::Auto => Ok(by_type(body, &content_type)),
+            BodyFormat::Text => Ok(plain_body(Value::String(decode_text(body, &content_type)))),
+            BodyFormat::Binary => Ok(binary_body(body)),
+            BodyFormat::Auto => Ok(decode_by_type(body, &content_type)),
         }
     }
 
     /// Chooses the encoding of a spooled body by the same rules as `decode`, with a warning if the type is wrong.
-    fn form(
+    fn spooled_encoding(
         &self,
-        spool: &Spool,
-        wanted: ResponseType,
-    ) -> Result<(Form, Option<String>), TaskError> {
+        spool: &SpooledBody,
+        wanted: BodyFormat,
+    ) -> Result<(BodyEncoding, Option<String>), TaskError> {
         let content_type = self.content_type();
         let text = if is_latin(&content_type) && !spool.is_utf8() {
-            Form::Latin
+            BodyEncoding::Latin1
         } else {
-            Form::Text
+            BodyEncoding::Text
         };
-        let form = match (wanted, Type::of(&content_type)) {
-            (ResponseType::Json, _) => {
-                let json = spool.json();
-                json.map_err(|error| self.not_json(&error.to_string()))?;
-                Form::Json
+        let form = match (wanted, BodyType::from_content_type(&content_type)) {
+            (BodyFormat::Json, _) => {
+                let json = spool.check_json();
+                json.map_err(|error| self.not_json_error(&error.to_string()))?;
+                BodyEncoding::Json
             }
-            (ResponseType::Text, _) | (ResponseType::Auto, Type::Text) => text,
-            (ResponseType::Auto, Type::Json) => match spool.json() {
-                Ok(()) => Form::Json,
-                Err(error) => return Ok((text, Some(mislabelled(&error.to_string())))),
+            (BodyFormat::Text, _) | (BodyFormat::Auto, BodyType::Text) => text,
+            (BodyFormat::Auto, BodyType::Json) => match spool.check_json() {
+                Ok(()) => BodyEncoding::Json,
+                Err(error) => return Ok((text, Some(mislabelled_warning(&error.to_string())))),
             },
-            (ResponseType::Auto, Type::Unknown) if spool.json().is_ok() => Form::Json,
-            (ResponseType::Auto, Type::Unknown) if spool.is_utf8() => Form::Text,
-            (ResponseType::Auto, Type::Unknown | Type::Binary) | (ResponseType::Binary, _) => {
-                Form::Base64
+            (BodyFormat::Auto, BodyType::Unknown) if spool.check_json().is_ok() => {
+                BodyEncoding::Json
+            }
+            (BodyFormat::Auto, BodyType::Unknown) if spool.is_utf8() => BodyEncoding::Text,
+            (BodyFormat::Auto, BodyType::Unknown | BodyType::Binary) | (BodyFormat::Binary, _) => {
+                BodyEncoding::Base64
             }
         };
         Ok((form, None))
@@ -185,23 +200,24 @@ impl Received {
         value.unwrap_or("").to_ascii_lowercase()
     }
 
-    fn not_json(&self, problem: &str) -> TaskError {
+    fn not_json_error(&self, problem: &str) -> TaskError {
         let message = format!("response body is not valid JSON: {problem}");
-        TaskError::new(ErrorKind::Parse, "HTTP_JSON", message).with("status", self.status.as_u16())
+        TaskError::new(ErrorKind::Parse, "HTTP_JSON", message)
+            .with_detail("status", self.status.as_u16())
     }
 }
 
 /// Body type by content type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Type {
+pub(crate) enum BodyType {
     Json,
     Text,
     Binary,
     Unknown,
 }
 
-impl Type {
-    pub(crate) fn of(content_type: &str) -> Self {
+impl BodyType {
+    pub(crate) fn from_content_type(content_type: &str) -> Self {
         let essence = content_type.split(';').next().unwrap_or("").trim();
         let is_text = essence.starts_with("text/")
             || essence.ends_with("+xml")
@@ -218,7 +234,7 @@ impl Type {
     }
 }
 
-fn warned(mut outcome: Outcome, warning: Option<String>) -> Outcome {
+fn with_warning(mut outcome: Outcome, warning: Option<String>) -> Outcome {
     if let Some(warning) = warning {
         let meta = outcome.meta_mut();
         meta.insert("warning".to_owned(), Value::String(warning));
@@ -226,12 +242,12 @@ fn warned(mut outcome: Outcome, warning: Option<String>) -> Outcome {
     outcome
 }
 
-fn mislabelled(problem: &str) -> String {
+fn mislabelled_warning(problem: &str) -> String {
     format!("content type is JSON, but the body is not: {problem}")
 }
 
 /// Error kind of a failed status.
-pub(crate) fn kind_of(status: StatusCode) -> ErrorKind {
+pub(crate) fn error_kind(status: StatusCode) -> ErrorKind {
     match status.as_u16() {
         401 | 403 | 407 => ErrorKind::Auth,
         404 | 410 => ErrorKind::NotFound,
@@ -253,44 +269,44 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<f64> {
     Some(wait.as_secs_f64().ceil())
 }
 
-fn by_type(body: &Bytes, content_type: &str) -> Decoded {
+fn decode_by_type(body: &Bytes, content_type: &str) -> DecodedBody {
     if body.is_empty() {
-        return plain(Value::Null);
+        return plain_body(Value::Null);
     }
-    match Type::of(content_type) {
-        Type::Json => match serde_json::from_slice(body) {
-            Ok(data) => plain(data),
-            Err(error) => Decoded {
-                warning: Some(mislabelled(&error.to_string())),
-                ..plain(Value::String(text(body, content_type)))
+    match BodyType::from_content_type(content_type) {
+        BodyType::Json => match serde_json::from_slice(body) {
+            Ok(data) => plain_body(data),
+            Err(error) => DecodedBody {
+                warning: Some(mislabelled_warning(&error.to_string())),
+                ..plain_body(Value::String(decode_text(body, content_type)))
             },
         },
-        Type::Text => plain(Value::String(text(body, content_type))),
-        Type::Binary => binary(body),
-        Type::Unknown => match (serde_json::from_slice(body), std::str::from_utf8(body)) {
-            (Ok(data), _) => plain(data),
-            (_, Ok(text)) => plain(Value::String(text.to_owned())),
-            _ => binary(body),
+        BodyType::Text => plain_body(Value::String(decode_text(body, content_type))),
+        BodyType::Binary => binary_body(body),
+        BodyType::Unknown => match (serde_json::from_slice(body), std::str::from_utf8(body)) {
+            (Ok(data), _) => plain_body(data),
+            (_, Ok(text)) => plain_body(Value::String(text.to_owned())),
+            _ => binary_body(body),
         },
     }
 }
 
-fn plain(data: Value) -> Decoded {
-    Decoded {
+fn plain_body(data: Value) -> DecodedBody {
+    DecodedBody {
         data,
         is_base64: false,
         warning: None,
     }
 }
 
-fn binary(body: &Bytes) -> Decoded {
-    Decoded {
+fn binary_body(body: &Bytes) -> DecodedBody {
+    DecodedBody {
         is_base64: true,
-        ..plain(Value::String(STANDARD.encode(body)))
+        ..plain_body(Value::String(STANDARD.encode(body)))
     }
 }
 
-fn text(body: &Bytes, content_type: &str) -> String {
+fn decode_text(body: &Bytes, content_type: &str) -> String {
     if is_latin(content_type) && std::str::from_utf8(body).is_err() {
         return body.iter().map(|byte| char::from(*byte)).collect();
     }
@@ -323,7 +339,7 @@ fn header_map(headers: &HeaderMap) -> Map<String, Value> {
 }
 
 /// The URL without userinfo.
-fn shown(url: &Url) -> String {
+fn display_url(url: &Url) -> String {
     let mut url = url.clone();
     // This fails only for URLs without a host, which are never sent.
     let _ = url.set_username("");
@@ -341,7 +357,7 @@ fn without_query(url: &Url) -> Url {
     clippy::cast_precision_loss,
     reason = "microseconds of a call fit a double"
 )]
-fn millis(elapsed: Duration) -> f64 {
+fn elapsed_millis(elapsed: Duration) -> f64 {
     elapsed.as_micros() as f64 / 1_000.0
 }
 
@@ -349,7 +365,7 @@ fn millis(elapsed: Duration) -> f64 {
 mod tests {
     use super::*;
 
-    fn after(value: &str) -> Option<f64> {
+    fn retry_after_of(value: &str) -> Option<f64> {
         let mut headers = HeaderMap::new();
         headers.insert(RETRY_AFTER, value.parse().unwrap());
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_445_412_480);
@@ -358,10 +374,10 @@ mod tests {
 
     #[test]
     fn retry_after_is_seconds_or_a_date() {
-        assert_eq!(after("120"), Some(120.0));
-        assert_eq!(after("Wed, 21 Oct 2015 07:29:00 GMT"), Some(60.0));
-        assert_eq!(after("Wed, 21 Oct 2015 07:00:00 GMT"), Some(0.0));
-        assert_eq!(after("soon"), None);
-        assert_eq!(after("-3"), None);
+        assert_eq!(retry_after_of("120"), Some(120.0));
+        assert_eq!(retry_after_of("Wed, 21 Oct 2015 07:29:00 GMT"), Some(60.0));
+        assert_eq!(retry_after_of("Wed, 21 Oct 2015 07:00:00 GMT"), Some(0.0));
+        assert_eq!(retry_after_of("soon"), None);
+        assert_eq!(retry_after_of("-3"), None);
     }
 }

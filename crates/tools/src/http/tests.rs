@@ -15,19 +15,19 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, NoLog, Tool};
-use crate::http::{Clients, Http};
-use crate::network::Network;
+use crate::call::{Call, DiscardingLogSink, Tool};
+use crate::http::{HttpClients, HttpTool};
+use crate::network::NetworkConfig;
 use crate::registry::HttpLimits;
-use crate::testing::{call, error, result, run};
+use crate::testing::{build_call, expect_error, expect_result, run_tool};
 
 /// A server that responds by path and records the requests.
-struct Server {
+struct TestHttpServer {
     base: String,
-    seen: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
-impl Server {
+impl TestHttpServer {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
@@ -38,20 +38,23 @@ impl Server {
                 tokio::spawn(serve(stream, log.clone(), own.clone()));
             }
         });
-        Self { base, seen }
+        Self {
+            base,
+            requests: seen,
+        }
     }
 
     fn call(&self, path: &str, mut fields: Value) -> Call {
         fields["url"] = json!(format!("{}{path}", self.base));
-        call("http", fields, json!({}))
+        build_call("http", fields, json!({}))
     }
 
-    fn last(&self) -> String {
-        self.seen.lock().unwrap().last().unwrap().clone()
+    fn last_request(&self) -> String {
+        self.requests.lock().unwrap().last().unwrap().clone()
     }
 
-    fn count(&self) -> usize {
-        self.seen.lock().unwrap().len()
+    fn request_count(&self) -> usize {
+        self.requests.lock().unwrap().len()
     }
 }
 
@@ -63,7 +66,10 @@ async fn serve(mut stream: TcpStream, log: Arc<Mutex<Vec<String>>>, own: String)
             log.push(request);
             log.len()
         };
-        if answer(&mut stream, &path, &own, count).await.is_err() {
+        if send_response(&mut stream, &path, &own, count)
+            .await
+            .is_err()
+        {
             return;
         }
     }
@@ -92,7 +98,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<String> {
     }
 }
 
-async fn answer(
+async fn send_response(
     stream: &mut TcpStream,
     path: &str,
     own: &str,
@@ -144,7 +150,7 @@ async fn answer(
             &format!("x-long: {}\r\n", "x".repeat(200_000)),
             b"",
         ),
-        "/bomb" => with("200 OK", "content-encoding: gzip\r\n", &bomb()),
+        "/bomb" => with("200 OK", "content-encoding: gzip\r\n", &compressed_bomb()),
         "/endless" => {
             stream
                 .write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
@@ -175,7 +181,7 @@ async fn answer(
 }
 
 /// 80 MiB of zeros, compressed about 1000:1.
-fn bomb() -> Vec<u8> {
+fn compressed_bomb() -> Vec<u8> {
     let mut child = std::process::Command::new("gzip")
         .arg("-c")
         .stdin(std::process::Stdio::piped())
@@ -193,64 +199,73 @@ fn bomb() -> Vec<u8> {
     output.stdout
 }
 
-fn tool() -> Http {
-    limited(HttpLimits {
-        held_bytes_max: 1024 * 1024,
+fn http_tool() -> HttpTool {
+    limited_tool(HttpLimits {
+        memory_bytes_max: 1024 * 1024,
         ..HttpLimits::default()
     })
 }
 
-fn limited(limits: HttpLimits) -> Http {
-    Http::new(
-        Arc::new(Clients::new(limits, &Network::default())),
+fn limited_tool(limits: HttpLimits) -> HttpTool {
+    HttpTool::new(
+        Arc::new(HttpClients::new(limits, &NetworkConfig::default())),
         std::env::temp_dir(),
     )
 }
 
-async fn get(server: &Server, path: &str) -> Outcome {
-    run(&tool(), server.call(path, json!({}))).await
+async fn get_outcome(server: &TestHttpServer, path: &str) -> Outcome {
+    run_tool(&http_tool(), server.call(path, json!({}))).await
 }
 
 #[tokio::test]
 async fn a_body_is_read_by_its_type() {
-    let server = Server::start().await;
-    let outcome = get(&server, "/json").await;
+    let server = TestHttpServer::start().await;
+    let outcome = get_outcome(&server, "/json").await;
     assert_eq!(outcome.facets().http.as_ref().unwrap()["status"], 200);
-    let answer = result(outcome);
+    let answer = expect_result(outcome);
     assert_eq!(answer["data"], json!({"a": [1]}));
     assert_eq!(answer["status_code"], 200);
     assert_eq!(answer["headers"]["content-type"], "application/json");
     assert_eq!(answer["url"], format!("{}/json", server.base));
     assert!(answer["elapsed_ms"].as_f64().unwrap() > 0.0);
-    assert_eq!(result(get(&server, "/text").await)["data"], "hello");
-    let bytes = result(get(&server, "/bytes").await);
+    assert_eq!(
+        expect_result(get_outcome(&server, "/text").await)["data"],
+        "hello"
+    );
+    let bytes = expect_result(get_outcome(&server, "/bytes").await);
     assert_eq!(
         (&bytes["data"], &bytes["encoding"]),
         (&json!("iVBORw=="), &json!("base64"))
     );
     assert_eq!(
-        result(get(&server, "/untyped").await)["data"],
+        expect_result(get_outcome(&server, "/untyped").await)["data"],
         json!({"b": 2})
     );
-    assert_eq!(result(get(&server, "/broken").await)["data"], "{\"a\":");
-    assert_eq!(result(get(&server, "/empty").await)["data"], Value::Null);
-    let asked = run(
-        &tool(),
+    assert_eq!(
+        expect_result(get_outcome(&server, "/broken").await)["data"],
+        "{\"a\":"
+    );
+    assert_eq!(
+        expect_result(get_outcome(&server, "/empty").await)["data"],
+        Value::Null
+    );
+    let asked = run_tool(
+        &http_tool(),
         server.call("/json", json!({"response_type": "text"})),
     )
     .await;
-    assert_eq!(result(asked)["data"], "{\"a\": [1]}");
-    let wrong = run(
-        &tool(),
+    assert_eq!(expect_result(asked)["data"], "{\"a\": [1]}");
+    let wrong = run_tool(
+        &http_tool(),
         server.call("/text", json!({"response_type": "json"})),
     )
     .await;
-    assert_eq!(error(&wrong).code, "HTTP_JSON");
+    assert_eq!(expect_error(&wrong).code, "HTTP_JSON");
 }
 
 #[tokio::test]
 async fn statuses_become_kinds_of_error() {
-    let server = Server::start().await;
+    let server = TestHttpServer::start().await;
     for (path, code, kind, retryable) in [
         ("/busy", "HTTP_503", ErrorKind::ServerError, true),
         ("/slow_down", "HTTP_429", ErrorKind::RateLimit, true),
@@ -258,29 +273,33 @@ async fn statuses_become_kinds_of_error() {
         ("/gone", "HTTP_404", ErrorKind::NotFound, false),
         ("/wrong", "HTTP_422", ErrorKind::ClientError, false),
     ] {
-        let outcome = get(&server, path).await;
-        let failed = error(&outcome);
+        let outcome = get_outcome(&server, path).await;
+        let failed = expect_error(&outcome);
         assert_eq!(
             (failed.code.as_str(), failed.kind, failed.retryable),
             (code, kind, retryable)
         );
     }
-    let busy = get(&server, "/busy").await;
+    let busy = get_outcome(&server, "/busy").await;
     assert_eq!(busy.facets().http.as_ref().unwrap()["retry_after"], 7.0);
-    assert_eq!(error(&busy).details["data"], json!({"why": 1}));
-    let fine = run(
-        &tool(),
+    assert_eq!(expect_error(&busy).details["data"], json!({"why": 1}));
+    let fine = run_tool(
+        &http_tool(),
         server.call("/gone", json!({"ok_status": ["2xx", 404]})),
     )
     .await;
-    assert_eq!(result(fine)["status_code"], 404);
-    let strict = run(&tool(), server.call("/json", json!({"ok_status": 201}))).await;
-    assert_eq!(error(&strict).code, "HTTP_200");
+    assert_eq!(expect_result(fine)["status_code"], 404);
+    let strict = run_tool(
+        &http_tool(),
+        server.call("/json", json!({"ok_status": 201})),
+    )
+    .await;
+    assert_eq!(expect_error(&strict).code, "HTTP_200");
 }
 
 #[tokio::test]
 async fn everything_given_is_sent() {
-    let server = Server::start().await;
+    let server = TestHttpServer::start().await;
     let mut call = server.call(
         "/x?q=1",
         json!({
@@ -289,8 +308,8 @@ async fn everything_given_is_sent() {
         }),
     );
     call.idempotency_key = "run-7".into();
-    result(run(&tool(), call).await);
-    let seen = server.last();
+    expect_result(run_tool(&http_tool(), call).await);
+    let seen = server.last_request();
     assert!(seen.starts_with("POST /x?q=1&r=1&r=2 HTTP/1.1"), "{seen}");
     for part in [
         "x-mine: 5",
@@ -302,51 +321,63 @@ async fn everything_given_is_sent() {
         assert!(seen.contains(part), "{part} in {seen}");
     }
     let form = server.call("/f", json!({"method": "PUT", "form": {"a b": "c&d"}, "auth": {"type": "basic", "username": "u", "password": "p"}}));
-    result(run(&tool(), form).await);
+    expect_result(run_tool(&http_tool(), form).await);
     assert!(
-        server.last().contains("a+b=c%26d") && server.last().contains("authorization: Basic dTpw")
+        server.last_request().contains("a+b=c%26d")
+            && server.last_request().contains("authorization: Basic dTpw")
     );
     let files = server.call("/f", json!({"method": "POST", "files": {"f": {"content": "body", "filename": "a.txt"}}, "data": {"k": "v"}}));
-    result(run(&tool(), files).await);
+    expect_result(run_tool(&http_tool(), files).await);
     assert!(
-        server.last().contains("name=\"f\"; filename=\"a.txt\"")
-            && server.last().contains("name=\"k\"\r\n\r\nv\r\n")
+        server
+            .last_request()
+            .contains("name=\"f\"; filename=\"a.txt\"")
+            && server.last_request().contains("name=\"k\"\r\n\r\nv\r\n")
     );
     let two = server.call("/f", json!({"method": "POST", "json": 1, "body": "x"}));
-    assert_eq!(error(&run(&tool(), two).await).code, "TOOL_INPUT");
+    assert_eq!(
+        expect_error(&run_tool(&http_tool(), two).await).code,
+        "TOOL_INPUT"
+    );
     let key = server.call(
         "/f",
         json!({"auth": {"type": "api_key", "in": "query", "name": "k", "value": "s"}}),
     );
-    result(run(&tool(), key).await);
-    assert!(server.last().starts_with("GET /f?k=s ") && !server.last().contains("idempotency-key"));
+    expect_result(run_tool(&http_tool(), key).await);
+    assert!(
+        server.last_request().starts_with("GET /f?k=s ")
+            && !server.last_request().contains("idempotency-key")
+    );
 }
 
 #[tokio::test]
 async fn redirects_are_followed_up_to_a_bound() {
-    let server = Server::start().await;
-    let followed = result(get(&server, "/once").await);
+    let server = TestHttpServer::start().await;
+    let followed = expect_result(get_outcome(&server, "/once").await);
     assert_eq!(followed["url"], format!("{}/json", server.base));
-    let stays = run(
-        &tool(),
+    let stays = run_tool(
+        &http_tool(),
         server.call("/once", json!({"follow_redirects": false})),
     )
     .await;
-    assert_eq!(result(stays)["status_code"], 302);
-    assert_eq!(error(&get(&server, "/loop").await).code, "HTTP_REDIRECTS");
+    assert_eq!(expect_result(stays)["status_code"], 302);
     assert_eq!(
-        error(&get(&server, "/metadata").await).code,
+        expect_error(&get_outcome(&server, "/loop").await).code,
+        "HTTP_REDIRECTS"
+    );
+    assert_eq!(
+        expect_error(&get_outcome(&server, "/metadata").await).code,
         "HTTP_ADDRESS_BLOCKED"
     );
 }
 
 #[tokio::test]
 async fn credentials_stay_at_their_origin() {
-    let server = Server::start().await;
+    let server = TestHttpServer::start().await;
     let fields = json!({"auth": {"type": "api_key", "header": "X-Key", "value": "s3cret"}, "headers": {"Cookie": "c=1", "X-Open": "o"}});
-    result(run(&tool(), server.call("/away", fields)).await);
-    let first = server.seen.lock().unwrap()[0].clone();
-    let last = server.last();
+    expect_result(run_tool(&http_tool(), server.call("/away", fields)).await);
+    let first = server.requests.lock().unwrap()[0].clone();
+    let last = server.last_request();
     assert!(first.contains("x-key: s3cret") && first.contains("cookie: c=1"));
     assert!(
         last.starts_with("GET /json") && last.contains("x-open: o"),
@@ -360,31 +391,37 @@ async fn credentials_stay_at_their_origin() {
 
 #[tokio::test]
 async fn a_bad_peer_costs_no_more_than_the_bounds() {
-    let server = Server::start().await;
+    let server = TestHttpServer::start().await;
     assert_eq!(
-        error(&get(&server, "/endless").await).code,
+        expect_error(&get_outcome(&server, "/endless").await).code,
         "HTTP_BODY_TOO_LARGE"
     );
-    let bomb = get(&server, "/bomb").await;
-    assert_eq!(error(&bomb).code, "HTTP_BODY_TOO_LARGE");
+    let bomb = get_outcome(&server, "/bomb").await;
+    assert_eq!(expect_error(&bomb).code, "HTTP_BODY_TOO_LARGE");
     assert_eq!(bomb.facets().http.as_ref().unwrap()["status"], 200);
     assert_eq!(
-        error(&get(&server, "/headers").await).code,
+        expect_error(&get_outcome(&server, "/headers").await).code,
         "HTTP_HEADERS_TOO_LARGE"
     );
     assert_eq!(
-        error(&get(&server, "/nonsense").await).kind,
+        expect_error(&get_outcome(&server, "/nonsense").await).kind,
         ErrorKind::Connection
     );
-    assert!(error(&get(&server, "/cut").await).retryable);
+    assert!(expect_error(&get_outcome(&server, "/cut").await).retryable);
     for path in ["/loris", "/silent"] {
         let mut slow = server.call(path, json!({}));
         slow.timeout.total = Some(Duration::from_millis(200));
-        assert_eq!(error(&run(&tool(), slow).await).code, "TIMEOUT");
+        assert_eq!(
+            expect_error(&run_tool(&http_tool(), slow).await).code,
+            "TIMEOUT"
+        );
         let mut quiet = server.call(path, json!({}));
         quiet.timeout.connect = Some(Duration::from_millis(200));
         quiet.timeout.read = Some(Duration::from_millis(100));
-        assert_eq!(error(&run(&tool(), quiet).await).details["phase"], "read");
+        assert_eq!(
+            expect_error(&run_tool(&http_tool(), quiet).await).details["phase"],
+            "read"
+        );
     }
 }
 
@@ -393,58 +430,75 @@ async fn a_peer_that_is_not_there_is_a_connection_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     drop(listener);
-    let outcome = run(&tool(), call("http", json!({"url": url}), json!({}))).await;
-    assert_eq!(error(&outcome).code, "HTTP_CONNECT");
-    assert!(error(&outcome).retryable);
-    let name = call(
+    let outcome = run_tool(
+        &http_tool(),
+        build_call("http", json!({"url": url}), json!({})),
+    )
+    .await;
+    assert_eq!(expect_error(&outcome).code, "HTTP_CONNECT");
+    assert!(expect_error(&outcome).retryable);
+    let name = build_call(
         "http",
         json!({"url": "http://no-such-host.invalid/"}),
         json!({}),
     );
-    assert_eq!(error(&run(&tool(), name).await).code, "HTTP_CONNECT");
+    assert_eq!(
+        expect_error(&run_tool(&http_tool(), name).await).code,
+        "HTTP_CONNECT"
+    );
 }
 
 #[tokio::test]
 async fn private_addresses_are_refused_where_the_configuration_says_so() {
-    let server = Server::start().await;
-    let network = Network {
+    let server = TestHttpServer::start().await;
+    let network = NetworkConfig {
         allow_private: false,
-        ..Network::default()
+        ..NetworkConfig::default()
     };
-    let closed = Http::new(
-        Arc::new(Clients::new(HttpLimits::default(), &network)),
+    let closed = HttpTool::new(
+        Arc::new(HttpClients::new(HttpLimits::default(), &network)),
         std::env::temp_dir(),
     );
-    let literal = run(&closed, server.call("/json", json!({}))).await;
-    assert_eq!(error(&literal).code, "HTTP_ADDRESS_BLOCKED");
+    let literal = run_tool(&closed, server.call("/json", json!({}))).await;
+    assert_eq!(expect_error(&literal).code, "HTTP_ADDRESS_BLOCKED");
     let named = server.base.replace("127.0.0.1", "localhost");
-    let named = run(&closed, call("http", json!({"url": named}), json!({}))).await;
-    assert_eq!(error(&named).code, "HTTP_ADDRESS_BLOCKED");
-    assert_eq!(server.count(), 0);
+    let named = run_tool(
+        &closed,
+        build_call("http", json!({"url": named}), json!({})),
+    )
+    .await;
+    assert_eq!(expect_error(&named).code, "HTTP_ADDRESS_BLOCKED");
+    assert_eq!(server.request_count(), 0);
 }
 
 #[tokio::test]
 async fn a_stop_ends_the_call() {
-    let server = Server::start().await;
+    let server = TestHttpServer::start().await;
     let stop = CancellationToken::new();
     stop.cancel();
-    let outcome = tool()
-        .call(server.call("/silent", json!({})), stop, &NoLog)
+    let outcome = http_tool()
+        .call(server.call("/silent", json!({})), stop, &DiscardingLogSink)
         .await;
-    assert_eq!(error(&outcome).kind, ErrorKind::Cancelled);
+    assert_eq!(expect_error(&outcome).kind, ErrorKind::Cancelled);
 }
 
 #[tokio::test]
 async fn the_tool_tries_again_only_when_told() {
-    let server = Server::start().await;
-    assert_eq!(error(&get(&server, "/flaky").await).code, "HTTP_500");
+    let server = TestHttpServer::start().await;
+    assert_eq!(
+        expect_error(&get_outcome(&server, "/flaky").await).code,
+        "HTTP_500"
+    );
     let mut patient = server.call("/flaky", json!({}));
-    patient.knobs = json!({"retry": {"attempts": 3, "delay": 0.01}})
+    patient.spec = json!({"retry": {"attempts": 3, "delay": 0.01}})
         .as_object()
         .unwrap()
         .clone();
-    assert_eq!(result(run(&tool(), patient).await)["data"], 1);
-    assert_eq!(server.count(), 3);
+    assert_eq!(
+        expect_result(run_tool(&http_tool(), patient).await)["data"],
+        1
+    );
+    assert_eq!(server.request_count(), 3);
 }
 
 #[tokio::test]
@@ -457,13 +511,13 @@ async fn a_wrong_request_is_named() {
         json!({"url": "http://x/", "params": 5}),
         json!({"url": "http://x/", "ok_status": "many"}),
     ] {
-        let outcome = run(&tool(), call("http", fields.clone(), json!({}))).await;
-        assert_eq!(error(&outcome).code, "TOOL_INPUT", "{fields}");
+        let outcome = run_tool(&http_tool(), build_call("http", fields.clone(), json!({}))).await;
+        assert_eq!(expect_error(&outcome).code, "TOOL_INPUT", "{fields}");
     }
-    let file = run(
-        &tool(),
-        call("http", json!({"url": "file:///etc/passwd"}), json!({})),
+    let file = run_tool(
+        &http_tool(),
+        build_call("http", json!({"url": "file:///etc/passwd"}), json!({})),
     )
     .await;
-    assert_eq!(error(&file).code, "HTTP_ADDRESS_BLOCKED");
+    assert_eq!(expect_error(&file).code, "HTTP_ADDRESS_BLOCKED");
 }

@@ -8,48 +8,48 @@ use async_trait::async_trait;
 use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
 use reqwest::header::LOCATION;
 use reqwest::{Response, StatusCode, Url};
-use results::{Keeper, SpaceWatch};
+use results::{ResultWriter, SpaceWatch};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool, cancelled, timed_out};
-use crate::exhaustion::out_of_space;
-use crate::http::auth::Auth;
-use crate::http::client::{Clients, Sent};
-use crate::http::proof::Proof;
-use crate::http::receive::{Bounds, More, receive};
-use crate::http::request::{Manner, Request};
-use crate::http::response::{ERROR_BODY_BYTES_MAX, Received};
+use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error};
+use crate::exhaustion::out_of_space_error;
+use crate::http::auth::HttpAuth;
+use crate::http::auth_exchange::AuthExchange;
+use crate::http::client::{HttpClients, PendingResponse};
+use crate::http::receive::{BodyLimits, OversizePolicy, receive_body};
+use crate::http::request::{HttpRequest, RequestOptions};
+use crate::http::response::{ERROR_BODY_BYTES_MAX, ReceivedResponse};
 
 /// Maximum delay of a retry inside the tool; longer waits belong in the task policy.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
 
 /// The `http` tool.
-pub(crate) struct Http {
-    clients: Arc<Clients>,
+pub(crate) struct HttpTool {
+    clients: Arc<HttpClients>,
     scratch_dir: PathBuf,
     /// Files of NoETL itself, which must not be uploaded.
     forbidden: Vec<PathBuf>,
 }
 
 /// Data that all attempts of a call share.
-struct Exchange<'a> {
-    manner: Manner,
-    auth: Auth,
+struct CallExchange<'a> {
+    options: RequestOptions,
+    auth: HttpAuth,
     call: &'a Call,
     /// Records whether the response had to wait for disk space.
-    space: SpaceWatch,
+    space_watch: SpaceWatch,
 }
 
 /// Retries inside the tool; the call has one outcome.
-struct Retry {
+struct HttpRetry {
     attempts: u32,
     delay: Duration,
     is_exponential: bool,
 }
 
-impl Http {
-    pub(crate) fn new(clients: Arc<Clients>, scratch_dir: PathBuf) -> Self {
+impl HttpTool {
+    pub(crate) fn new(clients: Arc<HttpClients>, scratch_dir: PathBuf) -> Self {
         Self {
             clients,
             scratch_dir,
@@ -58,55 +58,58 @@ impl Http {
     }
 
     /// Returns the tool with files that it must not upload.
-    pub(crate) fn keeping(mut self, forbidden: Vec<PathBuf>) -> Self {
+    pub(crate) fn with_forbidden_files(mut self, forbidden: Vec<PathBuf>) -> Self {
         self.forbidden = forbidden;
         self
     }
 
     async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
-        let (exchange, request) = self.prepare(call).await?;
-        let retry = Retry::parse(call)?;
-        let total = exchange.manner.total;
-        let tries = self.try_until(&exchange, &request, &retry);
+        let (exchange, request) = self.prepare_exchange(call).await?;
+        let retry = HttpRetry::parse(call)?;
+        let total = exchange.options.total_timeout;
+        let tries = self.run_with_retries(&exchange, &request, &retry);
         let outcome = tokio::select! {
             biased;
             outcome = tries => outcome,
-            () = stop.cancelled() => return Err(cancelled()),
-            () = tokio::time::sleep(total) => Outcome::error(timed_out(total)),
+            () = stop.cancelled() => return Err(cancelled_error()),
+            () = tokio::time::sleep(total) => Outcome::error(timeout_error(total)),
         };
-        if exchange.space.has_waited() && request.is_safe() && is_broken_off(&outcome) {
-            return Err(out_of_space(&self.scratch_dir));
+        if exchange.space_watch.has_waited() && request.is_safe() && is_cut_off(&outcome) {
+            return Err(out_of_space_error(&self.scratch_dir));
         }
         Ok(outcome)
     }
 
-    async fn prepare<'a>(&self, call: &'a Call) -> Result<(Exchange<'a>, Request), TaskError> {
-        let manner = Manner::new(call, &self.clients.limits)?;
-        let auth = Auth::of(call)?;
-        let mut request = Request::new(call, &self.forbidden).await?;
-        request.carry(&auth);
+    async fn prepare_exchange<'a>(
+        &self,
+        call: &'a Call,
+    ) -> Result<(CallExchange<'a>, HttpRequest), TaskError> {
+        let manner = RequestOptions::new(call, &self.clients.limits)?;
+        let auth = HttpAuth::from_call(call)?;
+        let mut request = HttpRequest::new(call, &self.forbidden).await?;
+        request.apply_auth(&auth);
         let space = SpaceWatch::default();
-        let exchange = Exchange {
-            manner,
+        let exchange = CallExchange {
+            options: manner,
             auth,
             call,
-            space,
+            space_watch: space,
         };
         Ok((exchange, request))
     }
 
-    async fn try_until(
+    async fn run_with_retries(
         &self,
-        exchange: &Exchange<'_>,
-        request: &Request,
-        retry: &Retry,
+        exchange: &CallExchange<'_>,
+        request: &HttpRequest,
+        retry: &HttpRetry,
     ) -> Outcome {
         let mut attempt = 1;
         loop {
-            let outcome = match self.exchange(exchange, request.clone()).await {
+            let outcome = match self.send_and_receive(exchange, request.clone()).await {
                 Ok(received) => {
-                    let keeper = exchange.call.keeper.as_ref();
-                    received.outcome(&exchange.manner, keeper).await
+                    let keeper = exchange.call.result_writer.as_ref();
+                    received.into_outcome(&exchange.options, keeper).await
                 }
                 Err(error) => Outcome::error(error),
             };
@@ -122,41 +125,48 @@ impl Http {
     /// Sends a request and returns its successful response; the caller reads the body.
     ///
     /// The host permit is released here, so the reader may request another one for the same host.
-    pub(crate) async fn open(&self, call: &Call) -> Result<Response, TaskError> {
-        let (exchange, request) = self.prepare(call).await?;
+    pub(crate) async fn open_response(&self, call: &Call) -> Result<Response, TaskError> {
+        let (exchange, request) = self.prepare_exchange(call).await?;
         let started = Instant::now();
-        let (Sent { response, .. }, request) = self.follow(&exchange, request).await?;
-        let manner = &exchange.manner;
+        let (PendingResponse { response, .. }, request) =
+            self.send_following_redirects(&exchange, request).await?;
+        let manner = &exchange.options;
         if manner.is_ok(response.status()) {
             return Ok(response);
         }
         let (status, headers) = (response.status(), response.headers().clone());
-        let received = Received {
+        let received = ReceivedResponse {
             status,
             headers,
             url: request.url,
-            body: receive(response, self.bounds(&exchange, status)).await,
+            body: receive_body(response, self.body_limits(&exchange, status)).await,
             elapsed: started.elapsed(),
         };
-        match received.outcome(manner, None).await {
+        match received.into_outcome(manner, None).await {
             Outcome::Error(failure) => Err(failure.error),
             Outcome::Ok(_) => unreachable!("a status that is not ok gives an error outcome"),
         }
     }
 
     /// Sends a request and receives the response.
-    async fn exchange(
+    async fn send_and_receive(
         &self,
-        exchange: &Exchange<'_>,
-        request: Request,
-    ) -> Result<Received, TaskError> {
+        exchange: &CallExchange<'_>,
+        request: HttpRequest,
+    ) -> Result<ReceivedResponse, TaskError> {
         let started = Instant::now();
-        let (Sent { response, turn }, request) = self.follow(exchange, request).await?;
+        let (
+            PendingResponse {
+                response,
+                permit: turn,
+            },
+            request,
+        ) = self.send_following_redirects(exchange, request).await?;
         let (status, headers) = (response.status(), response.headers().clone());
-        let bounds = self.bounds(exchange, status);
-        let body = receive(response, bounds).await;
+        let bounds = self.body_limits(exchange, status);
+        let body = receive_body(response, bounds).await;
         drop(turn);
-        Ok(Received {
+        Ok(ReceivedResponse {
             status,
             headers,
             url: request.url,
@@ -166,32 +176,36 @@ impl Http {
     }
 
     /// Sends a request with authentication and follows redirects.
-    async fn follow(
+    async fn send_following_redirects(
         &self,
-        exchange: &Exchange<'_>,
-        mut request: Request,
-    ) -> Result<(Sent, Request), TaskError> {
-        let Exchange { manner, auth, .. } = exchange;
-        let pace = manner.pace();
-        let mut proof = Proof::begin(auth, &self.clients, pace);
-        proof.put_into(&mut request).await?;
+        exchange: &CallExchange<'_>,
+        mut request: HttpRequest,
+    ) -> Result<(PendingResponse, HttpRequest), TaskError> {
+        let CallExchange {
+            options: manner,
+            auth,
+            ..
+        } = exchange;
+        let pace = manner.timeouts();
+        let mut proof = AuthExchange::new(auth, &self.clients, pace);
+        proof.apply_token(&mut request).await?;
         let mut redirects = 0;
         loop {
             let sent = self.clients.send(&request, pace).await?;
-            let Some(sent) = proof.answer(sent, &mut request).await? else {
+            let Some(sent) = proof.retry_refused(sent, &mut request).await? else {
                 continue;
             };
             let target = if manner.follow_redirects {
-                location(&sent.response)?
+                redirect_target(&sent.response)?
             } else {
                 None
             };
             if let Some(target) = target {
                 redirects += 1;
                 if redirects > self.clients.limits.redirects_max {
-                    return Err(too_many(self.clients.limits.redirects_max));
+                    return Err(too_many_redirects_error(self.clients.limits.redirects_max));
                 }
-                request = request.redirected(sent.response.status(), target);
+                request = request.to_redirected(sent.response.status(), target);
                 continue;
             }
             return Ok((sent, request));
@@ -199,36 +213,47 @@ impl Http {
     }
 
     /// Size limits for the body of a response.
-    fn bounds<'a>(&'a self, exchange: &'a Exchange<'_>, status: StatusCode) -> Bounds<'a> {
-        let Exchange { manner, call, .. } = exchange;
+    fn body_limits<'a>(
+        &'a self,
+        exchange: &'a CallExchange<'_>,
+        status: StatusCode,
+    ) -> BodyLimits<'a> {
+        let CallExchange {
+            options: manner,
+            call,
+            ..
+        } = exchange;
         let limits = &self.clients.limits;
         let inline = call.inline_bytes_max.max(ERROR_BODY_BYTES_MAX);
-        let can_stream = call.keeper.as_ref().is_some_and(Keeper::can_stream);
+        let can_stream = call
+            .result_writer
+            .as_ref()
+            .is_some_and(ResultWriter::can_stream);
         let (held_bytes_max, more) = if !manner.is_ok(status) {
-            (inline, More::LeaveOut)
+            (inline, OversizePolicy::Truncate)
         } else if can_stream {
-            (inline, More::Spool(limits.streamed_bytes_max))
+            (inline, OversizePolicy::Spool(limits.streamed_bytes_max))
         } else {
-            (limits.held_bytes_max, More::Refuse)
+            (limits.memory_bytes_max, OversizePolicy::Refuse)
         };
-        Bounds {
-            held_bytes_max: held_bytes_max.min(limits.held_bytes_max),
-            more,
-            read: manner.read,
+        BodyLimits {
+            memory_bytes_max: held_bytes_max.min(limits.memory_bytes_max),
+            oversize_policy: more,
+            read_timeout: manner.read_timeout,
             scratch_dir: &self.scratch_dir,
-            space: &exchange.space,
+            space_watch: &exchange.space_watch,
         }
     }
 }
 
 /// Whether the connection broke or the call timed out.
-fn is_broken_off(outcome: &Outcome) -> bool {
+fn is_cut_off(outcome: &Outcome) -> bool {
     let kind = outcome.failure().map(|error| error.kind);
     matches!(kind, Some(ErrorKind::Connection | ErrorKind::Timeout))
 }
 
 #[async_trait]
-impl Tool for Http {
+impl Tool for HttpTool {
     fn is_pure(&self) -> bool {
         false
     }
@@ -241,7 +266,7 @@ impl Tool for Http {
     }
 }
 
-impl Retry {
+impl HttpRetry {
     /// Parses `spec.retry`: a number of attempts, or `{attempts, delay, backoff}`. Default: one attempt.
     fn parse(call: &Call) -> Result<Self, TaskError> {
         let mut retry = Self {
@@ -249,12 +274,14 @@ impl Retry {
             delay: Duration::from_secs(1),
             is_exponential: true,
         };
-        match call.knobs.get("retry") {
+        match call.spec.get("retry") {
             None | Some(Value::Null | Value::Bool(false)) => {}
-            Some(Value::Number(attempts)) => retry.attempts = count(attempts),
+            Some(Value::Number(attempts)) => retry.attempts = clamp_attempts(attempts),
             Some(Value::Object(map)) => {
                 let attempts = map.get("attempts").or_else(|| map.get("max_attempts"));
-                retry.attempts = attempts.and_then(Value::as_number).map_or(3, count);
+                retry.attempts = attempts
+                    .and_then(Value::as_number)
+                    .map_or(3, clamp_attempts);
                 if let Some(delay) = map.get("delay").and_then(Value::as_f64) {
                     let delay = delay.clamp(0.0, RETRY_DELAY_MAX.as_secs_f64());
                     retry.delay = Duration::from_secs_f64(delay);
@@ -262,7 +289,9 @@ impl Retry {
                 let backoff = map.get("backoff").and_then(Value::as_str);
                 retry.is_exponential = backoff.is_none_or(|b| b == "exponential");
             }
-            Some(other) => return Err(call.wrong_type("spec.retry", "a number or a map", other)),
+            Some(other) => {
+                return Err(call.wrong_type_error("spec.retry", "a number or a map", other));
+            }
         }
         Ok(retry)
     }
@@ -282,18 +311,18 @@ impl Retry {
     }
 }
 
-fn too_many(redirects_max: usize) -> TaskError {
+fn too_many_redirects_error(redirects_max: usize) -> TaskError {
     let message = format!("too many redirects: the limit is {redirects_max}");
     TaskError::new(ErrorKind::ClientError, "HTTP_REDIRECTS", message)
 }
 
-fn count(number: &serde_json::Number) -> u32 {
+fn clamp_attempts(number: &serde_json::Number) -> u32 {
     let count = number.as_u64().unwrap_or(1).clamp(1, 100);
     u32::try_from(count).unwrap_or(1)
 }
 
 /// Target of a redirect, if the response is one.
-fn location(response: &Response) -> Result<Option<Url>, TaskError> {
+fn redirect_target(response: &Response) -> Result<Option<Url>, TaskError> {
     let is_redirect = matches!(
         response.status(),
         StatusCode::MOVED_PERMANENTLY

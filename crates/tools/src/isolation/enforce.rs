@@ -6,7 +6,7 @@
 
 use std::io;
 
-use crate::isolation::sandbox::Confines;
+use crate::isolation::sandbox::SandboxRules;
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{can_filter, enforce, landlock_version};
@@ -15,9 +15,9 @@ pub(super) use nothing::{can_filter, enforce, landlock_version};
 
 #[cfg(not(target_os = "linux"))]
 mod nothing {
-    use super::{Confines, io};
+    use super::{SandboxRules, io};
 
-    pub(in crate::isolation) fn enforce(_: &Confines) -> io::Result<()> {
+    pub(in crate::isolation) fn enforce(_: &SandboxRules) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -44,15 +44,15 @@ mod linux {
         SeccompRule, TargetArch,
     };
 
-    use super::{Confines, io};
-    use crate::isolation::abilities::LANDLOCK_TRUNCATES;
-    use crate::isolation::{Abilities, SandboxLevel};
+    use super::{SandboxRules, io};
+    use crate::isolation::support::LANDLOCK_TRUNCATE_VERSION;
+    use crate::isolation::{SandboxLevel, SandboxSupport};
 
     /// Landlock ABI version to use, as far as the kernel supports it.
     const ABI_WANTED: ABI = ABI::V6;
 
     /// Paths that programs and interpreters need to start.
-    const SYSTEM: [&str; 24] = [
+    const SYSTEM_PATHS: [&str; 24] = [
         "/usr",
         "/bin",
         "/sbin",
@@ -80,7 +80,7 @@ mod linux {
     ];
 
     /// Harmless devices.
-    const DEVICES: [&str; 5] = [
+    const DEVICE_PATHS: [&str; 5] = [
         "/dev/null",
         "/dev/zero",
         "/dev/full",
@@ -89,7 +89,7 @@ mod linux {
     ];
 
     /// Denied system calls: they affect other processes, the kernel or the machine, or bypass the other rules.
-    const DENIED: &[libc::c_long] = &[
+    const DENIED_CALLS: &[libc::c_long] = &[
         libc::SYS_acct,
         libc::SYS_add_key,
         libc::SYS_adjtimex,
@@ -137,11 +137,11 @@ mod linux {
         libc::SYS_userfaultfd,
     ];
 
-    pub(in crate::isolation) fn enforce(confines: &Confines) -> io::Result<()> {
+    pub(in crate::isolation) fn enforce(confines: &SandboxRules) -> io::Result<()> {
         rustix::thread::set_no_new_privs(true)?;
         if confines.level >= SandboxLevel::Strict {
             restrict_files(confines).map_err(io::Error::other)?;
-            let rules = refused(confines.network, Abilities::here().landlock);
+            let rules = denied_calls(confines.has_network, SandboxSupport::detect().landlock);
             let rules = rules.map_err(io::Error::other)?;
             filter_calls(rules).map_err(io::Error::other)?;
         }
@@ -149,14 +149,14 @@ mod linux {
     }
 
     #[derive(Debug, thiserror::Error)]
-    enum NotRestricted {
+    enum RestrictError {
         #[error("Landlock: {0}")]
         Rules(#[from] RulesetError),
         #[error("Landlock is not enforced")]
         NotEnforced,
     }
 
-    fn restrict_files(confines: &Confines) -> Result<(), NotRestricted> {
+    fn restrict_files(confines: &SandboxRules) -> Result<(), RestrictError> {
         let read_only = AccessFs::from_read(ABI_WANTED);
         let everything = AccessFs::from_all(ABI_WANTED);
         let device = AccessFs::ReadFile | AccessFs::WriteFile;
@@ -167,31 +167,33 @@ mod linux {
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(everything)?
             .scope(Scope::from_all(ABI_WANTED))?;
-        if !confines.network {
+        if !confines.has_network {
             rules = rules.handle_access(AccessNet::from_all(ABI_WANTED))?;
         }
-        let system = SYSTEM.iter().map(Path::new);
-        let readable = system.chain(confines.read.iter().map(PathBuf::as_path));
+        let system = SYSTEM_PATHS.iter().map(Path::new);
+        let readable = system.chain(confines.read_paths.iter().map(PathBuf::as_path));
         let status = rules
             .create()?
             .add_rules(path_beneath_rules(readable, read_only))?
-            .add_rules(path_beneath_rules(&confines.write, everything))?
-            .add_rules(path_beneath_rules(DEVICES, device))?
+            .add_rules(path_beneath_rules(&confines.write_paths, everything))?
+            .add_rules(path_beneath_rules(DEVICE_PATHS, device))?
             .restrict_self()?;
         match status.ruleset {
-            RulesetStatus::NotEnforced => Err(NotRestricted::NotEnforced),
+            RulesetStatus::NotEnforced => Err(RestrictError::NotEnforced),
             RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
         }
     }
 
     pub(in crate::isolation) fn landlock_version() -> u32 {
         let versions = [ABI::V1, ABI::V2, ABI::V3, ABI::V4, ABI::V5, ABI::V6];
-        let supported = versions.iter().take_while(|version| supports(**version));
+        let supported = versions
+            .iter()
+            .take_while(|version| supports_abi(**version));
         u32::try_from(supported.count()).unwrap_or(0)
     }
 
     /// Whether the kernel supports a version completely; the check enforces nothing.
-    fn supports(version: ABI) -> bool {
+    fn supports_abi(version: ABI) -> bool {
         let asked = || {
             let mut rules = Ruleset::default()
                 .set_compatibility(CompatLevel::HardRequirement)
@@ -213,37 +215,40 @@ mod linux {
         TargetArch::try_from(std::env::consts::ARCH).is_ok()
     }
 
-    fn filter_calls(rules: Rules) -> Result<(), seccompiler::Error> {
-        let denied = SeccompAction::Errno(errno(libc::EPERM));
-        let absent = SeccompAction::Errno(errno(libc::ENOSYS));
-        seccompiler::apply_filter(&program(rules, denied)?)?;
+    fn filter_calls(rules: SeccompRules) -> Result<(), seccompiler::Error> {
+        let denied = SeccompAction::Errno(errno_value(libc::EPERM));
+        let absent = SeccompAction::Errno(errno_value(libc::ENOSYS));
+        seccompiler::apply_filter(&compile_filter(rules, denied)?)?;
         // The flags of `clone3` are behind a pointer, so they cannot be filtered; programs fall back to `clone`.
         let unseen = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-        seccompiler::apply_filter(&program(unseen, absent)?)
+        seccompiler::apply_filter(&compile_filter(unseen, absent)?)
     }
 
-    type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+    type SeccompRules = BTreeMap<i64, Vec<SeccompRule>>;
 
     /// System calls to deny with this version of Landlock.
-    fn refused(network: bool, landlock: u32) -> Result<Rules, seccompiler::Error> {
-        let mut rules: Rules = DENIED.iter().map(|call| (*call, Vec::new())).collect();
-        if landlock < LANDLOCK_TRUNCATES {
+    fn denied_calls(network: bool, landlock: u32) -> Result<SeccompRules, seccompiler::Error> {
+        let mut rules: SeccompRules = DENIED_CALLS
+            .iter()
+            .map(|call| (*call, Vec::new()))
+            .collect();
+        if landlock < LANDLOCK_TRUNCATE_VERSION {
             // These versions do not restrict `truncate`; a file opened for writing can still be emptied.
             rules.insert(libc::SYS_truncate, Vec::new());
         }
         if !network {
             rules.insert(libc::SYS_socket, Vec::new());
         }
-        let new_user = SeccompCmpOp::MaskedEq(flag(libc::CLONE_NEWUSER));
-        let new_user = condition(0, new_user, flag(libc::CLONE_NEWUSER))?;
+        let new_user = SeccompCmpOp::MaskedEq(flag_value(libc::CLONE_NEWUSER));
+        let new_user = argument_rule(0, new_user, flag_value(libc::CLONE_NEWUSER))?;
         rules.insert(libc::SYS_clone, vec![new_user]);
         // TIOCSTI would type into the terminal that the worker runs in.
-        let typing = condition(1, SeccompCmpOp::Eq, libc::TIOCSTI)?;
+        let typing = argument_rule(1, SeccompCmpOp::Eq, libc::TIOCSTI)?;
         rules.insert(libc::SYS_ioctl, vec![typing]);
         Ok(rules)
     }
 
-    fn condition(
+    fn argument_rule(
         argument: u8,
         operation: SeccompCmpOp,
         value: u64,
@@ -252,17 +257,20 @@ mod linux {
         Ok(SeccompRule::new(vec![condition])?)
     }
 
-    fn program(rules: Rules, action: SeccompAction) -> Result<BpfProgram, seccompiler::Error> {
+    fn compile_filter(
+        rules: SeccompRules,
+        action: SeccompAction,
+    ) -> Result<BpfProgram, seccompiler::Error> {
         let machine = TargetArch::try_from(std::env::consts::ARCH)?;
         let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, machine)?;
         Ok(filter.try_into()?)
     }
 
-    fn errno(number: i32) -> u32 {
+    fn errno_value(number: i32) -> u32 {
         number.unsigned_abs()
     }
 
-    fn flag(flag: i32) -> u64 {
+    fn flag_value(flag: i32) -> u64 {
         u64::from(flag.unsigned_abs())
     }
 
@@ -273,10 +281,10 @@ mod linux {
         #[test]
         fn what_landlock_does_not_bind_is_refused() {
             for (landlock, is_refused) in [(1, true), (2, true), (3, false), (6, false)] {
-                let rules = refused(true, landlock).unwrap();
+                let rules = denied_calls(true, landlock).unwrap();
                 let found = rules.contains_key(&libc::SYS_truncate);
                 assert_eq!(found, is_refused, "version {landlock}");
-                program(rules, SeccompAction::Errno(errno(libc::EPERM))).unwrap();
+                compile_filter(rules, SeccompAction::Errno(errno_value(libc::EPERM))).unwrap();
             }
         }
     }

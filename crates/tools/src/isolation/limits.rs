@@ -10,44 +10,44 @@ use serde_json::{Map, Value};
 use crate::call::Call;
 
 /// Waits for a line on standard input, which is sent once the limits are set, then executes the program.
-pub(crate) const GATE: &str = "read -r go && exec \"$@\"";
+pub(crate) const GATE_SCRIPT: &str = "read -r go && exec \"$@\"";
 
-/// Input that lets [`GATE`] continue.
-pub(crate) const GO: &[u8] = b"\n";
+/// Input that lets [`GATE_SCRIPT`] continue.
+pub(crate) const GATE_OPEN_LINE: &[u8] = b"\n";
 
 /// Limits of a program and its descendants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Limits(Vec<Limit>);
+pub(crate) struct ResourceLimits(Vec<ResourceLimit>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Limit {
+struct ResourceLimit {
     resource: Resource,
-    most: u64,
+    max: u64,
 }
 
 /// Keys of `spec.resources` with their resource and unit.
-const KEYS: [(&str, Resource, Unit); 5] = [
-    ("cpu", Resource::Cpu, Unit::Seconds),
-    ("memory", Resource::As, Unit::Bytes),
-    ("file_size", Resource::Fsize, Unit::Bytes),
-    ("open_files", Resource::Nofile, Unit::Count),
-    ("processes", Resource::Nproc, Unit::Count),
+const RESOURCE_KEYS: [(&str, Resource, ResourceUnit); 5] = [
+    ("cpu", Resource::Cpu, ResourceUnit::Seconds),
+    ("memory", Resource::As, ResourceUnit::Bytes),
+    ("file_size", Resource::Fsize, ResourceUnit::Bytes),
+    ("open_files", Resource::Nofile, ResourceUnit::Count),
+    ("processes", Resource::Nproc, ResourceUnit::Count),
 ];
 
 #[derive(Debug, Clone, Copy)]
-enum Unit {
+enum ResourceUnit {
     Seconds,
     Bytes,
     Count,
 }
 
-impl Limits {
+impl ResourceLimits {
     /// Reads the limits of a call; an error if one of them cannot be applied.
-    pub(crate) fn of(call: &Call) -> Result<Self, TaskError> {
-        match call.knobs.get("resources") {
+    pub(crate) fn from_call(call: &Call) -> Result<Self, TaskError> {
+        match call.spec.get("resources") {
             None | Some(Value::Null) => Ok(Self::default()),
-            Some(Value::Object(asked)) => Self::read(call, asked),
-            Some(other) => Err(call.wrong_type("spec.resources", "a map", other)),
+            Some(Value::Object(asked)) => Self::parse(call, asked),
+            Some(other) => Err(call.wrong_type_error("spec.resources", "a map", other)),
         }
     }
 
@@ -56,12 +56,12 @@ impl Limits {
         self.0.is_empty()
     }
 
-    /// Sets the limits of a process that waits in [`GATE`].
-    pub(crate) fn set(&self, process: Pid) -> io::Result<()> {
+    /// Sets the limits of a process that waits in [`GATE_SCRIPT`].
+    pub(crate) fn apply(&self, process: Pid) -> io::Result<()> {
         for limit in &self.0 {
             let now = rustix::process::getrlimit(limit.resource);
             // A lower existing limit stays.
-            let most = now.maximum.map_or(limit.most, |max| max.min(limit.most));
+            let most = now.maximum.map_or(limit.max, |max| max.min(limit.max));
             // At the soft CPU limit the process gets SIGXCPU, one second before SIGKILL.
             let grace = u64::from(limit.resource == Resource::Cpu);
             let hard = most.saturating_add(grace);
@@ -74,33 +74,34 @@ impl Limits {
         Ok(())
     }
 
-    fn read(call: &Call, asked: &Map<String, Value>) -> Result<Self, TaskError> {
+    fn parse(call: &Call, asked: &Map<String, Value>) -> Result<Self, TaskError> {
         let mut limits = Vec::new();
         for (key, value) in asked.iter().filter(|(_, value)| !value.is_null()) {
-            let Some((_, resource, unit)) = KEYS.iter().find(|(known, ..)| known == key) else {
-                let known = KEYS.map(|(known, ..)| known).join(", ");
+            let Some((_, resource, unit)) = RESOURCE_KEYS.iter().find(|(known, ..)| known == key)
+            else {
+                let known = RESOURCE_KEYS.map(|(known, ..)| known).join(", ");
                 let message = format!("unknown key `spec.resources.{key}`; use {known}");
-                return Err(unavailable(message).with("key", key.as_str()));
+                return Err(isolation_unavailable_error(message).with_detail("key", key.as_str()));
             };
-            let most = unit.read(value).ok_or_else(|| {
+            let most = unit.parse(value).ok_or_else(|| {
                 let key = format!("spec.resources.{key}");
-                call.wrong_type(&key, unit.wanted(), value)
+                call.wrong_type_error(&key, unit.expected(), value)
             })?;
             if *resource == Resource::Nproc && rustix::process::geteuid().is_root() {
                 let message = "`spec.resources.processes` has no effect for root; run the worker as another user, or remove it";
-                return Err(unavailable(message).with("key", key.as_str()));
+                return Err(isolation_unavailable_error(message).with_detail("key", key.as_str()));
             }
-            limits.push(Limit {
+            limits.push(ResourceLimit {
                 resource: *resource,
-                most,
+                max: most,
             });
         }
         Ok(Self(limits))
     }
 }
 
-impl Unit {
-    fn read(self, value: &Value) -> Option<u64> {
+impl ResourceUnit {
+    fn parse(self, value: &Value) -> Option<u64> {
         let most = match self {
             Self::Seconds => {
                 let span = duration::parse(value)?;
@@ -115,7 +116,7 @@ impl Unit {
         (most > 0).then_some(most)
     }
 
-    fn wanted(self) -> &'static str {
+    fn expected(self) -> &'static str {
         match self {
             Self::Seconds => "a duration such as `30s`, above zero",
             Self::Bytes => "a size such as `512MiB`, above zero",
@@ -145,12 +146,12 @@ pub(crate) fn limit_reached(signal: i32) -> Option<&'static str> {
 }
 
 /// Error of a program whose limits could not be set.
-pub(crate) fn not_limited(error: &io::Error) -> TaskError {
+pub(crate) fn limits_error(error: &io::Error) -> TaskError {
     let message = format!("cannot set the resource limits (`spec.resources`): {error}");
-    unavailable(message).with("key", "resources")
+    isolation_unavailable_error(message).with_detail("key", "resources")
 }
 
 /// Error of an isolation request that this worker cannot fulfill.
-pub(crate) fn unavailable(message: impl Into<String>) -> TaskError {
+pub(crate) fn isolation_unavailable_error(message: impl Into<String>) -> TaskError {
     TaskError::new(ErrorKind::ClientError, "ISOLATION_UNAVAILABLE", message)
 }

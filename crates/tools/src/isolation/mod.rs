@@ -2,15 +2,18 @@
 //!
 //! If a request cannot be fulfilled, the task fails; it never runs with less isolation than requested.
 
-mod abilities;
 mod enforce;
 mod limits;
 mod sandbox;
+mod support;
 
 #[cfg(test)]
 mod tests;
 
-pub use abilities::Abilities;
-pub(crate) use limits::{GATE, GO, Limits, limit_reached, not_limited, unavailable};
+pub(crate) use limits::{
+    GATE_OPEN_LINE, GATE_SCRIPT, ResourceLimits, isolation_unavailable_error, limit_reached,
+    limits_error,
+};
 pub use sandbox::SandboxLevel;
-pub(crate) use sandbox::{Confines, Sandbox};
+pub(crate) use sandbox::{Sandbox, SandboxRules};
+pub use support::SandboxSupport;

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use tempfile::TempDir;
 
 use crate::call::Call;
-use crate::isolation::limits::unavailable;
-use crate::isolation::{Abilities, enforce};
+use crate::isolation::limits::isolation_unavailable_error;
+use crate::isolation::{SandboxSupport, enforce};
 
 /// Isolation level of a program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,18 +28,18 @@ pub enum SandboxLevel {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Sandbox {
     pub(crate) level: SandboxLevel,
-    read: Vec<PathBuf>,
-    write: Vec<PathBuf>,
-    network: bool,
+    read_paths: Vec<PathBuf>,
+    write_paths: Vec<PathBuf>,
+    has_network: bool,
 }
 
 /// Sandbox rules of one program, with its paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Confines {
+pub(crate) struct SandboxRules {
     pub(super) level: SandboxLevel,
-    pub(super) read: Vec<PathBuf>,
-    pub(super) write: Vec<PathBuf>,
-    pub(super) network: bool,
+    pub(super) read_paths: Vec<PathBuf>,
+    pub(super) write_paths: Vec<PathBuf>,
+    pub(super) has_network: bool,
 }
 
 const LEVELS: [(&str, SandboxLevel); 3] = [
@@ -49,21 +49,21 @@ const LEVELS: [(&str, SandboxLevel); 3] = [
 ];
 
 /// Keys of `spec.sandbox`.
-const KEYS: [&str; 4] = ["level", "read", "write", "network"];
+const SANDBOX_KEYS: [&str; 4] = ["level", "read", "write", "network"];
 
 impl FromStr for SandboxLevel {
-    type Err = UnknownLevel;
+    type Err = ParseSandboxLevelError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let known = LEVELS.iter().find(|(name, _)| *name == text);
-        known.map(|(_, level)| *level).ok_or(UnknownLevel)
+        known.map(|(_, level)| *level).ok_or(ParseSandboxLevelError)
     }
 }
 
 /// Text that is not a sandbox level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("unknown level; use none, basic or strict")]
-pub struct UnknownLevel;
+pub struct ParseSandboxLevelError;
 
 impl fmt::Display for SandboxLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,71 +74,74 @@ impl fmt::Display for SandboxLevel {
 
 impl Sandbox {
     /// Reads the sandbox of a call and raises it to the `demanded` level; an error if this machine does not support it.
-    pub(crate) fn of(
+    pub(crate) fn from_call(
         call: &Call,
         demanded: SandboxLevel,
-        abilities: Abilities,
+        abilities: SandboxSupport,
     ) -> Result<Self, TaskError> {
-        let asked = match call.knobs.get("sandbox") {
+        let asked = match call.spec.get("sandbox") {
             None | Some(Value::Null | Value::Bool(false)) => Self::default(),
-            Some(Value::Bool(true)) => Self::at(SandboxLevel::Strict),
-            Some(Value::String(name)) => Self::at(level(name)?),
-            Some(Value::Object(map)) => Self::read(call, map)?,
-            Some(other) => return Err(call.wrong_type("spec.sandbox", "a level or a map", other)),
+            Some(Value::Bool(true)) => Self::at_level(SandboxLevel::Strict),
+            Some(Value::String(name)) => Self::at_level(parse_level(name)?),
+            Some(Value::Object(map)) => Self::parse(call, map)?,
+            Some(other) => {
+                return Err(call.wrong_type_error("spec.sandbox", "a level or a map", other));
+            }
         };
-        let opens = asked.network || !asked.read.is_empty() || !asked.write.is_empty();
+        let opens =
+            asked.has_network || !asked.read_paths.is_empty() || !asked.write_paths.is_empty();
         if opens && demanded == SandboxLevel::Strict {
             let message = "this deployment requires `strict`, which a playbook cannot relax: \
                  remove `read`, `write` and `network` from `spec.sandbox`";
-            return Err(unavailable(message).with("key", "sandbox"));
+            return Err(isolation_unavailable_error(message).with_detail("key", "sandbox"));
         }
         let level = asked.level.max(demanded);
-        check(level, abilities)?;
+        check_support(level, abilities)?;
         Ok(Self { level, ..asked })
     }
 
-    fn at(level: SandboxLevel) -> Self {
+    fn at_level(level: SandboxLevel) -> Self {
         Self {
             level,
             ..Self::default()
         }
     }
 
-    fn read(call: &Call, map: &Map<String, Value>) -> Result<Self, TaskError> {
-        if let Some(key) = map.keys().find(|key| !KEYS.contains(&key.as_str())) {
-            let known = KEYS.join(", ");
+    fn parse(call: &Call, map: &Map<String, Value>) -> Result<Self, TaskError> {
+        if let Some(key) = map.keys().find(|key| !SANDBOX_KEYS.contains(&key.as_str())) {
+            let known = SANDBOX_KEYS.join(", ");
             let message = format!("unknown key `spec.sandbox.{key}`; use {known}");
-            return Err(unavailable(message).with("key", key.as_str()));
+            return Err(isolation_unavailable_error(message).with_detail("key", key.as_str()));
         }
         let level = match map.get("level") {
             None | Some(Value::Null) => SandboxLevel::Strict,
-            Some(Value::String(name)) => level(name)?,
-            Some(other) => return Err(call.wrong_type("spec.sandbox.level", "text", other)),
+            Some(Value::String(name)) => parse_level(name)?,
+            Some(other) => return Err(call.wrong_type_error("spec.sandbox.level", "text", other)),
         };
         let network = match map.get("network") {
             None | Some(Value::Null) => false,
             Some(Value::Bool(network)) => *network,
             Some(other) => {
-                return Err(call.wrong_type("spec.sandbox.network", "true or false", other));
+                return Err(call.wrong_type_error("spec.sandbox.network", "true or false", other));
             }
         };
         Ok(Self {
             level,
-            read: paths(call, map, "read")?,
-            write: paths(call, map, "write")?,
-            network,
+            read_paths: parse_paths(call, map, "read")?,
+            write_paths: parse_paths(call, map, "write")?,
+            has_network: network,
         })
     }
 
     /// Creates the program's own directory, if the level has one; it is deleted after the call.
-    pub(crate) fn own_dir(&self) -> Result<Option<TempDir>, TaskError> {
+    pub(crate) fn create_own_dir(&self) -> Result<Option<TempDir>, TaskError> {
         if self.level < SandboxLevel::Basic {
             return Ok(None);
         }
         let made = tempfile::Builder::new().prefix("noetl-").tempdir();
         made.map(Some).map_err(|error| {
             let message = format!("cannot create the directory of the sandbox: {error}");
-            unavailable(message).with("key", "sandbox")
+            isolation_unavailable_error(message).with_detail("key", "sandbox")
         })
     }
 
@@ -148,21 +151,21 @@ impl Sandbox {
     }
 
     /// Rules for a program with this directory of its own and these paths to read.
-    pub(crate) fn confines(&self, own: Option<&Path>, needs: &[PathBuf]) -> Confines {
-        let read = self.read.iter().chain(needs);
+    pub(crate) fn rules(&self, own: Option<&Path>, needs: &[PathBuf]) -> SandboxRules {
+        let read = self.read_paths.iter().chain(needs);
         let own = own.map(Path::to_owned);
-        Confines {
+        SandboxRules {
             level: self.level,
-            read: read.cloned().collect(),
-            write: self.write.iter().cloned().chain(own).collect(),
-            network: self.network,
+            read_paths: read.cloned().collect(),
+            write_paths: self.write_paths.iter().cloned().chain(own).collect(),
+            has_network: self.has_network,
         }
     }
 }
 
-impl Confines {
+impl SandboxRules {
     /// Whether there are no restrictions.
-    pub(crate) fn is_none(&self) -> bool {
+    pub(crate) fn is_unrestricted(&self) -> bool {
         self.level == SandboxLevel::None
     }
 
@@ -172,14 +175,18 @@ impl Confines {
     }
 }
 
-fn level(name: &str) -> Result<SandboxLevel, TaskError> {
+fn parse_level(name: &str) -> Result<SandboxLevel, TaskError> {
     name.parse().map_err(|_| {
         let message = format!("unknown level `spec.sandbox: {name}`; use none, basic or strict");
-        unavailable(message).with("key", "sandbox")
+        isolation_unavailable_error(message).with_detail("key", "sandbox")
     })
 }
 
-fn paths(call: &Call, map: &Map<String, Value>, key: &str) -> Result<Vec<PathBuf>, TaskError> {
+fn parse_paths(
+    call: &Call,
+    map: &Map<String, Value>,
+    key: &str,
+) -> Result<Vec<PathBuf>, TaskError> {
     let wanted = "a list of paths";
     let full_key = format!("spec.sandbox.{key}");
     let listed = match map.get(key) {
@@ -188,18 +195,18 @@ fn paths(call: &Call, map: &Map<String, Value>, key: &str) -> Result<Vec<PathBuf
         Some(Value::Array(list)) => {
             let texts = list.iter().map(|path| {
                 let text = path.as_str();
-                text.ok_or_else(|| call.wrong_type(&full_key, wanted, path))
+                text.ok_or_else(|| call.wrong_type_error(&full_key, wanted, path))
             });
             texts.collect::<Result<_, _>>()?
         }
-        Some(other) => return Err(call.wrong_type(&full_key, wanted, other)),
+        Some(other) => return Err(call.wrong_type_error(&full_key, wanted, other)),
     };
     let mut paths = Vec::new();
     for path in listed {
-        let path = call.resolve(path);
+        let path = call.resolve_path(path);
         if !path.exists() {
             let message = format!("`{full_key}`: `{}` does not exist", path.display());
-            return Err(unavailable(message).with("key", full_key.as_str()));
+            return Err(isolation_unavailable_error(message).with_detail("key", full_key.as_str()));
         }
         paths.push(path);
     }
@@ -207,8 +214,8 @@ fn paths(call: &Call, map: &Map<String, Value>, key: &str) -> Result<Vec<PathBuf
 }
 
 /// Error if this machine lacks a feature of the level.
-fn check(level: SandboxLevel, abilities: Abilities) -> Result<(), TaskError> {
-    let missing = abilities.lacks(level);
+fn check_support(level: SandboxLevel, abilities: SandboxSupport) -> Result<(), TaskError> {
+    let missing = abilities.missing_for(level);
     if missing.is_empty() {
         return Ok(());
     }
@@ -217,5 +224,5 @@ fn check(level: SandboxLevel, abilities: Abilities) -> Result<(), TaskError> {
         "sandbox `{level}` needs {missing}, which this machine does not have (see `noetl doctor`): \
          run the task on another worker, or run the worker itself in a container"
     );
-    Err(unavailable(message).with("key", "sandbox"))
+    Err(isolation_unavailable_error(message).with_detail("key", "sandbox"))
 }

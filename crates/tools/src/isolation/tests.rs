@@ -5,25 +5,25 @@ use std::path::Path;
 use model::outcome::Outcome;
 use serde_json::{Value, json};
 
-use super::{Abilities, Limits, Sandbox, SandboxLevel};
+use super::{ResourceLimits, Sandbox, SandboxLevel, SandboxSupport};
 use crate::call::{Call, Tool};
 use crate::registry::{Config, Registry};
-use crate::testing::{self, call, command, error, result};
+use crate::testing::{self, build_call, command_call, expect_error, expect_result};
 
-async fn run(kind: &str, call: Call) -> Outcome {
+async fn run_kind(kind: &str, call: Call) -> Outcome {
     let tool = Registry::builtin(Config::default()).get(kind).unwrap();
-    testing::run(tool.as_ref(), call).await
+    testing::run_tool(tool.as_ref(), call).await
 }
 
-fn sh(text: &str, knobs: Value) -> Call {
-    let mut call = command("shell", text, Path::new("/tmp"));
-    call.knobs = knobs.as_object().unwrap().clone();
+fn shell_call(text: &str, knobs: Value) -> Call {
+    let mut call = command_call("shell", text, Path::new("/tmp"));
+    call.spec = knobs.as_object().unwrap().clone();
     call
 }
 
-fn python(code: &str, knobs: Value) -> Call {
-    let mut call = call("python", json!({"code": code}), json!({}));
-    call.knobs = knobs.as_object().unwrap().clone();
+fn python_call(code: &str, knobs: Value) -> Call {
+    let mut call = build_call("python", json!({"code": code}), json!({}));
+    call.spec = knobs.as_object().unwrap().clone();
     call
 }
 
@@ -32,26 +32,32 @@ async fn a_shell_and_what_it_starts_have_their_limits() {
     let knobs =
         json!({"resources": {"open_files": 77, "file_size": "1MiB", "memory": "2GiB", "cpu": 30}});
     let script = "ulimit -n; sh -c 'ulimit -Hn'; ulimit -t; ulimit -v; ulimit -f";
-    let outcome = result(run("shell", sh(script, knobs)).await);
+    let outcome = expect_result(run_kind("shell", shell_call(script, knobs)).await);
     assert_eq!(outcome["stdout"], "77\n77\n30\n2097152\n2048\n");
-    let free = result(run("shell", sh("ulimit -t", json!({}))).await);
+    let free = expect_result(run_kind("shell", shell_call("ulimit -t", json!({}))).await);
     assert_eq!(free["stdout"], "unlimited\n");
 }
 
 #[tokio::test]
 async fn a_shell_with_limits_still_reads_its_input() {
     let knobs = json!({"resources": {"open_files": 77}});
-    let mut call = sh("cat", knobs.clone());
+    let mut call = shell_call("cat", knobs.clone());
     call.fields.insert("stdin".to_owned(), json!("one\ntwo\n"));
-    assert_eq!(result(run("shell", call).await)["stdout"], "one\ntwo\n");
-    assert_eq!(result(run("shell", sh("cat", knobs)).await)["stdout"], "");
+    assert_eq!(
+        expect_result(run_kind("shell", call).await)["stdout"],
+        "one\ntwo\n"
+    );
+    assert_eq!(
+        expect_result(run_kind("shell", shell_call("cat", knobs)).await)["stdout"],
+        ""
+    );
 }
 
 #[tokio::test]
 async fn a_busy_command_is_stopped_when_its_time_is_used_up() {
     let knobs = json!({"resources": {"cpu": "1s"}});
-    let outcome = run("shell", sh("while :; do :; done", knobs)).await;
-    let error = error(&outcome);
+    let outcome = run_kind("shell", shell_call("while :; do :; done", knobs)).await;
+    let error = expect_error(&outcome);
     assert_eq!(error.code, "SHELL_KILLED");
     assert!(
         error.message.contains("spec.resources.cpu"),
@@ -69,7 +75,9 @@ async fn python_with_limits_does_not_share_an_interpreter() {
     let limited = json!({"resources": {"memory": "1GiB"}});
     let mut seen = Vec::new();
     for knobs in [json!({}), limited.clone(), limited, json!({})] {
-        seen.push(result(testing::run(tool, python(code, knobs)).await));
+        seen.push(expect_result(
+            testing::run_tool(tool, python_call(code, knobs)).await,
+        ));
     }
     assert_eq!(
         seen[0], seen[3],
@@ -83,8 +91,12 @@ async fn python_with_limits_does_not_share_an_interpreter() {
 #[tokio::test]
 async fn memory_that_is_not_there_is_an_exception() {
     let knobs = json!({"resources": {"memory": "512MiB"}});
-    let outcome = run("python", python("result = len(b'x' * (1 << 30))", knobs)).await;
-    assert_eq!(error(&outcome).code, "PYTHON_MEMORY_ERROR");
+    let outcome = run_kind(
+        "python",
+        python_call("result = len(b'x' * (1 << 30))", knobs),
+    )
+    .await;
+    assert_eq!(expect_error(&outcome).code, "PYTHON_MEMORY_ERROR");
 }
 
 #[tokio::test]
@@ -97,17 +109,25 @@ async fn what_cannot_be_had_fails_the_task_before_it_runs() {
         json!({"sandbox": "bubblewrap"}),
         json!({"resources": {"gpu": 1}}),
     ] {
-        let outcome = run("shell", sh(&script, knobs.clone())).await;
-        assert_eq!(error(&outcome).code, "ISOLATION_UNAVAILABLE", "{knobs}");
-        let outcome = run("python", python("result = 1", knobs.clone())).await;
-        assert_eq!(error(&outcome).code, "ISOLATION_UNAVAILABLE", "{knobs}");
+        let outcome = run_kind("shell", shell_call(&script, knobs.clone())).await;
+        assert_eq!(
+            expect_error(&outcome).code,
+            "ISOLATION_UNAVAILABLE",
+            "{knobs}"
+        );
+        let outcome = run_kind("python", python_call("result = 1", knobs.clone())).await;
+        assert_eq!(
+            expect_error(&outcome).code,
+            "ISOLATION_UNAVAILABLE",
+            "{knobs}"
+        );
     }
     assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "");
     for knobs in [
         json!({"sandbox": false}),
         json!({"sandbox": "none", "resources": {"cpu": null}}),
     ] {
-        result(run("shell", sh("true", knobs)).await);
+        expect_result(run_kind("shell", shell_call("true", knobs)).await);
     }
 }
 
@@ -120,14 +140,14 @@ async fn a_limit_that_makes_no_sense_is_named() {
         json!({"memory": [1]}),
         json!([]),
     ] {
-        let outcome = run("shell", sh("true", json!({"resources": resources}))).await;
-        assert_eq!(error(&outcome).code, "TOOL_INPUT", "{resources}");
+        let outcome = run_kind("shell", shell_call("true", json!({"resources": resources}))).await;
+        assert_eq!(expect_error(&outcome).code, "TOOL_INPUT", "{resources}");
     }
 }
 
 #[test]
 fn a_number_of_processes_does_not_bind_root() {
-    let limits = Limits::of(&sh("", json!({"resources": {"processes": 5}})));
+    let limits = ResourceLimits::from_call(&shell_call("", json!({"resources": {"processes": 5}})));
     assert_eq!(limits.is_err(), rustix::process::geteuid().is_root());
 }
 
@@ -142,11 +162,11 @@ try_ python3 -c 'import socket; socket.socket()'
 grep -q NoNewPrivs:.1 /proc/self/status 2>/dev/null && echo held || echo free
 ";
 
-async fn probe(sandbox: Value) -> Vec<String> {
+async fn probe_sandbox(sandbox: Value) -> Vec<String> {
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
     let secret = dir.path().join("secret");
     std::fs::write(&secret, "s").unwrap();
-    let mut call = sh(PROBES, json!({"sandbox": sandbox}));
+    let mut call = shell_call(PROBES, json!({"sandbox": sandbox}));
     call.fields = json!({"env": {
         "SECRET": secret, "OUTSIDE": dir.path().join("new"), "WORKER": std::process::id(),     }})
     .as_object()
@@ -155,7 +175,7 @@ async fn probe(sandbox: Value) -> Vec<String> {
     if sandbox.is_null() {
         call.fields["env"]["TMPDIR"] = json!(dir.path());
     }
-    let outcome = result(run("shell", call).await);
+    let outcome = expect_result(run_kind("shell", call).await);
     let words = outcome["stdout"].as_str().unwrap().lines();
     words.map(ToOwned::to_owned).collect()
 }
@@ -163,19 +183,19 @@ async fn probe(sandbox: Value) -> Vec<String> {
 #[tokio::test]
 async fn each_level_takes_away_what_it_says() {
     assert_eq!(
-        probe(json!(null)).await,
+        probe_sandbox(json!(null)).await,
         ["yes", "yes", "yes", "yes", "yes", "free"]
     );
     assert_eq!(
-        probe(json!("basic")).await,
+        probe_sandbox(json!("basic")).await,
         ["yes", "yes", "yes", "yes", "yes", "held"]
     );
-    let here = Abilities::here();
+    let here = SandboxSupport::detect();
     assert!(
         here.landlock >= 1 && here.seccomp,
         "this machine supports it: {here:?}"
     );
-    let strict = probe(json!("strict")).await;
+    let strict = probe_sandbox(json!("strict")).await;
     assert_eq!(strict[..3], ["no", "no", "yes"], "only its own files");
     // Landlock restricts signals from version 6 on.
     assert_eq!(strict[3] == "no", here.landlock >= 6);
@@ -201,17 +221,20 @@ result = [tried(lambda: open(playbook)), tried(lambda: socket.socket()), os.getc
     tried(lambda: os.listdir('/proc')), tried(lambda: os.unshare(os.CLONE_NEWUSER)) if hasattr(os, 'unshare') else 'PermissionError']
 ";
     let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
-    let mut asked = python(code, json!({"sandbox": "strict"}));
+    let mut asked = python_call(code, json!({"sandbox": "strict"}));
     asked
         .input
         .insert("playbook".to_owned(), json!(file.path()));
     let denied = "PermissionError";
     let wanted = json!([denied, denied, true, denied, denied]);
-    assert_eq!(result(run("python", asked.clone()).await), wanted);
+    assert_eq!(
+        expect_result(run_kind("python", asked.clone()).await),
+        wanted
+    );
     let opened = json!({"sandbox": {"read": [file.path()], "network": true}});
-    asked.knobs = opened.as_object().unwrap().clone();
+    asked.spec = opened.as_object().unwrap().clone();
     let wanted = json!(["yes", "yes", true, denied, denied]);
-    assert_eq!(result(run("python", asked).await), wanted);
+    assert_eq!(expect_result(run_kind("python", asked).await), wanted);
 }
 
 #[tokio::test]
@@ -220,8 +243,8 @@ async fn a_warm_interpreter_of_a_level_has_a_fresh_directory_for_each_call() {
     let code = "import os, tempfile\nresult = [os.getpid(), tempfile.mkdtemp()]";
     let mut seen = Vec::new();
     for sandbox in ["basic", "basic", "none"] {
-        let call = python(code, json!({"sandbox": sandbox}));
-        seen.push(result(testing::run(tool.as_ref(), call).await));
+        let call = python_call(code, json!({"sandbox": sandbox}));
+        seen.push(expect_result(testing::run_tool(tool.as_ref(), call).await));
     }
     assert_eq!(seen[0][0], seen[1][0], "one interpreter within a level");
     assert_ne!(seen[1][0], seen[2][0], "another one for another level");
@@ -239,23 +262,23 @@ async fn a_warm_interpreter_of_a_level_has_a_fresh_directory_for_each_call() {
 
 #[test]
 fn a_machine_that_lacks_what_a_level_needs_is_named() {
-    let bare = Abilities {
+    let bare = SandboxSupport {
         no_new_privileges: true,
         landlock: 0,
         seccomp: true,
     };
-    let asked = sh("", json!({"sandbox": "strict"}));
-    let error = Sandbox::of(&asked, SandboxLevel::None, bare).unwrap_err();
+    let asked = shell_call("", json!({"sandbox": "strict"}));
+    let error = Sandbox::from_call(&asked, SandboxLevel::None, bare).unwrap_err();
     assert_eq!(error.code, "ISOLATION_UNAVAILABLE");
     assert!(
         error.message.contains("needs Landlock"),
         "{}",
         error.message
     );
-    let demanded = Sandbox::of(&sh("", json!({})), SandboxLevel::Strict, bare);
+    let demanded = Sandbox::from_call(&shell_call("", json!({})), SandboxLevel::Strict, bare);
     assert_eq!(demanded.unwrap_err().code, "ISOLATION_UNAVAILABLE");
-    let basic = Sandbox::of(
-        &sh("", json!({"sandbox": "basic"})),
+    let basic = Sandbox::from_call(
+        &shell_call("", json!({"sandbox": "basic"})),
         SandboxLevel::None,
         bare,
     );
@@ -264,13 +287,14 @@ fn a_machine_that_lacks_what_a_level_needs_is_named() {
 
 #[test]
 fn a_playbook_cannot_lower_or_open_what_the_deployment_demands() {
-    let all = Abilities {
+    let all = SandboxSupport {
         no_new_privileges: true,
         landlock: 6,
         seccomp: true,
     };
-    let of =
-        |sandbox: Value, demanded| Sandbox::of(&sh("", json!({"sandbox": sandbox})), demanded, all);
+    let of = |sandbox: Value, demanded| {
+        Sandbox::from_call(&shell_call("", json!({"sandbox": sandbox})), demanded, all)
+    };
     assert_eq!(
         of(json!("none"), SandboxLevel::Strict).unwrap().level,
         SandboxLevel::Strict

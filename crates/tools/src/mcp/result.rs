@@ -7,19 +7,19 @@ use serde_json::Value;
 const MESSAGE_CHARS_MAX: usize = 2_000;
 
 /// Result of a method.
-pub(crate) fn result(method: &str, answer: Value) -> Result<Value, TaskError> {
+pub(crate) fn method_result(method: &str, answer: Value) -> Result<Value, TaskError> {
     match method {
-        "tools/call" => called(answer),
-        "resources/read" => Ok(read(answer)),
+        "tools/call" => tool_result(answer),
+        "resources/read" => Ok(resource_result(answer)),
         _ => Ok(answer),
     }
 }
 
 /// Result of a tool: its structured content, else its text, which may be JSON, else the list of content items.
-fn called(mut answer: Value) -> Result<Value, TaskError> {
+fn tool_result(mut answer: Value) -> Result<Value, TaskError> {
     let content = answer["content"].take();
     if answer["isError"] == true {
-        let text = texts(&content).join("\n");
+        let text = content_texts(&content).join("\n");
         let text: String = text.chars().take(MESSAGE_CHARS_MAX).collect();
         let message = if text.is_empty() {
             "the tool failed without a message".to_owned()
@@ -27,21 +27,21 @@ fn called(mut answer: Value) -> Result<Value, TaskError> {
             text
         };
         let error = TaskError::new(ErrorKind::ClientError, "MCP_TOOL_ERROR", message);
-        return Err(error.with("content", content));
+        return Err(error.with_detail("content", content));
     }
     match answer["structuredContent"].take() {
-        Value::Null => Ok(unwrapped(content)),
+        Value::Null => Ok(unwrap_single(content)),
         structured => Ok(structured),
     }
 }
 
 /// A resource with one content item is that item: JSON, text, or base64 under `blob`.
-fn read(mut answer: Value) -> Value {
+fn resource_result(mut answer: Value) -> Value {
     let contents = answer["contents"].take();
     match contents {
         Value::Array(mut pieces) if pieces.len() == 1 => match pieces.remove(0) {
             Value::Object(piece) if piece.get("text").is_some_and(Value::is_string) => {
-                data(piece["text"].as_str().unwrap_or_default())
+                parse_text(piece["text"].as_str().unwrap_or_default())
             }
             piece => piece,
         },
@@ -49,28 +49,28 @@ fn read(mut answer: Value) -> Value {
     }
 }
 
-fn unwrapped(content: Value) -> Value {
+fn unwrap_single(content: Value) -> Value {
     match content {
-        Value::Array(mut pieces) if pieces.len() == 1 => piece(pieces.remove(0)),
+        Value::Array(mut pieces) if pieces.len() == 1 => content_value(pieces.remove(0)),
         Value::Array(pieces) if pieces.is_empty() => Value::Null,
-        Value::Array(pieces) => pieces.into_iter().map(piece).collect(),
+        Value::Array(pieces) => pieces.into_iter().map(content_value).collect(),
         other => other,
     }
 }
 
 /// Text becomes JSON if it is valid JSON; other content items are unchanged.
-fn piece(piece: Value) -> Value {
+fn content_value(piece: Value) -> Value {
     match (&piece["type"], &piece["text"]) {
-        (Value::String(kind), Value::String(text)) if kind == "text" => data(text),
+        (Value::String(kind), Value::String(text)) if kind == "text" => parse_text(text),
         _ => piece,
     }
 }
 
-fn data(text: &str) -> Value {
+fn parse_text(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| text.into())
 }
 
-fn texts(content: &Value) -> Vec<&str> {
+fn content_texts(content: &Value) -> Vec<&str> {
     let pieces = content.as_array().into_iter().flatten();
     pieces.filter_map(|piece| piece["text"].as_str()).collect()
 }
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn structure_comes_before_text_and_json_before_words() {
-        let called = |answer| result("tools/call", answer).unwrap();
+        let called = |answer| method_result("tools/call", answer).unwrap();
         let text = |text: &str| json!({"type": "text", "text": text});
         assert_eq!(
             called(json!({"content": [text("x")], "structuredContent": {"a": 1}})),
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn a_failed_tool_is_an_error() {
         let answer = json!({"isError": true, "content": [{"type": "text", "text": "no"}]});
-        let error = result("tools/call", answer).unwrap_err();
+        let error = method_result("tools/call", answer).unwrap_err();
         assert_eq!(
             (error.code.as_str(), error.message.as_str(), error.retryable),
             ("MCP_TOOL_ERROR", "no", false)
@@ -114,8 +114,11 @@ mod tests {
     #[test]
     fn a_resource_is_its_text() {
         let one = json!({"contents": [{"uri": "a", "text": "[1]"}]});
-        assert_eq!(result("resources/read", one).unwrap(), json!([1]));
+        assert_eq!(method_result("resources/read", one).unwrap(), json!([1]));
         let blob = json!({"contents": [{"uri": "a", "blob": "aGk="}]});
-        assert_eq!(result("resources/read", blob).unwrap()["blob"], "aGk=");
+        assert_eq!(
+            method_result("resources/read", blob).unwrap()["blob"],
+            "aGk="
+        );
     }
 }

@@ -11,99 +11,106 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::ChildStdin;
 
 use crate::call::{LogSink, Stream};
-use crate::capture::{Capture, tail_of};
-use crate::isolation::{Confines, GO, Limits};
-use crate::mcp::message::{BYTES_MAX, Incoming, protocol, reply, result_of, too_large};
-use crate::process::{Group, NotStarted, Program};
+use crate::capture::{OutputCapture, text_tail};
+use crate::isolation::{GATE_OPEN_LINE, ResourceLimits, SandboxRules};
+use crate::mcp::message::{
+    EXCHANGE_BYTES_MAX, Incoming, exchange_too_large_error, into_result, protocol_error,
+    reply_message,
+};
+use crate::process::{ProcessGroup, ProgramSpec, StartError};
 
 /// Maximum bytes of a program's output in an error.
 const TAIL_BYTES_MAX: usize = 4 * 1024;
 
 /// Program to start.
-pub(crate) struct Server<'a> {
+pub(crate) struct ServerSpec<'a> {
     pub(crate) command: &'a [String],
     pub(crate) env: &'a BTreeMap<String, String>,
     pub(crate) cwd: &'a Path,
-    pub(crate) limits: &'a Limits,
-    pub(crate) confines: &'a Confines,
+    pub(crate) limits: &'a ResourceLimits,
+    pub(crate) sandbox_rules: &'a SandboxRules,
     /// Temporary directory of the program, deleted after the session.
-    pub(crate) own: Option<TempDir>,
+    pub(crate) own_dir: Option<TempDir>,
 }
 
 /// Session with a program.
-pub(crate) struct StdioLine {
-    group: Group,
+pub(crate) struct StdioSession {
+    group: ProcessGroup,
     stdin: ChildStdin,
     /// Bytes of an incomplete line.
     buffer: Vec<u8>,
     size: usize,
-    stderr: Option<Capture>,
-    _own: Option<TempDir>,
+    stderr: Option<OutputCapture>,
+    _own_dir: Option<TempDir>,
 }
 
-impl StdioLine {
+impl StdioSession {
     /// Starts the program.
-    pub(crate) async fn start(server: Server<'_>) -> Result<Self, TaskError> {
+    pub(crate) async fn start(server: ServerSpec<'_>) -> Result<Self, TaskError> {
         let (path, args) = server.command.split_first().ok_or_else(|| {
             let message = "`command` of an `mcp` task must not be empty";
             TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
         })?;
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let program = Program {
+        let program = ProgramSpec {
             path: Path::new(path),
             args: &args,
             env: server.env,
             cwd: server.cwd,
             limits: server.limits,
-            confines: server.confines,
+            sandbox_rules: server.sandbox_rules,
         };
         let started = program.start(Stdio::piped());
-        let mut group = started.map_err(|error| not_started(path, &error))?;
+        let mut group = started.map_err(|error| start_error(path, &error))?;
         let stdin = group.child.stdin.take();
         let mut line = Self {
             group,
             stdin: stdin.expect("standard input is piped"),
             buffer: Vec::new(),
             size: 0,
-            stderr: Some(Capture::new(Stream::Stderr)),
-            _own: server.own,
+            stderr: Some(OutputCapture::new(Stream::Stderr)),
+            _own_dir: server.own_dir,
         };
         if !server.limits.is_empty() {
-            line.write(GO).await?;
+            line.write(GATE_OPEN_LINE).await?;
         }
         Ok(line)
     }
 
     /// Sends a request and waits for its response.
-    pub(crate) async fn ask(
+    pub(crate) async fn request(
         &mut self,
         id: u64,
         message: &Value,
         log: &dyn LogSink,
     ) -> Result<Value, TaskError> {
-        self.tell(message).await?;
+        self.notify(message).await?;
         loop {
             let line = self.next_line(log).await?;
             match Incoming::parse(&line)? {
-                Incoming::Answer(answered, answer) if answered == id => return result_of(answer),
-                Incoming::Question(question, method) => {
-                    self.tell(&reply(&question, &method)).await?;
+                Incoming::Response(answered, answer) if answered == id => {
+                    return into_result(answer);
                 }
-                Incoming::News(method, params) => Incoming::log(&method, &params, log),
-                Incoming::Answer(..) | Incoming::Other => {}
+                Incoming::Request(question, method) => {
+                    self.notify(&reply_message(&question, &method)).await?;
+                }
+                Incoming::Notification(method, params) => {
+                    Incoming::log_notification(&method, &params, log);
+                }
+                Incoming::Response(..) | Incoming::Other => {}
             }
         }
     }
 
     /// Sends a message.
-    pub(crate) async fn tell(&mut self, message: &Value) -> Result<(), TaskError> {
+    pub(crate) async fn notify(&mut self, message: &Value) -> Result<(), TaskError> {
         self.write(format!("{message}\n").as_bytes()).await
     }
 
     /// Ends the program and logs its last output.
     pub(crate) async fn close(mut self, log: &dyn LogSink) {
         drop(self.stdin);
-        let _ = self.group.end(crate::process::GRACE).await;
+        let _ = self.group.terminate(crate::process::KILL_GRACE).await;
         self.group
             .stderr
             .drain(&mut self.stderr, Stream::Stderr, log);
@@ -135,31 +142,31 @@ impl StdioLine {
                 return Ok(line);
             }
             searched = self.buffer.len();
-            if self.size > BYTES_MAX {
-                return Err(too_large());
+            if self.size > EXCHANGE_BYTES_MAX {
+                return Err(exchange_too_large_error());
             }
             tokio::select! {
                 biased;
-                () = self.group.stdout.readable() => {
+                () = self.group.stdout.wait_readable() => {
                     let read = self.group.stdout.read_ready(&mut self.buffer);
                     self.size += read;
                 }
-                () = self.group.stderr.readable() => {
+                () = self.group.stderr.wait_readable() => {
                     if let Some(capture) = &mut self.stderr {
-                        self.group.stderr.take_ready(capture, log);
+                        self.group.stderr.capture_ready(capture, log);
                     }
                 }
                 status = self.group.child.wait() => {
-                    self.group.stdout.read_rest(&mut self.buffer);
+                    self.group.stdout.read_remaining(&mut self.buffer);
                     if !self.buffer[searched..].contains(&b'\n') {
-                        return Err(self.died(status.ok().and_then(|status| status.code()), log));
+                        return Err(self.exit_error(status.ok().and_then(|status| status.code()), log));
                     }
                 }
             }
         }
     }
 
-    fn died(&mut self, code: Option<i32>, log: &dyn LogSink) -> TaskError {
+    fn exit_error(&mut self, code: Option<i32>, log: &dyn LogSink) -> TaskError {
         self.group
             .stderr
             .drain(&mut self.stderr, Stream::Stderr, log);
@@ -168,14 +175,16 @@ impl StdioLine {
             format!("with code {code}")
         });
         let message = format!("the server's program exited {code_text} before it responded");
-        protocol(message).with("exit_code", code).with(
-            "stderr",
-            tail_of(&printed.unwrap_or_default(), TAIL_BYTES_MAX),
-        )
+        protocol_error(message)
+            .with_detail("exit_code", code)
+            .with_detail(
+                "stderr",
+                text_tail(&printed.unwrap_or_default(), TAIL_BYTES_MAX),
+            )
     }
 }
 
-fn not_started(path: &str, error: &NotStarted) -> TaskError {
+fn start_error(path: &str, error: &StartError) -> TaskError {
     error.host_error().unwrap_or_else(|| {
         let message = format!("cannot start `{path}`: {}", error.cause());
         TaskError::new(ErrorKind::ClientError, "MCP_START", message)

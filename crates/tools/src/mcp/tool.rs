@@ -12,151 +12,161 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool, cancelled, timed_out};
-use crate::http::{Auth, Clients, Manner, headers};
-use crate::isolation::{Abilities, Limits, Sandbox, SandboxLevel};
-use crate::mcp::asked::Asked;
-use crate::mcp::http::HttpLine;
-use crate::mcp::message::{chosen, hello, notification, request};
-use crate::mcp::result::result;
-use crate::mcp::stdio::{Server, StdioLine};
-use crate::python::request::environment;
+use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error};
+use crate::http::{HttpAuth, HttpClients, RequestOptions, parse_headers};
+use crate::isolation::{ResourceLimits, Sandbox, SandboxLevel, SandboxSupport};
+use crate::mcp::http::HttpSession;
+use crate::mcp::message::{initialize, negotiated_version, notification_message, request_message};
+use crate::mcp::method_call::MethodCall;
+use crate::mcp::result::method_result;
+use crate::mcp::stdio::{ServerSpec, StdioSession};
+use crate::python::request::declared_environment;
 
 /// Default timeout of a call.
-const TOTAL: Duration = Duration::from_secs(120);
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Maximum number of pages of a list.
 const PAGES_MAX: u32 = 100;
 
 /// The `mcp` tool.
-pub(crate) struct Mcp {
-    clients: Arc<Clients>,
+pub(crate) struct McpTool {
+    clients: Arc<HttpClients>,
     /// Environment variables that programs inherit.
     env: BTreeMap<String, String>,
-    demanded: SandboxLevel,
+    sandbox_level_min: SandboxLevel,
 }
 
 /// A session.
-enum Line {
-    Http(Box<HttpLine>),
-    Stdio(Box<StdioLine>),
+enum McpSession {
+    Http(Box<HttpSession>),
+    Stdio(Box<StdioSession>),
 }
 
-impl Mcp {
+impl McpTool {
     pub(crate) fn new(
-        clients: Arc<Clients>,
+        clients: Arc<HttpClients>,
         env: BTreeMap<String, String>,
-        demanded: SandboxLevel,
+        sandbox_level_min: SandboxLevel,
     ) -> Self {
         Self {
             clients,
             env,
-            demanded,
+            sandbox_level_min,
         }
     }
 
     async fn run(&self, call: &Call, log: &dyn LogSink) -> Result<Value, TaskError> {
-        let asked = Asked::of(call)?;
+        let asked = MethodCall::from_call(call)?;
         let mut line = self.connect(call).await?;
-        let answer = line.converse(&asked, log).await;
+        let answer = line.run_exchange(&asked, log).await;
         line.close(log).await;
-        result(&asked.method, answer?)
+        method_result(&asked.method, answer?)
     }
 
-    async fn connect(&self, call: &Call) -> Result<Line, TaskError> {
-        let command = command(call)?;
-        match (call.text("server")?, command) {
-            (Some(url), None) => self.http(call, url).map(|line| Line::Http(Box::new(line))),
+    async fn connect(&self, call: &Call) -> Result<McpSession, TaskError> {
+        let command = command_words(call)?;
+        match (call.text_field("server")?, command) {
+            (Some(url), None) => self
+                .open_http(call, url)
+                .map(|line| McpSession::Http(Box::new(line))),
             (None, Some(command)) => {
-                let line = self.stdio(call, &command).await?;
-                Ok(Line::Stdio(Box::new(line)))
+                let line = self.start_stdio(call, &command).await?;
+                Ok(McpSession::Stdio(Box::new(line)))
             }
             (Some(_), Some(_)) => {
                 let message = "`server` and `command` are mutually exclusive in an `mcp` task";
                 Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message))
             }
-            (None, None) => Err(call.missing(
+            (None, None) => Err(call.missing_key_error(
                 "server",
                 "set it to an http(s) URL, or set `command` to a program",
             )),
         }
     }
 
-    async fn stdio(&self, call: &Call, command: &[String]) -> Result<StdioLine, TaskError> {
-        let limits = Limits::of(call)?;
-        let sandbox = Sandbox::of(call, self.demanded, Abilities::here())?;
-        let own = sandbox.own_dir()?;
+    async fn start_stdio(
+        &self,
+        call: &Call,
+        command: &[String],
+    ) -> Result<StdioSession, TaskError> {
+        let limits = ResourceLimits::from_call(call)?;
+        let sandbox = Sandbox::from_call(call, self.sandbox_level_min, SandboxSupport::detect())?;
+        let own = sandbox.create_own_dir()?;
         let dir = own.as_ref().map(TempDir::path);
         let mut env = self.env.clone();
         if let Some(dir) = dir {
             env.insert("TMPDIR".to_owned(), dir.display().to_string());
         }
-        env.extend(environment(call)?);
-        let cwd = match (call.text("cwd")?, dir) {
-            (Some(path), _) => call.resolve(path),
+        env.extend(declared_environment(call)?);
+        let cwd = match (call.text_field("cwd")?, dir) {
+            (Some(path), _) => call.resolve_path(path),
             (None, Some(dir)) if sandbox.is_strict() => dir.to_owned(),
-            (None, _) => call.place.base_dir.clone(),
+            (None, _) => call.site.base_dir.clone(),
         };
-        let confines = sandbox.confines(dir, &[]);
-        let server = Server {
+        let confines = sandbox.rules(dir, &[]);
+        let server = ServerSpec {
             command,
             env: &env,
             cwd: &cwd,
             limits: &limits,
-            confines: &confines,
-            own,
+            sandbox_rules: &confines,
+            own_dir: own,
         };
-        StdioLine::start(server).await
+        StdioSession::start(server).await
     }
 
-    fn http(&self, call: &Call, url: &str) -> Result<HttpLine, TaskError> {
+    fn open_http(&self, call: &Call, url: &str) -> Result<HttpSession, TaskError> {
         let url = Url::parse(url.trim()).map_err(|error| {
             let message = format!("`server`: `{url}` is not a valid URL: {error}");
-            TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "server")
+            TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "server")
         })?;
-        Ok(HttpLine {
+        Ok(HttpSession {
             clients: self.clients.clone(),
             url,
-            headers: headers(call)?,
-            auth: Auth::of(call)?,
-            pace: Manner::new(call, &self.clients.limits)?.pace(),
+            headers: parse_headers(call)?,
+            auth: HttpAuth::from_call(call)?,
+            timeouts: RequestOptions::new(call, &self.clients.limits)?.timeouts(),
             session: None,
             version: None,
         })
     }
 }
 
-impl Line {
+impl McpSession {
     /// Initializes the session, sends the request and returns the response.
-    async fn converse(&mut self, asked: &Asked, log: &dyn LogSink) -> Result<Value, TaskError> {
+    async fn run_exchange(
+        &mut self,
+        asked: &MethodCall,
+        log: &dyn LogSink,
+    ) -> Result<Value, TaskError> {
         let answer = self
-            .ask(0, &request(0, "initialize", &hello()), log)
+            .request(0, &request_message(0, "initialize", &initialize()), log)
             .await?;
-        let version = chosen(&answer)?;
+        let version = negotiated_version(&answer)?;
         if let Self::Http(line) = self {
             line.version = HeaderValue::from_str(&version).ok();
         }
-        self.tell(&notification("notifications/initialized"))
+        self.notify(&notification_message("notifications/initialized"))
             .await?;
-        let Some(list) = asked.paged() else {
-            let message = request(1, &asked.method, &asked.page(None));
-            return self.ask(1, &message, log).await;
+        let Some(list) = asked.page_key() else {
+            let message = request_message(1, &asked.method, &asked.page_params(None));
+            return self.request(1, &message, log).await;
         };
-        self.pages(asked, list, log).await
+        self.request_pages(asked, list, log).await
     }
 
     /// Requests every page of a list.
-    async fn pages(
+    async fn request_pages(
         &mut self,
-        asked: &Asked,
+        asked: &MethodCall,
         list: &str,
         log: &dyn LogSink,
     ) -> Result<Value, TaskError> {
         let mut items = Vec::new();
         let mut cursor = asked.params.get("cursor").cloned();
         for page in 1..=u64::from(PAGES_MAX) {
-            let message = request(page, &asked.method, &asked.page(cursor.as_ref()));
-            let mut answer = self.ask(page, &message, log).await?;
+            let message = request_message(page, &asked.method, &asked.page_params(cursor.as_ref()));
+            let mut answer = self.request(page, &message, log).await?;
             if let Value::Array(more) = answer[list].take() {
                 items.extend(more);
             }
@@ -169,22 +179,22 @@ impl Line {
         Ok(json!({list: items, "count": count, "next_cursor": cursor}))
     }
 
-    async fn ask(
+    async fn request(
         &mut self,
         id: u64,
         message: &Value,
         log: &dyn LogSink,
     ) -> Result<Value, TaskError> {
         match self {
-            Self::Http(line) => line.ask(id, message, log).await,
-            Self::Stdio(line) => line.ask(id, message, log).await,
+            Self::Http(line) => line.request(id, message, log).await,
+            Self::Stdio(line) => line.request(id, message, log).await,
         }
     }
 
-    async fn tell(&mut self, message: &Value) -> Result<(), TaskError> {
+    async fn notify(&mut self, message: &Value) -> Result<(), TaskError> {
         match self {
-            Self::Http(line) => line.tell(message).await,
-            Self::Stdio(line) => line.tell(message).await,
+            Self::Http(line) => line.notify(message).await,
+            Self::Stdio(line) => line.notify(message).await,
         }
     }
 
@@ -197,27 +207,27 @@ impl Line {
 }
 
 #[async_trait]
-impl Tool for Mcp {
+impl Tool for McpTool {
     fn is_pure(&self) -> bool {
         false
     }
 
     async fn call(&self, call: Call, stop: CancellationToken, log: &dyn LogSink) -> Outcome {
-        let limit = call.timeout.total.unwrap_or(TOTAL);
+        let limit = call.timeout.total.unwrap_or(TOTAL_TIMEOUT);
         let run = self.run(&call, log);
         // Dropping the session kills its program.
         let outcome = tokio::select! {
             biased;
             outcome = run => outcome,
-            () = stop.cancelled() => Err(cancelled()),
-            () = tokio::time::sleep(limit) => Err(timed_out(limit)),
+            () = stop.cancelled() => Err(cancelled_error()),
+            () = tokio::time::sleep(limit) => Err(timeout_error(limit)),
         };
         outcome.map_or_else(Outcome::error, Outcome::ok)
     }
 }
 
 /// Program of a call: a list of words, or one word.
-fn command(call: &Call) -> Result<Option<Vec<String>>, TaskError> {
+fn command_words(call: &Call) -> Result<Option<Vec<String>>, TaskError> {
     match call.field("command") {
         None => Ok(None),
         Some(Value::String(program)) => Ok(Some(vec![program.clone()])),
@@ -228,6 +238,6 @@ fn command(call: &Call) -> Result<Option<Vec<String>>, TaskError> {
             };
             Ok(Some(words.iter().map(word).collect()))
         }
-        Some(other) => Err(call.wrong_type("command", "a list of words", other)),
+        Some(other) => Err(call.wrong_type_error("command", "a list of words", other)),
     }
 }

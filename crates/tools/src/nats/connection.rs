@@ -9,24 +9,24 @@ use async_nats::{Client, ConnectErrorKind, ConnectOptions};
 use model::outcome::{ErrorKind, TaskError};
 use tokio::sync::OnceCell;
 
-use crate::auth::{auth, invalid, text};
+use crate::auth::{auth_text, call_auth, invalid_auth_error};
 use crate::call::Call;
 use crate::exhaustion::find_connect_shortage;
-use crate::nats::failure::{failed, told};
+use crate::nats::failure::{error_chain, nats_error};
 
 /// Maximum number of cached connections; beyond it, unused ones are closed.
 const CONNECTIONS_MAX: usize = 64;
 
 /// Servers and credential.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Login {
+pub(crate) struct NatsLogin {
     servers: Vec<String>,
-    proof: Proof,
-    connect: Duration,
+    auth: NatsAuth,
+    connect_timeout: Duration,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum Proof {
+enum NatsAuth {
     None,
     Password(String, String),
     Token(String),
@@ -36,19 +36,19 @@ enum Proof {
 
 /// Connection cache of a worker.
 #[derive(Default)]
-pub(crate) struct Connections(Mutex<HashMap<Login, Arc<OnceCell<Client>>>>);
+pub(crate) struct NatsConnections(Mutex<HashMap<NatsLogin, Arc<OnceCell<Client>>>>);
 
-impl Login {
+impl NatsLogin {
     /// Reads the login of a call; its `url` takes precedence over the credential's.
-    pub(crate) fn of(call: &Call, connect: Duration) -> Result<Self, TaskError> {
+    pub(crate) fn from_call(call: &Call, connect: Duration) -> Result<Self, TaskError> {
         let empty = serde_json::Map::new();
-        let auth = auth(call)?.unwrap_or(&empty);
-        let url = match call.text("url")? {
+        let auth = call_auth(call)?.unwrap_or(&empty);
+        let url = match call.text_field("url")? {
             Some(url) => Some(url.to_owned()),
-            None => text(auth, &["nats_url", "url", "servers", "server", "dsn"]),
+            None => auth_text(auth, &["nats_url", "url", "servers", "server", "dsn"]),
         };
         let url = url.ok_or_else(|| {
-            call.missing(
+            call.missing_key_error(
                 "url",
                 "set it to nats://host:4222, or add `nats_url` to the credential",
             )
@@ -58,38 +58,40 @@ impl Login {
             .iter()
             .any(|url| url.parse::<async_nats::ServerAddr>().is_err())
         {
-            return Err(invalid("the NATS URL must have the form nats://host:port"));
+            return Err(invalid_auth_error(
+                "the NATS URL must have the form nats://host:port",
+            ));
         }
-        let user = text(auth, &["user", "username", "nats_user"]);
-        let password = text(auth, &["password", "nats_password"]);
-        let proof = if let Some(creds) = text(auth, &["creds", "credentials", "nats_creds"]) {
-            Proof::Creds(creds)
-        } else if let Some(token) = text(auth, &["token", "nats_token"]) {
-            Proof::Token(token)
+        let user = auth_text(auth, &["user", "username", "nats_user"]);
+        let password = auth_text(auth, &["password", "nats_password"]);
+        let proof = if let Some(creds) = auth_text(auth, &["creds", "credentials", "nats_creds"]) {
+            NatsAuth::Creds(creds)
+        } else if let Some(token) = auth_text(auth, &["token", "nats_token"]) {
+            NatsAuth::Token(token)
         } else if let Some(user) = user {
-            Proof::Password(user, password.unwrap_or_default())
+            NatsAuth::Password(user, password.unwrap_or_default())
         } else {
-            Proof::None
+            NatsAuth::None
         };
         Ok(Self {
             servers,
-            proof,
-            connect,
+            auth: proof,
+            connect_timeout: connect,
         })
     }
 
     async fn connect(&self) -> Result<Client, TaskError> {
         let options = ConnectOptions::new()
             .name("noetl")
-            .connection_timeout(self.connect);
-        let options = match &self.proof {
-            Proof::None => options,
-            Proof::Password(user, password) => {
+            .connection_timeout(self.connect_timeout);
+        let options = match &self.auth {
+            NatsAuth::None => options,
+            NatsAuth::Password(user, password) => {
                 options.user_and_password(user.clone(), password.clone())
             }
-            Proof::Token(token) => options.token(token.clone()),
-            Proof::Creds(creds) => options.credentials(creds).map_err(|_| {
-                invalid("`auth.creds` is not the content of a NATS credentials file")
+            NatsAuth::Token(token) => options.token(token.clone()),
+            NatsAuth::Creds(creds) => options.credentials(creds).map_err(|_| {
+                invalid_auth_error("`auth.creds` is not the content of a NATS credentials file")
             })?,
         };
         let connected = options.connect(self.servers.as_slice()).await;
@@ -102,27 +104,28 @@ impl Login {
                 if let Some(error) = find_connect_shortage(&error) {
                     return error;
                 }
-                let message = format!("cannot connect to NATS: {}", told(&error));
-                failed(ErrorKind::Connection, "NATS_CONNECT", message).with("sent", false)
+                let message = format!("cannot connect to NATS: {}", error_chain(&error));
+                nats_error(ErrorKind::Connection, "NATS_CONNECT", message)
+                    .with_detail("sent", false)
             }
         })
     }
 }
 
-impl Connections {
+impl NatsConnections {
     /// Returns the connection of a login. Replaces a broken one, so that a call fails at once when the server is down.
-    pub(crate) async fn get(&self, login: &Login) -> Result<Client, TaskError> {
+    pub(crate) async fn get(&self, login: &NatsLogin) -> Result<Client, TaskError> {
         let slot = self.slot(login);
         let client = slot.get_or_try_init(|| login.connect()).await?.clone();
         if client.connection_state() == State::Connected {
             return Ok(client);
         }
-        self.forget(login, &slot);
+        self.remove(login, &slot);
         let slot = self.slot(login);
         Ok(slot.get_or_try_init(|| login.connect()).await?.clone())
     }
 
-    fn slot(&self, login: &Login) -> Arc<OnceCell<Client>> {
+    fn slot(&self, login: &NatsLogin) -> Arc<OnceCell<Client>> {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if slots.len() >= CONNECTIONS_MAX && !slots.contains_key(login) {
             slots.retain(|_, slot| Arc::strong_count(slot) > 1);
@@ -130,7 +133,7 @@ impl Connections {
         slots.entry(login.clone()).or_default().clone()
     }
 
-    fn forget(&self, login: &Login, broken: &Arc<OnceCell<Client>>) {
+    fn remove(&self, login: &NatsLogin, broken: &Arc<OnceCell<Client>>) {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if slots
             .get(login)

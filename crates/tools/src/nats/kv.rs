@@ -8,47 +8,52 @@ use futures_util::TryStreamExt as _;
 use model::outcome::{ErrorKind, TaskError};
 use serde_json::{Map, Value, json};
 
-use crate::nats::failure::{failed, no_stream, not_found, other, silent, wrong_revision};
-use crate::nats::tool::Session;
-use crate::nats::value::moment;
+use crate::nats::failure::{
+    nats_error, no_response_error, not_found_error, peer_error, stream_error, wrong_revision_error,
+};
+use crate::nats::tool::NatsCall;
+use crate::nats::value::time_value;
 
 /// Maximum length of a listing.
 const KEYS_MAX: usize = 100_000;
 
 /// How a key is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Removal {
+pub(crate) enum KeyRemoval {
     /// Keeps its history.
     Delete,
     /// Removes its history as well.
     Purge,
 }
 
-pub(crate) async fn get(session: &Session<'_>) -> Result<Value, TaskError> {
-    let (key, revision) = (session.need("key")?, session.number("revision")?);
-    let bucket = bucket(session).await?;
+pub(crate) async fn get(session: &NatsCall<'_>) -> Result<Value, TaskError> {
+    let (key, revision) = (
+        session.required_text("key")?,
+        session.number_field("revision")?,
+    );
+    let bucket = open_bucket(session).await?;
     let entry = match revision {
         None => bucket.entry(key).await,
         Some(revision) => bucket.entry_for_revision(key, revision).await,
     };
     let entry = entry.map_err(|error| match error.kind() {
-        EntryErrorKind::InvalidKey => bad_key(key),
-        EntryErrorKind::TimedOut => silent(),
-        EntryErrorKind::Other => other(&error),
+        EntryErrorKind::InvalidKey => bad_key_error(key),
+        EntryErrorKind::TimedOut => no_response_error(),
+        EntryErrorKind::Other => peer_error(&error),
     })?;
     match entry.filter(|entry| entry.operation == Operation::Put) {
-        Some(entry) => shown(session, &entry),
-        None => Err(not_found("NATS_KEY_NOT_FOUND", "key", key)),
+        Some(entry) => to_json(session, &entry),
+        None => Err(not_found_error("NATS_KEY_NOT_FOUND", "key", key)),
     }
 }
 
-pub(crate) async fn put(session: &Session<'_>) -> Result<Value, TaskError> {
-    let key = session.need("key")?;
+pub(crate) async fn put(session: &NatsCall<'_>) -> Result<Value, TaskError> {
+    let key = session.required_text("key")?;
     let payload = session.payload()?;
-    let expected = session.number("expected_last_revision")?;
-    let bucket = match session.call.flag("create")? {
-        Some(true) => made(session).await?,
-        _ => bucket(session).await?,
+    let expected = session.number_field("expected_last_revision")?;
+    let bucket = match session.call.flag_field("create")? {
+        Some(true) => ensure_bucket(session).await?,
+        _ => open_bucket(session).await?,
     };
     let size = payload.len();
     let revision = match expected {
@@ -56,47 +61,54 @@ pub(crate) async fn put(session: &Session<'_>) -> Result<Value, TaskError> {
             .put(key, payload)
             .await
             .map_err(|error| match error.kind() {
-                PutErrorKind::InvalidKey => bad_key(key),
-                _ => other(&error),
+                PutErrorKind::InvalidKey => bad_key_error(key),
+                _ => peer_error(&error),
             })?,
         // A deleted key counts as missing.
         Some(0) => bucket
             .create(key, payload)
             .await
             .map_err(|error| match error.kind() {
-                CreateErrorKind::AlreadyExists => wrong_revision(0),
-                CreateErrorKind::InvalidKey => bad_key(key),
-                _ => other(&error),
+                CreateErrorKind::AlreadyExists => wrong_revision_error(0),
+                CreateErrorKind::InvalidKey => bad_key_error(key),
+                _ => peer_error(&error),
             })?,
         Some(expected) => bucket
             .update(key, payload, expected)
             .await
-            .map_err(|error| not_updated(&error, key, expected))?,
+            .map_err(|error| update_error(&error, key, expected))?,
     };
     Ok(json!({"bucket": bucket.name, "key": key, "revision": revision, "size_bytes": size}))
 }
 
-pub(crate) async fn remove(session: &Session<'_>, removal: Removal) -> Result<Value, TaskError> {
-    let key = session.need("key")?;
-    let expected = session.number("expected_last_revision")?;
-    let bucket = bucket(session).await?;
+pub(crate) async fn remove(
+    session: &NatsCall<'_>,
+    removal: KeyRemoval,
+) -> Result<Value, TaskError> {
+    let key = session.required_text("key")?;
+    let expected = session.number_field("expected_last_revision")?;
+    let bucket = open_bucket(session).await?;
     let removed = match removal {
-        Removal::Delete => bucket.delete_expect_revision(key, expected).await,
-        Removal::Purge => bucket.purge_expect_revision(key, expected).await,
+        KeyRemoval::Delete => bucket.delete_expect_revision(key, expected).await,
+        KeyRemoval::Purge => bucket.purge_expect_revision(key, expected).await,
     };
-    removed.map_err(|error| not_updated(&error, key, expected.unwrap_or_default()))?;
+    removed.map_err(|error| update_error(&error, key, expected.unwrap_or_default()))?;
     Ok(json!({"bucket": bucket.name, "key": key, "deleted": true}))
 }
 
-pub(crate) async fn keys(session: &Session<'_>) -> Result<Value, TaskError> {
-    let bucket = bucket(session).await?;
-    let filter = session.call.text("filter")?;
-    let listing = bucket.keys().await.map_err(|error| other(&error))?;
+pub(crate) async fn list_keys(session: &NatsCall<'_>) -> Result<Value, TaskError> {
+    let bucket = open_bucket(session).await?;
+    let filter = session.call.text_field("filter")?;
+    let listing = bucket.keys().await.map_err(|error| peer_error(&error))?;
     let fits = |key: &String| filter.is_none_or(|filter| is_match(filter, key));
     let mut keys: Vec<String> = Vec::new();
     let mut is_cut = false;
     tokio::pin!(listing);
-    while let Some(key) = listing.try_next().await.map_err(|error| other(&error))? {
+    while let Some(key) = listing
+        .try_next()
+        .await
+        .map_err(|error| peer_error(&error))?
+    {
         if keys.len() == KEYS_MAX {
             is_cut = true;
             break;
@@ -122,21 +134,21 @@ fn is_match(filter: &str, key: &str) -> bool {
     parts.next().is_none()
 }
 
-async fn bucket(session: &Session<'_>) -> Result<Store, TaskError> {
-    let name = session.need("bucket")?;
+async fn open_bucket(session: &NatsCall<'_>) -> Result<Store, TaskError> {
+    let name = session.required_text("bucket")?;
     let found = session.context.get_key_value(name).await;
     found.map_err(|error| {
-        no_stream(
+        stream_error(
             &error,
-            not_found("NATS_BUCKET_NOT_FOUND", "key-value bucket", name),
+            not_found_error("NATS_BUCKET_NOT_FOUND", "key-value bucket", name),
         )
     })
 }
 
 /// Returns the bucket; creates it if it does not exist.
-async fn made(session: &Session<'_>) -> Result<Store, TaskError> {
-    let name = session.need("bucket")?;
-    match bucket(session).await {
+async fn ensure_bucket(session: &NatsCall<'_>) -> Result<Store, TaskError> {
+    let name = session.required_text("bucket")?;
+    match open_bucket(session).await {
         Err(error) if error.code == "NATS_BUCKET_NOT_FOUND" => {
             let config = Config {
                 bucket: name.to_owned(),
@@ -144,39 +156,39 @@ async fn made(session: &Session<'_>) -> Result<Store, TaskError> {
                 ..Config::default()
             };
             let made = session.context.create_key_value(config).await;
-            made.map_err(|error| other(&error))
+            made.map_err(|error| peer_error(&error))
         }
         found => found,
     }
 }
 
-fn shown(session: &Session<'_>, entry: &Entry) -> Result<Value, TaskError> {
+fn to_json(session: &NatsCall<'_>, entry: &Entry) -> Result<Value, TaskError> {
     let mut map = Map::new();
     map.insert("bucket".to_owned(), entry.bucket.as_str().into());
     map.insert("key".to_owned(), entry.key.as_str().into());
     session
         .encoding
-        .read_into(&mut map, "value", &entry.value)?;
+        .decode_into(&mut map, "value", &entry.value)?;
     map.insert("revision".to_owned(), entry.revision.into());
-    let created = moment(entry.created.unix_timestamp_nanos());
+    let created = time_value(entry.created.unix_timestamp_nanos());
     map.insert("created".to_owned(), created);
     map.insert("size_bytes".to_owned(), entry.value.len().into());
     Ok(Value::Object(map))
 }
 
-fn not_updated(error: &UpdateError, key: &str, expected: u64) -> TaskError {
+fn update_error(error: &UpdateError, key: &str, expected: u64) -> TaskError {
     match error.kind() {
-        UpdateErrorKind::WrongLastRevision => wrong_revision(expected),
-        UpdateErrorKind::InvalidKey => bad_key(key),
-        UpdateErrorKind::TimedOut => silent(),
-        UpdateErrorKind::Other => other(error),
+        UpdateErrorKind::WrongLastRevision => wrong_revision_error(expected),
+        UpdateErrorKind::InvalidKey => bad_key_error(key),
+        UpdateErrorKind::TimedOut => no_response_error(),
+        UpdateErrorKind::Other => peer_error(error),
     }
 }
 
-fn bad_key(key: &str) -> TaskError {
+fn bad_key_error(key: &str) -> TaskError {
     let message =
         format!("invalid key `{key}`; use letters, digits and -/_=., without a dot at either end");
-    failed(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "key")
+    nats_error(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "key")
 }
 
 #[cfg(test)]

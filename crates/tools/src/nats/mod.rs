@@ -8,6 +8,6 @@ mod stream;
 mod tool;
 mod value;
 
-pub(crate) use connection::{Connections, Login};
-pub(crate) use failure::{no_stream, told};
-pub(crate) use tool::Nats;
+pub(crate) use connection::{NatsConnections, NatsLogin};
+pub(crate) use failure::{error_chain, stream_error};
+pub(crate) use tool::NatsTool;

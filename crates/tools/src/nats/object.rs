@@ -11,148 +11,173 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use model::outcome::{ErrorKind, Outcome, Success, TaskError};
-use results::{Keeper, SpaceWatch};
+use results::{ResultWriter, SpaceWatch};
 use serde_json::{Map, Value, json};
 use tokio::io::AsyncReadExt as _;
 
-use crate::http::{Around, Form, Spool, keep};
-use crate::nats::failure::{failed, no_stream, not_found, other, silent};
-use crate::nats::tool::Session;
-use crate::nats::value::{Encoding, moment};
-use crate::objects::allowed;
+use crate::http::{BodyEncoding, EnvelopeFields, SpooledBody, store_envelope};
+use crate::nats::failure::{
+    nats_error, no_response_error, not_found_error, peer_error, stream_error,
+};
+use crate::nats::tool::NatsCall;
+use crate::nats::value::{NatsEncoding, time_value};
+use crate::objects::check_allowed;
 
 /// Maximum length of a listing.
 const OBJECTS_MAX: usize = 10_000;
 /// Maximum size of an object that is read into memory.
-const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+const BUFFERED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Maximum size of an object that is streamed to the result store.
 const STREAMED_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 /// Bytes to read at a time.
-const PIECE_BYTES: usize = 128 * 1024;
+const READ_BYTES: usize = 128 * 1024;
 
-pub(crate) async fn get(session: &Session<'_>) -> Result<Outcome, TaskError> {
-    let (name, bucket) = (session.need("object")?, bucket(session).await?);
+pub(crate) async fn get(session: &NatsCall<'_>) -> Result<Outcome, TaskError> {
+    let (name, bucket) = (
+        session.required_text("object")?,
+        open_bucket(session).await?,
+    );
     let object = bucket.get(name).await.map_err(|error| match error.kind() {
-        GetErrorKind::NotFound => missing(name),
-        GetErrorKind::TimedOut => silent(),
-        _ => other(&error),
+        GetErrorKind::NotFound => object_missing_error(name),
+        GetErrorKind::TimedOut => no_response_error(),
+        _ => peer_error(&error),
     })?;
-    let keeper = session.call.keeper.as_ref();
+    let keeper = session.call.result_writer.as_ref();
     let keeper = keeper.filter(|keeper| keeper.can_stream());
     match keeper {
         Some(keeper) if object.info.size > session.call.inline_bytes_max => {
-            kept(session, object, keeper).await
+            read_spooled(session, object, keeper).await
         }
-        _ => held(session, object).await,
+        _ => read_buffered(session, object).await,
     }
 }
 
-pub(crate) async fn put(session: &Session<'_>) -> Result<Value, TaskError> {
-    let name = session.need("object")?;
+pub(crate) async fn put(session: &NatsCall<'_>) -> Result<Value, TaskError> {
+    let name = session.required_text("object")?;
     let meta = ObjectMetadata {
         name: name.to_owned(),
-        description: session.call.text("description")?.map(str::to_owned),
+        description: session.call.text_field("description")?.map(str::to_owned),
         ..ObjectMetadata::default()
     };
-    let bucket = match session.call.flag("create")? {
-        Some(true) => made(session).await?,
-        _ => bucket(session).await?,
+    let bucket = match session.call.flag_field("create")? {
+        Some(true) => ensure_bucket(session).await?,
+        _ => open_bucket(session).await?,
     };
-    let put = match session.call.text("file")? {
+    let put = match session.call.text_field("file")? {
         Some(path) => {
-            let path = allowed(session.call.resolve(path), &session.reach.forbidden)?;
-            let opened = crate::regular::open(&path).await;
+            let path = check_allowed(
+                session.call.resolve_path(path),
+                &session.object_access.forbidden,
+            )?;
+            let opened = crate::regular_file::open_regular(&path).await;
             let mut file = opened.map_err(|error| {
                 let message = format!("`file`: `{}`: {error}", path.display());
-                failed(ErrorKind::NotFound, "FILE_NOT_READABLE", message)
+                nats_error(ErrorKind::NotFound, "FILE_NOT_READABLE", message)
             })?;
             bucket.put(meta, &mut file).await
         }
         None => bucket.put(meta, &mut Cursor::new(session.payload()?)).await,
     };
-    Ok(shown(&put.map_err(|error| other(&error))?))
+    Ok(to_json(&put.map_err(|error| peer_error(&error))?))
 }
 
-pub(crate) async fn delete(session: &Session<'_>) -> Result<Value, TaskError> {
-    let (name, bucket) = (session.need("object")?, bucket(session).await?);
+pub(crate) async fn delete(session: &NatsCall<'_>) -> Result<Value, TaskError> {
+    let (name, bucket) = (
+        session.required_text("object")?,
+        open_bucket(session).await?,
+    );
     // A deleted object leaves a marker, which a second deletion would find.
     if bucket.info(name).await.is_ok_and(|info| info.deleted) {
-        return Err(missing(name));
+        return Err(object_missing_error(name));
     }
     match bucket.delete(name).await {
-        Ok(()) => Ok(json!({"bucket": session.need("bucket")?, "object": name, "deleted": true})),
-        Err(error) if error.kind() == DeleteErrorKind::NotFound => Err(missing(name)),
-        Err(error) => Err(other(&error)),
+        Ok(()) => {
+            Ok(json!({"bucket": session.required_text("bucket")?, "object": name, "deleted": true}))
+        }
+        Err(error) if error.kind() == DeleteErrorKind::NotFound => Err(object_missing_error(name)),
+        Err(error) => Err(peer_error(&error)),
     }
 }
 
-pub(crate) async fn info(session: &Session<'_>) -> Result<Value, TaskError> {
-    let (name, bucket) = (session.need("object")?, bucket(session).await?);
+pub(crate) async fn info(session: &NatsCall<'_>) -> Result<Value, TaskError> {
+    let (name, bucket) = (
+        session.required_text("object")?,
+        open_bucket(session).await?,
+    );
     match bucket.info(name).await {
-        Ok(info) if info.deleted => Err(missing(name)),
-        Ok(info) => Ok(shown(&info)),
-        Err(error) if error.kind() == InfoErrorKind::NotFound => Err(missing(name)),
-        Err(error) => Err(other(&error)),
+        Ok(info) if info.deleted => Err(object_missing_error(name)),
+        Ok(info) => Ok(to_json(&info)),
+        Err(error) if error.kind() == InfoErrorKind::NotFound => Err(object_missing_error(name)),
+        Err(error) => Err(peer_error(&error)),
     }
 }
 
-pub(crate) async fn list(session: &Session<'_>) -> Result<Value, TaskError> {
-    let bucket = bucket(session).await?;
-    let mut listing = bucket.list().await.map_err(|error| other(&error))?;
+pub(crate) async fn list(session: &NatsCall<'_>) -> Result<Value, TaskError> {
+    let bucket = open_bucket(session).await?;
+    let mut listing = bucket.list().await.map_err(|error| peer_error(&error))?;
     let mut objects: Vec<Value> = Vec::new();
     let mut is_cut = false;
-    while let Some(info) = listing.try_next().await.map_err(|error| other(&error))? {
+    while let Some(info) = listing
+        .try_next()
+        .await
+        .map_err(|error| peer_error(&error))?
+    {
         if objects.len() == OBJECTS_MAX {
             is_cut = true;
             break;
         }
-        objects.push(shown(&info));
+        objects.push(to_json(&info));
     }
     let count = objects.len();
     Ok(
-        json!({"bucket": session.need("bucket")?, "objects": objects, "count": count, "truncated": is_cut}),
+        json!({"bucket": session.required_text("bucket")?, "objects": objects, "count": count, "truncated": is_cut}),
     )
 }
 
-async fn held(session: &Session<'_>, mut object: Object) -> Result<Outcome, TaskError> {
-    if object.info.size > HELD_BYTES_MAX {
-        let message = format!("the object exceeds the limit of {HELD_BYTES_MAX} bytes");
-        return Err(failed(ErrorKind::Schema, "NATS_OBJECT_TOO_LARGE", message));
+async fn read_buffered(session: &NatsCall<'_>, mut object: Object) -> Result<Outcome, TaskError> {
+    if object.info.size > BUFFERED_BYTES_MAX {
+        let message = format!("the object exceeds the limit of {BUFFERED_BYTES_MAX} bytes");
+        return Err(nats_error(
+            ErrorKind::Schema,
+            "NATS_OBJECT_TOO_LARGE",
+            message,
+        ));
     }
     let mut bytes = Vec::with_capacity(object.info.size);
     let read = object.read_to_end(&mut bytes).await;
-    read.map_err(|error| other(&error))?;
-    let mut map = described(&object.info);
-    session.encoding.read_into(&mut map, "data", &bytes)?;
+    read.map_err(|error| peer_error(&error))?;
+    let mut map = describe_object(&object.info);
+    session.encoding.decode_into(&mut map, "data", &bytes)?;
     Ok(Outcome::ok(map))
 }
 
-async fn kept(
-    session: &Session<'_>,
+async fn read_spooled(
+    session: &NatsCall<'_>,
     mut object: Object,
-    keeper: &Keeper,
+    keeper: &ResultWriter,
 ) -> Result<Outcome, TaskError> {
-    let mut spool = Spool::begin(&session.reach.scratch_dir, &SpaceWatch::default())?;
-    let mut piece = vec![0; PIECE_BYTES];
+    let mut spool =
+        SpooledBody::create(&session.object_access.scratch_dir, &SpaceWatch::default())?;
+    let mut piece = vec![0; READ_BYTES];
     loop {
         let read = object.read(&mut piece).await;
-        let length = read.map_err(|error| other(&error))?;
+        let length = read.map_err(|error| peer_error(&error))?;
         if length == 0 {
             break;
         }
         let bytes = Bytes::copy_from_slice(&piece[..length]);
-        spool.take(bytes, STREAMED_BYTES_MAX).await?;
+        spool.append(bytes, STREAMED_BYTES_MAX).await?;
     }
-    let form = form(session.encoding, &spool)?;
+    let form = body_encoding(session.encoding, &spool)?;
     let mut after = Map::new();
-    if form == Form::Base64 {
+    if form == BodyEncoding::Base64 {
         after.insert("encoding".to_owned(), "base64".into());
     }
-    let around = Around {
-        before: described(&object.info),
+    let around = EnvelopeFields {
+        before: describe_object(&object.info),
         after,
     };
-    let reference = keep(around, form, spool, keeper).await?;
+    let reference = store_envelope(around, form, spool, keeper).await?;
     Ok(Outcome::Ok(Success {
         reference: Some(Box::new(reference)),
         ..Success::default()
@@ -160,58 +185,60 @@ async fn kept(
 }
 
 /// Encoding of the object in the result.
-fn form(encoding: Encoding, spool: &Spool) -> Result<Form, TaskError> {
+fn body_encoding(encoding: NatsEncoding, spool: &SpooledBody) -> Result<BodyEncoding, TaskError> {
     match encoding {
-        Encoding::Json => match spool.json() {
-            Ok(()) => Ok(Form::Json),
+        NatsEncoding::Json => match spool.check_json() {
+            Ok(()) => Ok(BodyEncoding::Json),
             Err(error) => {
                 let message = format!("the object is not valid JSON: {error}");
-                Err(failed(ErrorKind::Parse, "NATS_JSON", message))
+                Err(nats_error(ErrorKind::Parse, "NATS_JSON", message))
             }
         },
-        Encoding::Text => Ok(Form::Text),
-        Encoding::Auto if spool.json().is_ok() => Ok(Form::Json),
-        Encoding::Auto if spool.is_utf8() => Ok(Form::Text),
-        Encoding::Auto | Encoding::Base64 => Ok(Form::Base64),
+        NatsEncoding::Text => Ok(BodyEncoding::Text),
+        NatsEncoding::Auto if spool.check_json().is_ok() => Ok(BodyEncoding::Json),
+        NatsEncoding::Auto if spool.is_utf8() => Ok(BodyEncoding::Text),
+        NatsEncoding::Auto | NatsEncoding::Base64 => Ok(BodyEncoding::Base64),
     }
 }
 
-async fn bucket(session: &Session<'_>) -> Result<ObjectStore, TaskError> {
-    let name = session.need("bucket")?;
+async fn open_bucket(session: &NatsCall<'_>) -> Result<ObjectStore, TaskError> {
+    let name = session.required_text("bucket")?;
     let found = session.context.get_object_store(name).await;
     found.map_err(|error| {
-        no_stream(
+        stream_error(
             &error,
-            not_found("NATS_BUCKET_NOT_FOUND", "object bucket", name),
+            not_found_error("NATS_BUCKET_NOT_FOUND", "object bucket", name),
         )
     })
 }
 
 /// Returns the bucket; creates it if it does not exist.
-async fn made(session: &Session<'_>) -> Result<ObjectStore, TaskError> {
-    match bucket(session).await {
+async fn ensure_bucket(session: &NatsCall<'_>) -> Result<ObjectStore, TaskError> {
+    match open_bucket(session).await {
         Err(error) if error.code == "NATS_BUCKET_NOT_FOUND" => {
             let config = Config {
-                bucket: session.need("bucket")?.to_owned(),
+                bucket: session.required_text("bucket")?.to_owned(),
                 ..Config::default()
             };
             let made = session.context.create_object_store(config).await;
-            made.map_err(|error| other(&error))
+            made.map_err(|error| peer_error(&error))
         }
         found => found,
     }
 }
 
-fn missing(name: &str) -> TaskError {
-    not_found("NATS_OBJECT_NOT_FOUND", "object", name)
+fn object_missing_error(name: &str) -> TaskError {
+    not_found_error("NATS_OBJECT_NOT_FOUND", "object", name)
 }
 
-fn shown(info: &ObjectInfo) -> Value {
-    Value::Object(described(info))
+fn to_json(info: &ObjectInfo) -> Value {
+    Value::Object(describe_object(info))
 }
 
-fn described(info: &ObjectInfo) -> Map<String, Value> {
-    let modified = info.modified.map(|at| moment(at.unix_timestamp_nanos()));
+fn describe_object(info: &ObjectInfo) -> Map<String, Value> {
+    let modified = info
+        .modified
+        .map(|at| time_value(at.unix_timestamp_nanos()));
     let fields = json!({
         "bucket": info.bucket,
         "object": info.name,

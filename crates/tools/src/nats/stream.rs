@@ -13,42 +13,42 @@ use futures_util::StreamExt as _;
 use model::outcome::TaskError;
 use serde_json::{Map, Value, json};
 
-use crate::nats::failure::{no_stream, not_found, not_published, other};
-use crate::nats::tool::Session;
-use crate::nats::value::{header_map, headers, moment};
+use crate::nats::failure::{not_found_error, peer_error, publish_error, stream_error};
+use crate::nats::tool::NatsCall;
+use crate::nats::value::{headers_to_json, time_value, to_header_map};
 
 /// Default and maximum batch size.
-const BATCH: u64 = 100;
+const BATCH_DEFAULT: u64 = 100;
 const BATCH_MAX: u64 = 10_000;
 /// Default wait for a batch.
-const WAIT: Duration = Duration::from_secs(1);
+const WAIT_DEFAULT: Duration = Duration::from_secs(1);
 /// Maximum size of a batch.
 const BATCH_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Maximum number of concurrent acknowledgments, and the time limit for all of them.
-const ACKS_AT_ONCE: usize = 256;
-const ACK_WITHIN: Duration = Duration::from_secs(10);
+const CONCURRENT_ACKS_MAX: usize = 256;
+const ACK_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(crate) async fn publish(session: &Session<'_>) -> Result<Value, TaskError> {
-    let subject = session.need("subject")?;
-    let mut headers = headers(session.call)?;
-    let key = session.call.text("msg_id")?;
+pub(crate) async fn publish(session: &NatsCall<'_>) -> Result<Value, TaskError> {
+    let subject = session.required_text("subject")?;
+    let mut headers = to_header_map(session.call)?;
+    let key = session.call.text_field("msg_id")?;
     let key = key.unwrap_or(&session.call.idempotency_key);
     if !key.is_empty() && headers.get(NATS_MESSAGE_ID).is_none() {
         headers.insert(NATS_MESSAGE_ID, key);
     }
-    let expected = session.number("expected_last_revision")?;
+    let expected = session.number_field("expected_last_revision")?;
     if let Some(expected) = expected {
         headers.insert(
             NATS_EXPECTED_LAST_SUBJECT_SEQUENCE,
             expected.to_string().as_str(),
         );
     }
-    let last = session.number("expected_last_sequence")?;
+    let last = session.number_field("expected_last_sequence")?;
     if let Some(last) = last {
         headers.insert(NATS_EXPECTED_LAST_SEQUENCE, last.to_string().as_str());
     }
     let payload = session.payload()?;
-    let failed = |error| not_published(&error, subject, expected.or(last));
+    let failed = |error| publish_error(&error, subject, expected.or(last));
     let sent = session
         .context
         .publish_with_headers(subject.to_owned(), headers, payload)
@@ -63,37 +63,40 @@ pub(crate) async fn publish(session: &Session<'_>) -> Result<Value, TaskError> {
     }))
 }
 
-pub(crate) async fn consume(session: &Session<'_>) -> Result<Value, TaskError> {
-    let stream = stream(session).await?;
-    let durable = session.call.text("consumer")?;
+pub(crate) async fn consume(session: &NatsCall<'_>) -> Result<Value, TaskError> {
+    let stream = open_stream(session).await?;
+    let durable = session.call.text_field("consumer")?;
     let consumer = match durable {
-        Some(name) => consumer(session, &stream, name).await?,
-        None => ephemeral(session, &stream).await?,
+        Some(name) => ensure_consumer(session, &stream, name).await?,
+        None => create_ephemeral(session, &stream).await?,
     };
     let batch = session
-        .number("batch")?
-        .unwrap_or(BATCH)
+        .number_field("batch")?
+        .unwrap_or(BATCH_DEFAULT)
         .clamp(1, BATCH_MAX);
-    let wait = session.duration("wait")?.unwrap_or(WAIT).min(session.total);
-    let acknowledges = durable.is_some() && session.call.flag("ack")?.unwrap_or(true);
+    let wait = session
+        .duration_field("wait")?
+        .unwrap_or(WAIT_DEFAULT)
+        .min(session.total_timeout);
+    let acknowledges = durable.is_some() && session.call.flag_field("ack")?.unwrap_or(true);
     let fetch = consumer
         .fetch()
         .max_messages(usize::try_from(batch).unwrap_or(usize::MAX))
         .max_bytes(BATCH_BYTES_MAX)
         .expires(wait);
-    let mut fetched = fetch.messages().await.map_err(|error| other(&error))?;
+    let mut fetched = fetch.messages().await.map_err(|error| peer_error(&error))?;
     let mut messages = Vec::new();
     while let Some(message) = fetched.next().await {
-        let message = message.map_err(|error| other(&*error))?;
-        messages.push((shown(session, &message)?, message));
+        let message = message.map_err(|error| peer_error(&*error))?;
+        messages.push((to_json(session, &message)?, message));
     }
     let (shown, messages): (Vec<Value>, Vec<Message>) = messages.into_iter().unzip();
     if acknowledges {
         // Acknowledge after the outcome is recorded: if the worker crashes now, the messages are redelivered.
-        session.call.afterwards.leave(acknowledge(messages));
+        session.call.deferred.defer(acknowledge(messages));
     }
     Ok(json!({
-        "stream": session.need("stream")?, "consumer": durable, "count": shown.len(), "messages": shown,
+        "stream": session.required_text("stream")?, "consumer": durable, "count": shown.len(), "messages": shown,
     }))
 }
 
@@ -102,13 +105,13 @@ async fn acknowledge(messages: Vec<Message>) {
     let mut known = 0;
     let told = futures_util::stream::iter(&messages)
         .map(Message::double_ack)
-        .buffer_unordered(ACKS_AT_ONCE)
+        .buffer_unordered(CONCURRENT_ACKS_MAX)
         .for_each(|told| {
             known += usize::from(told.is_ok());
             std::future::ready(())
         });
     // An acknowledgment that times out counts as failed.
-    let _ = tokio::time::timeout(ACK_WITHIN, told).await;
+    let _ = tokio::time::timeout(ACK_TIMEOUT, told).await;
     let unacknowledged = messages.len() - known;
     if unacknowledged > 0 {
         tracing::warn!(
@@ -118,51 +121,56 @@ async fn acknowledge(messages: Vec<Message>) {
     }
 }
 
-pub(crate) async fn get_message(session: &Session<'_>) -> Result<Value, TaskError> {
-    let stream = stream(session).await?;
-    let (found, name) = if let Some(sequence) = session.number("sequence")? {
+pub(crate) async fn get_message(session: &NatsCall<'_>) -> Result<Value, TaskError> {
+    let stream = open_stream(session).await?;
+    let (found, name) = if let Some(sequence) = session.number_field("sequence")? {
         let found = stream.get_raw_message(sequence).await;
         (found, sequence.to_string())
     } else {
-        let subject = session.need("subject")?;
+        let subject = session.required_text("subject")?;
         let last = stream.get_last_raw_message_by_subject(subject).await;
         (last, subject.to_owned())
     };
     let message = found.map_err(|error| match error.kind() {
         RawMessageErrorKind::NoMessageFound => {
-            not_found("NATS_MESSAGE_NOT_FOUND", "message", &name)
+            not_found_error("NATS_MESSAGE_NOT_FOUND", "message", &name)
         }
         RawMessageErrorKind::JetStream(error)
             if error.error_code() == ErrorCode::NO_MESSAGE_FOUND =>
         {
-            not_found("NATS_MESSAGE_NOT_FOUND", "message", &name)
+            not_found_error("NATS_MESSAGE_NOT_FOUND", "message", &name)
         }
-        _ => other(&error),
+        _ => peer_error(&error),
     })?;
     let mut map = Map::new();
-    map.insert("stream".to_owned(), session.need("stream")?.into());
+    map.insert("stream".to_owned(), session.required_text("stream")?.into());
     map.insert("subject".to_owned(), message.subject.as_str().into());
     map.insert("sequence".to_owned(), message.sequence.into());
     session
         .encoding
-        .read_into(&mut map, "data", &message.payload)?;
-    map.insert("headers".to_owned(), header_map(&message.headers));
+        .decode_into(&mut map, "data", &message.payload)?;
+    map.insert("headers".to_owned(), headers_to_json(&message.headers));
     map.insert(
         "published".to_owned(),
-        moment(message.time.unix_timestamp_nanos()),
+        time_value(message.time.unix_timestamp_nanos()),
     );
     Ok(Value::Object(map))
 }
 
-async fn stream(session: &Session<'_>) -> Result<Stream, TaskError> {
-    let name = session.need("stream")?;
+async fn open_stream(session: &NatsCall<'_>) -> Result<Stream, TaskError> {
+    let name = session.required_text("stream")?;
     let found = session.context.get_stream(name).await;
-    found.map_err(|error| no_stream(&error, not_found("NATS_STREAM_NOT_FOUND", "stream", name)))
+    found.map_err(|error| {
+        stream_error(
+            &error,
+            not_found_error("NATS_STREAM_NOT_FOUND", "stream", name),
+        )
+    })
 }
 
 /// Returns the consumer of that name; creates it if it does not exist.
-async fn consumer(
-    session: &Session<'_>,
+async fn ensure_consumer(
+    session: &NatsCall<'_>,
     stream: &Stream,
     name: &str,
 ) -> Result<Consumer<Config>, TaskError> {
@@ -172,25 +180,32 @@ async fn consumer(
     }
     let config = Config {
         durable_name: Some(name.to_owned()),
-        ..config(session)?
+        ..consumer_config(session)?
     };
-    make(stream, config).await
+    create_consumer(stream, config).await
 }
 
 /// Creates a consumer that lives for the call and acknowledges nothing.
-async fn ephemeral(session: &Session<'_>, stream: &Stream) -> Result<Consumer<Config>, TaskError> {
+async fn create_ephemeral(
+    session: &NatsCall<'_>,
+    stream: &Stream,
+) -> Result<Consumer<Config>, TaskError> {
     let config = Config {
         ack_policy: AckPolicy::None,
         inactive_threshold: Duration::from_secs(60),
-        ..config(session)?
+        ..consumer_config(session)?
     };
-    make(stream, config).await
+    create_consumer(stream, config).await
 }
 
-fn config(session: &Session<'_>) -> Result<Config, TaskError> {
-    let from = session.number("sequence")?;
+fn consumer_config(session: &NatsCall<'_>) -> Result<Config, TaskError> {
+    let from = session.number_field("sequence")?;
     Ok(Config {
-        filter_subject: session.call.text("subject")?.unwrap_or_default().to_owned(),
+        filter_subject: session
+            .call
+            .text_field("subject")?
+            .unwrap_or_default()
+            .to_owned(),
         deliver_policy: from.map_or(DeliverPolicy::All, |start_sequence| {
             DeliverPolicy::ByStartSequence { start_sequence }
         }),
@@ -198,29 +213,29 @@ fn config(session: &Session<'_>) -> Result<Config, TaskError> {
     })
 }
 
-async fn make(stream: &Stream, config: Config) -> Result<Consumer<Config>, TaskError> {
+async fn create_consumer(stream: &Stream, config: Config) -> Result<Consumer<Config>, TaskError> {
     let made = stream.create_consumer(config).await;
     made.map_err(|error| match error.kind() {
-        ConsumerErrorKind::TimedOut => crate::nats::failure::silent(),
-        _ => other(&error),
+        ConsumerErrorKind::TimedOut => crate::nats::failure::no_response_error(),
+        _ => peer_error(&error),
     })
 }
 
-fn shown(session: &Session<'_>, message: &Message) -> Result<Value, TaskError> {
-    let info = message.info().map_err(|error| other(&*error))?;
+fn to_json(session: &NatsCall<'_>, message: &Message) -> Result<Value, TaskError> {
+    let info = message.info().map_err(|error| peer_error(&*error))?;
     let mut map = Map::new();
     map.insert("subject".to_owned(), message.subject.as_str().into());
     map.insert("sequence".to_owned(), info.stream_sequence.into());
     session
         .encoding
-        .read_into(&mut map, "data", &message.payload)?;
-    let headers = message.headers.as_ref().map(header_map);
+        .decode_into(&mut map, "data", &message.payload)?;
+    let headers = message.headers.as_ref().map(headers_to_json);
     map.insert("headers".to_owned(), headers.unwrap_or_else(|| json!({})));
     map.insert("delivered".to_owned(), info.delivered.into());
     map.insert("pending".to_owned(), info.pending.into());
     map.insert(
         "published".to_owned(),
-        moment(info.published.unix_timestamp_nanos()),
+        time_value(info.published.unix_timestamp_nanos()),
     );
     Ok(Value::Object(map))
 }

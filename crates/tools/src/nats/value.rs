@@ -11,7 +11,7 @@ use crate::call::Call;
 
 /// Encoding of a value in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Encoding {
+pub(crate) enum NatsEncoding {
     /// Writes text as it is and anything else as JSON; reads JSON, else text, else base64.
     Auto,
     Json,
@@ -19,10 +19,10 @@ pub(crate) enum Encoding {
     Base64,
 }
 
-impl Encoding {
+impl NatsEncoding {
     /// Reads the encoding of a call.
-    pub(crate) fn of(call: &Call) -> Result<Self, TaskError> {
-        match call.text("encoding")? {
+    pub(crate) fn from_call(call: &Call) -> Result<Self, TaskError> {
+        match call.text_field("encoding")? {
             None | Some("auto") => Ok(Self::Auto),
             Some("json") => Ok(Self::Json),
             Some("text") => Ok(Self::Text),
@@ -31,29 +31,30 @@ impl Encoding {
                 let message =
                     format!("invalid `encoding: {other}`; use auto, json, text or base64");
                 Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
-                    .with("key", "encoding"))
+                    .with_detail("key", "encoding"))
             }
         }
     }
 
     /// Encodes a value.
-    pub(crate) fn write(self, call: &Call, value: &Value) -> Result<Bytes, TaskError> {
+    pub(crate) fn encode(self, call: &Call, value: &Value) -> Result<Bytes, TaskError> {
         match (self, value) {
             (Self::Base64, Value::String(text)) => {
                 let decoded = STANDARD.decode(text.trim());
                 decoded.map(Bytes::from).map_err(|error| {
                     let message = format!("`value` is not valid base64: {error}");
-                    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "value")
+                    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
+                        .with_detail("key", "value")
                 })
             }
-            (Self::Base64, other) => Err(call.wrong_type("value", "base64 text", other)),
+            (Self::Base64, other) => Err(call.wrong_type_error("value", "base64 text", other)),
             (Self::Auto | Self::Text, Value::String(text)) => Ok(Bytes::from(text.clone())),
             (Self::Auto | Self::Text | Self::Json, value) => Ok(Bytes::from(value.to_string())),
         }
     }
 
     /// Adds a decoded payload to the map under `name`, with `encoding` if it is base64.
-    pub(crate) fn read_into(
+    pub(crate) fn decode_into(
         self,
         map: &mut Map<String, Value>,
         name: &str,
@@ -69,7 +70,7 @@ impl Encoding {
             Self::Auto => match (serde_json::from_slice(bytes), std::str::from_utf8(bytes)) {
                 (Ok(value), _) => value,
                 (_, Ok(_)) => text(),
-                _ => return Self::Base64.read_into(map, name, bytes),
+                _ => return Self::Base64.decode_into(map, name, bytes),
             },
             Self::Base64 => {
                 map.insert("encoding".to_owned(), "base64".into());
@@ -82,9 +83,9 @@ impl Encoding {
 }
 
 /// Headers of a call for NATS.
-pub(crate) fn headers(call: &Call) -> Result<HeaderMap, TaskError> {
+pub(crate) fn to_header_map(call: &Call) -> Result<HeaderMap, TaskError> {
     let mut headers = HeaderMap::new();
-    for (name, value) in call.map("headers")?.into_iter().flatten() {
+    for (name, value) in call.map_field("headers")?.into_iter().flatten() {
         let text = match value {
             Value::Null => continue,
             Value::String(text) => text.clone(),
@@ -93,9 +94,8 @@ pub(crate) fn headers(call: &Call) -> Result<HeaderMap, TaskError> {
         let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && b != b':');
         if !is_name || text.contains(['\r', '\n']) {
             let message = format!("`headers.{name}` is not a valid header");
-            return Err(
-                TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "headers")
-            );
+            return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
+                .with_detail("key", "headers"));
         }
         headers.append(name.as_str(), text.as_str());
     }
@@ -103,7 +103,7 @@ pub(crate) fn headers(call: &Call) -> Result<HeaderMap, TaskError> {
 }
 
 /// Headers as a map; values of a repeated header are a list.
-pub(crate) fn header_map(headers: &HeaderMap) -> Value {
+pub(crate) fn headers_to_json(headers: &HeaderMap) -> Value {
     let mut map = Map::new();
     for (name, values) in headers.iter() {
         let mut values: Vec<Value> = values.iter().map(|v| v.as_str().into()).collect();
@@ -117,7 +117,7 @@ pub(crate) fn header_map(headers: &HeaderMap) -> Value {
 }
 
 /// A timestamp as text.
-pub(crate) fn moment(nanoseconds: i128) -> Value {
+pub(crate) fn time_value(nanoseconds: i128) -> Value {
     let moment = jiff::Timestamp::from_nanosecond(nanoseconds);
     moment.map_or(Value::Null, |moment| moment.to_string().into())
 }

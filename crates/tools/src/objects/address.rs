@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use model::outcome::{ErrorKind, TaskError};
 use reqwest::{Client, Url};
-use results::{Bucket, BucketError, Found};
+use results::{Bucket, BucketError, ObjectSummary};
 use serde_json::{Value, json};
 
-use super::credential::{self, Endpoint};
+use super::credential::{self, GcsEndpoint};
 use super::files;
 use crate::call::Call;
-use crate::http::{Guard, guarded_client};
+use crate::http::{AddressGuard, guarded_client};
 
 /// How long a bucket may be silent.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// An address taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Address {
+pub(crate) enum ObjectAddress {
     S3 { bucket: String, key: String },
     Gcs { bucket: String, key: String },
     File(PathBuf),
@@ -27,24 +27,24 @@ pub(crate) enum Address {
 
 /// What may be reached from here.
 #[derive(Clone)]
-pub(crate) struct Reach {
+pub(crate) struct ObjectAccess {
     /// The engine's own files.
     pub(crate) forbidden: Vec<PathBuf>,
     /// Which addresses a bucket's endpoint may have.
-    pub(crate) guard: Arc<Guard>,
+    pub(crate) guard: Arc<AddressGuard>,
     /// Where large objects wait.
     pub(crate) scratch_dir: PathBuf,
 }
 
 /// Where an object is.
-pub(crate) enum Place {
+pub(crate) enum ObjectLocation {
     Object { bucket: Bucket, key: String },
     File(PathBuf),
 }
 
-impl Address {
+impl ObjectAddress {
     /// Reads an address; `None` if its scheme is another's.
-    pub(crate) fn read(call: &Call, uri: &str) -> Option<Self> {
+    pub(crate) fn parse(call: &Call, uri: &str) -> Option<Self> {
         let split = |rest: &str| {
             let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
             (bucket.to_owned(), key.to_owned())
@@ -61,51 +61,58 @@ impl Address {
             return Some(Self::Gcs { bucket, key });
         }
         let path = uri.strip_prefix("file://")?;
-        Some(Self::File(call.resolve(path)))
+        Some(Self::File(call.resolve_path(path)))
     }
 
     /// The place, reached with a credential where it needs one.
     pub(crate) async fn open(
         self,
         auth: Option<&Value>,
-        reach: &Reach,
-    ) -> Result<Place, TaskError> {
+        reach: &ObjectAccess,
+    ) -> Result<ObjectLocation, TaskError> {
         match self {
-            Self::File(file) => Ok(Place::File(files::allowed(file, &reach.forbidden)?)),
+            Self::File(file) => Ok(ObjectLocation::File(files::check_allowed(
+                file,
+                &reach.forbidden,
+            )?)),
             Self::S3 { bucket, key } => {
-                check_name(&bucket)?;
-                let config = credential::s3(bucket, auth)?;
-                let client = client(config.endpoint.as_deref(), &reach.guard).await?;
+                check_bucket_name(&bucket)?;
+                let config = credential::s3_config(bucket, auth)?;
+                let client =
+                    guarded_bucket_client(config.endpoint.as_deref(), &reach.guard).await?;
                 let bucket = Bucket::s3(&config, SILENCE_MAX, client);
-                let bucket = bucket.map_err(|error| invalid(&error))?;
-                Ok(Place::Object { bucket, key })
+                let bucket = bucket.map_err(|error| invalid_config_error(&error))?;
+                Ok(ObjectLocation::Object { bucket, key })
             }
             Self::Gcs { bucket, key } => {
-                check_name(&bucket)?;
-                let Endpoint { endpoint, identity } = credential::gcs(auth)?;
-                let client = client(endpoint.as_deref(), &reach.guard).await?;
+                check_bucket_name(&bucket)?;
+                let GcsEndpoint { endpoint, identity } = credential::gcs_endpoint(auth)?;
+                let client = guarded_bucket_client(endpoint.as_deref(), &reach.guard).await?;
                 let endpoint = endpoint.as_deref();
                 let bucket = Bucket::gcs(&bucket, endpoint, &identity, SILENCE_MAX, client);
-                let bucket = bucket.map_err(|error| invalid(&error))?;
-                Ok(Place::Object { bucket, key })
+                let bucket = bucket.map_err(|error| invalid_config_error(&error))?;
+                Ok(ObjectLocation::Object { bucket, key })
             }
         }
     }
 }
 
-impl Place {
+impl ObjectLocation {
     /// Its address.
     pub(crate) fn uri(&self) -> String {
         match self {
             Self::Object { bucket, key } => bucket.uri(key),
-            Self::File(file) => files::uri(file),
+            Self::File(file) => files::file_uri(file),
         }
     }
 
     /// What is known of it.
-    pub(crate) async fn head(&self) -> Result<Found, TaskError> {
+    pub(crate) async fn head(&self) -> Result<ObjectSummary, TaskError> {
         match self {
-            Self::Object { bucket, key } => bucket.head(key).await.map_err(|error| told(&error)),
+            Self::Object { bucket, key } => bucket
+                .head(key)
+                .await
+                .map_err(|error| bucket_task_error(&error)),
             Self::File(file) => files::head(file).await,
         }
     }
@@ -113,14 +120,17 @@ impl Place {
     /// Removes it.
     pub(crate) async fn delete(&self) -> Result<bool, TaskError> {
         match self {
-            Self::Object { bucket, key } => bucket.delete(key).await.map_err(|error| told(&error)),
+            Self::Object { bucket, key } => bucket
+                .delete(key)
+                .await
+                .map_err(|error| bucket_task_error(&error)),
             Self::File(file) => files::delete(file).await,
         }
     }
 }
 
 /// An object as a result shows it.
-pub(super) fn shown(found: &Found) -> Value {
+pub(super) fn to_json(found: &ObjectSummary) -> Value {
     let mut shown = json!({"uri": found.uri, "size": found.bytes, "etag": found.etag});
     if let Some(modified) = &found.modified {
         shown["modified"] = modified.as_str().into();
@@ -132,41 +142,44 @@ pub(super) fn shown(found: &Found) -> Value {
 }
 
 /// What a bucket's refusal means to a playbook.
-pub(crate) fn told(error: &BucketError) -> TaskError {
+pub(crate) fn bucket_task_error(error: &BucketError) -> TaskError {
     let (kind, code) = match error {
         BucketError::NotFound { .. } => (ErrorKind::NotFound, "OBJECT_NOT_FOUND"),
-        BucketError::Denied { .. } => (ErrorKind::Auth, "OBJECT_DENIED"),
-        BucketError::Invalid { .. } => (ErrorKind::ClientError, "OBJECT_INVALID"),
+        BucketError::PermissionDenied { .. } => (ErrorKind::Auth, "OBJECT_DENIED"),
+        BucketError::InvalidRequest { .. } => (ErrorKind::ClientError, "OBJECT_INVALID"),
         BucketError::Unavailable { .. } => (ErrorKind::Connection, "OBJECT_UNAVAILABLE"),
-        BucketError::Source(_) => (ErrorKind::Storage, "OBJECT_SOURCE"),
+        BucketError::SourceUnreadable(_) => (ErrorKind::Storage, "OBJECT_SOURCE"),
     };
     let mut message = error.to_string();
-    if let BucketError::Source(source) = error {
+    if let BucketError::SourceUnreadable(source) = error {
         message.push_str(&format!(": {source}"));
     }
     TaskError::new(kind, code, message)
 }
 
-fn check_name(bucket: &str) -> Result<(), TaskError> {
+fn check_bucket_name(bucket: &str) -> Result<(), TaskError> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
     if !bucket.is_empty() && bucket.chars().all(is_name) {
         return Ok(());
     }
     let message = format!("`{bucket}` is not the name of a bucket");
-    Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "uri"))
+    Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "uri"))
 }
 
 /// What asks a bucket: it reaches no address that `http` may not reach either, whatever a name leads to by then.
-async fn client(endpoint: Option<&str>, guard: &Arc<Guard>) -> Result<Client, TaskError> {
+async fn guarded_bucket_client(
+    endpoint: Option<&str>,
+    guard: &Arc<AddressGuard>,
+) -> Result<Client, TaskError> {
     let url = match endpoint {
-        Some(endpoint) => Some(checked(endpoint, guard).await?),
+        Some(endpoint) => Some(check_endpoint(endpoint, guard).await?),
         None => None,
     };
     guarded_client(guard, url.as_ref(), SILENCE_MAX)
 }
 
 /// Refuses an endpoint that leads where `http` may not go, before anything is asked: a refusal says why.
-async fn checked(endpoint: &str, guard: &Guard) -> Result<Url, TaskError> {
+async fn check_endpoint(endpoint: &str, guard: &AddressGuard) -> Result<Url, TaskError> {
     let blocked = |problem: String| {
         TaskError::new(
             ErrorKind::ClientError,
@@ -190,12 +203,12 @@ async fn checked(endpoint: &str, guard: &Guard) -> Result<Url, TaskError> {
         TaskError::new(ErrorKind::Connection, "OBJECT_UNAVAILABLE", message)
     })?;
     for address in addresses {
-        let checked = guard.check(&host, address.ip(), Some(port));
+        let checked = guard.check_address(&host, address.ip(), Some(port));
         checked.map_err(|why| blocked(why.to_string()))?;
     }
     Ok(url)
 }
 
-fn invalid(error: &results::Error) -> TaskError {
+fn invalid_config_error(error: &results::Error) -> TaskError {
     TaskError::new(ErrorKind::Auth, "AUTH_INVALID", error.to_string())
 }

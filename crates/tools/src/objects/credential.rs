@@ -1,11 +1,11 @@
 //! Parses credentials for buckets.
 
 use model::outcome::{ErrorKind, TaskError};
-use results::{GcsIdentity, S3Config, Secret};
+use results::{GcsIdentity, S3Config, SecretString};
 use serde_json::{Map, Value};
 
 /// Endpoint and identity for Google Cloud Storage.
-pub(super) struct Endpoint {
+pub(super) struct GcsEndpoint {
     pub(super) endpoint: Option<String>,
     pub(super) identity: GcsIdentity,
 }
@@ -29,41 +29,43 @@ const S3_KEYS: [(&str, &[&str]); 3] = [
 ];
 
 /// S3 bucket configuration from a credential.
-pub(super) fn s3(bucket: String, auth: Option<&Value>) -> Result<S3Config, TaskError> {
-    let auth = map(auth)?;
+pub(super) fn s3_config(bucket: String, auth: Option<&Value>) -> Result<S3Config, TaskError> {
+    let auth = auth_map(auth)?;
     let mut credentials = Vec::new();
-    let is_anonymous = text(auth, &["type"]).as_deref() == Some("none");
+    let is_anonymous = auth_text(auth, &["type"]).as_deref() == Some("none");
     for (name, keys) in S3_KEYS {
-        match text(auth, keys) {
-            Some(value) => credentials.push((name.to_owned(), Secret::new(value))),
+        match auth_text(auth, keys) {
+            Some(value) => credentials.push((name.to_owned(), SecretString::new(value))),
             None if is_anonymous || name == "aws_session_token" => {}
-            None => return Err(invalid(&format!("`{}` is missing", keys[0]))),
+            None => return Err(invalid_auth_error(&format!("`{}` is missing", keys[0]))),
         }
     }
     if is_anonymous {
-        credentials.push(("aws_skip_signature".to_owned(), Secret::new("true")));
+        credentials.push(("aws_skip_signature".to_owned(), SecretString::new("true")));
     }
-    let region = text(auth, &["region", "aws_region"]);
+    let region = auth_text(auth, &["region", "aws_region"]);
     let region = region.unwrap_or_else(|| "us-east-1".to_owned());
     // The region becomes part of a host name.
     if !region
         .chars()
         .all(|c| c.is_ascii_alphanumeric() || c == '-')
     {
-        return Err(invalid("`region` may only contain letters, digits and `-`"));
+        return Err(invalid_auth_error(
+            "`region` may only contain letters, digits and `-`",
+        ));
     }
     Ok(S3Config {
         bucket,
-        endpoint: text(auth, &["endpoint", "endpoint_url", "url"]),
+        endpoint: auth_text(auth, &["endpoint", "endpoint_url", "url"]),
         region: Some(region),
         credentials,
     })
 }
 
 /// Google Cloud Storage configuration from a credential.
-pub(super) fn gcs(auth: Option<&Value>) -> Result<Endpoint, TaskError> {
-    let auth = map(auth)?;
-    let endpoint = text(auth, &["endpoint", "endpoint_url", "url"]);
+pub(super) fn gcs_endpoint(auth: Option<&Value>) -> Result<GcsEndpoint, TaskError> {
+    let auth = auth_map(auth)?;
+    let endpoint = auth_text(auth, &["endpoint", "endpoint_url", "url"]);
     let key = [
         "service_account",
         "service_account_json",
@@ -81,35 +83,37 @@ pub(super) fn gcs(auth: Option<&Value>) -> Result<Endpoint, TaskError> {
     if let Some(key) = key {
         let endpoint = match endpoint {
             Some(endpoint) => Some(endpoint),
-            None => endpoint_of(&key)?,
+            None => key_endpoint(&key)?,
         };
-        return Ok(Endpoint {
+        return Ok(GcsEndpoint {
             endpoint,
-            identity: GcsIdentity::Key(Secret::new(key)),
+            identity: GcsIdentity::Key(SecretString::new(key)),
         });
     }
-    let identity = match (text(auth, &["access_token", "token"]), &endpoint) {
-        (Some(token), _) => GcsIdentity::Token(Secret::new(token)),
-        (None, Some(_)) => GcsIdentity::Anybody,
+    let identity = match (auth_text(auth, &["access_token", "token"]), &endpoint) {
+        (Some(token), _) => GcsIdentity::Token(SecretString::new(token)),
+        (None, Some(_)) => GcsIdentity::Anonymous,
         (None, None) => {
-            return Err(invalid("set `service_account` or `access_token`"));
+            return Err(invalid_auth_error(
+                "set `service_account` or `access_token`",
+            ));
         }
     };
-    Ok(Endpoint { endpoint, identity })
+    Ok(GcsEndpoint { endpoint, identity })
 }
 
 /// Endpoint in a service account's key, if it is not Google's; it is treated like an explicit endpoint.
-fn endpoint_of(key: &str) -> Result<Option<String>, TaskError> {
-    let key: Value =
-        serde_json::from_str(key).map_err(|_| invalid("`service_account` is not valid JSON"))?;
+fn key_endpoint(key: &str) -> Result<Option<String>, TaskError> {
+    let key: Value = serde_json::from_str(key)
+        .map_err(|_| invalid_auth_error("`service_account` is not valid JSON"))?;
     match key.get("gcs_base_url") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(url)) => Ok(Some(url.clone())),
-        Some(_) => Err(invalid("`gcs_base_url` must be text")),
+        Some(_) => Err(invalid_auth_error("`gcs_base_url` must be text")),
     }
 }
 
-fn map(auth: Option<&Value>) -> Result<&Map<String, Value>, TaskError> {
+fn auth_map(auth: Option<&Value>) -> Result<&Map<String, Value>, TaskError> {
     match auth {
         Some(Value::Object(map)) => Ok(map),
         Some(Value::String(name)) => {
@@ -118,7 +122,7 @@ fn map(auth: Option<&Value>) -> Result<&Map<String, Value>, TaskError> {
             );
             Err(TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message))
         }
-        Some(_) => Err(invalid("it must be a map")),
+        Some(_) => Err(invalid_auth_error("it must be a map")),
         None => Err(TaskError::new(
             ErrorKind::Auth,
             "AUTH_INVALID",
@@ -127,14 +131,14 @@ fn map(auth: Option<&Value>) -> Result<&Map<String, Value>, TaskError> {
     }
 }
 
-fn text(auth: &Map<String, Value>, keys: &[&str]) -> Option<String> {
+fn auth_text(auth: &Map<String, Value>, keys: &[&str]) -> Option<String> {
     let found = keys
         .iter()
         .find_map(|key| auth.get(*key).and_then(Value::as_str));
     found.filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-fn invalid(problem: &str) -> TaskError {
+fn invalid_auth_error(problem: &str) -> TaskError {
     let message = format!("invalid credential: {problem}");
     TaskError::new(ErrorKind::Auth, "AUTH_INVALID", message)
 }

@@ -4,31 +4,31 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use model::outcome::{ErrorKind, TaskError};
-use results::{Found, Listed, Opened, Source};
+use results::{BodySource, ObjectPage, ObjectStream, ObjectSummary};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 use tokio_util::io::ReaderStream;
 
-use crate::exhaustion::{exhausted, is_exhausted};
+use crate::exhaustion::{exhausted_error, is_exhausted};
 
 /// Bytes to read at a time.
-const PIECE_BYTES: usize = 256 * 1024;
+const READ_BYTES: usize = 256 * 1024;
 
 /// Metadata of a file.
-pub(super) async fn head(file: &Path) -> Result<Found, TaskError> {
+pub(super) async fn head(file: &Path) -> Result<ObjectSummary, TaskError> {
     let meta = tokio::fs::metadata(file)
         .await
-        .map_err(|error| named(file, &error))?;
+        .map_err(|error| io_error(file, &error))?;
     if !meta.is_file() {
-        return Err(named(file, &io::ErrorKind::IsADirectory.into()));
+        return Err(io_error(file, &io::ErrorKind::IsADirectory.into()));
     }
-    Ok(found(file, &meta))
+    Ok(file_summary(file, &meta))
 }
 
 /// Opens a file, or a part of it.
 pub(super) async fn get(
     file: &Path,
     range: Option<std::ops::Range<u64>>,
-) -> Result<Opened, TaskError> {
+) -> Result<ObjectStream, TaskError> {
     let found = head(file).await?;
     let range = range.unwrap_or(0..found.bytes);
     let start = range.start.min(found.bytes);
@@ -38,24 +38,24 @@ pub(super) async fn get(
         opened.seek(io::SeekFrom::Start(range.start)).await?;
         Ok(opened.take(range.end - range.start))
     };
-    let opened = opened.await.map_err(|error| named(file, &error))?;
-    Ok(Opened {
-        found,
+    let opened = opened.await.map_err(|error| io_error(file, &error))?;
+    Ok(ObjectStream {
+        summary: found,
         range,
-        pieces: Box::pin(ReaderStream::with_capacity(opened, PIECE_BYTES)),
+        chunks: Box::pin(ReaderStream::with_capacity(opened, READ_BYTES)),
     })
 }
 
 /// Writes a file atomically and creates its parent directories. A reader sees either the old or the new content.
-pub(super) async fn put(file: &Path, body: Source<'_>) -> Result<Found, TaskError> {
+pub(super) async fn put(file: &Path, body: BodySource<'_>) -> Result<ObjectSummary, TaskError> {
     let written = async {
         let folder = file.parent().unwrap_or(Path::new("."));
         tokio::fs::create_dir_all(folder).await?;
         let draft = tempfile::NamedTempFile::new_in(folder)?;
         let mut out = tokio::fs::File::from_std(draft.reopen()?);
         match body {
-            Source::Bytes(bytes) => out.write_all(&bytes).await?,
-            Source::Stream(reader) => drop(tokio::io::copy(reader, &mut out).await?),
+            BodySource::Bytes(bytes) => out.write_all(&bytes).await?,
+            BodySource::Stream(reader) => drop(tokio::io::copy(reader, &mut out).await?),
         }
         out.flush().await?;
         out.sync_all().await?;
@@ -67,7 +67,7 @@ pub(super) async fn put(file: &Path, body: Source<'_>) -> Result<Found, TaskErro
     };
     written
         .await
-        .map_err(|error: io::Error| named(file, &error))?;
+        .map_err(|error: io::Error| io_error(file, &error))?;
     head(file).await
 }
 
@@ -76,7 +76,7 @@ pub(super) async fn list(
     prefix: &Path,
     after: Option<&str>,
     limit: usize,
-) -> Result<Listed, TaskError> {
+) -> Result<ObjectPage, TaskError> {
     let begin = prefix.to_string_lossy().into_owned();
     let after = after.map(str::to_owned);
     let (prefix, shown) = (prefix.to_owned(), prefix.to_owned());
@@ -101,17 +101,19 @@ pub(super) async fn list(
             }
         }
         files.sort();
-        files.retain(|file| after.as_ref().is_none_or(|after| uri(file) > *after));
+        files.retain(|file| after.as_ref().is_none_or(|after| file_uri(file) > *after));
         let has_more = files.len() > limit;
         files.truncate(limit);
-        let objects = files.iter().map(|file| Ok(found(file, &file.metadata()?)));
+        let objects = files
+            .iter()
+            .map(|file| Ok(file_summary(file, &file.metadata()?)));
         let objects = objects.collect::<io::Result<Vec<_>>>()?;
-        Ok::<_, io::Error>(Listed { objects, has_more })
+        Ok::<_, io::Error>(ObjectPage { objects, has_more })
     });
     let walked = walked
         .await
         .unwrap_or_else(|error| Err(io::Error::other(error)));
-    walked.map_err(|error| named(&shown, &error))
+    walked.map_err(|error| io_error(&shown, &error))
 }
 
 /// Deletes a file; a missing one is not an error.
@@ -119,25 +121,25 @@ pub(super) async fn delete(file: &Path) -> Result<bool, TaskError> {
     match tokio::fs::remove_file(file).await {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(named(file, &error)),
+        Err(error) => Err(io_error(file, &error)),
     }
 }
 
 /// Rejects files of NoETL itself.
-pub(crate) fn allowed(file: PathBuf, forbidden: &[PathBuf]) -> Result<PathBuf, TaskError> {
+pub(crate) fn check_allowed(file: PathBuf, forbidden: &[PathBuf]) -> Result<PathBuf, TaskError> {
     crate::sqlite::check_file(&file, forbidden)?;
     Ok(file)
 }
 
-pub(super) fn uri(file: &Path) -> String {
+pub(super) fn file_uri(file: &Path) -> String {
     format!("file://{}", file.display())
 }
 
-fn found(file: &Path, meta: &std::fs::Metadata) -> Found {
+fn file_summary(file: &Path, meta: &std::fs::Metadata) -> ObjectSummary {
     use std::os::unix::fs::MetadataExt as _;
     let seconds = jiff::Timestamp::from_second(meta.mtime()).ok();
-    Found {
-        uri: uri(file),
+    ObjectSummary {
+        uri: file_uri(file),
         bytes: meta.len(),
         // Changes with the content, like the ETag of a bucket.
         etag: Some(format!(
@@ -151,9 +153,9 @@ fn found(file: &Path, meta: &std::fs::Metadata) -> Found {
     }
 }
 
-fn named(file: &Path, error: &io::Error) -> TaskError {
+fn io_error(file: &Path, error: &io::Error) -> TaskError {
     if is_exhausted(error) {
-        return exhausted(error);
+        return exhausted_error(error);
     }
     let (kind, code) = match error.kind() {
         io::ErrorKind::NotFound => (ErrorKind::NotFound, "FILE_NOT_FOUND"),

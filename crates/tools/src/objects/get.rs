@@ -6,16 +6,16 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::StreamExt as _;
 use model::outcome::{ErrorKind, Outcome, Success, TaskError};
-use results::{Keeper, Opened, SpaceWatch};
+use results::{ObjectStream, ResultWriter, SpaceWatch};
 use serde_json::{Map, Value};
 
-use super::address::{Place, Reach, shown, told};
+use super::address::{ObjectAccess, ObjectLocation, bucket_task_error, to_json};
 use super::files;
 use crate::call::Call;
-use crate::http::{Around, Form, Spool, Type, keep};
+use crate::http::{BodyEncoding, BodyType, EnvelopeFields, SpooledBody, store_envelope};
 
 /// Maximum size of an object that cannot be streamed to a store.
-const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+const BUFFERED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Maximum size of an object that is streamed to the store.
 const STREAMED_BYTES_MAX: u64 = 50 * 1024 * 1024 * 1024;
 
@@ -29,83 +29,99 @@ enum Format {
 }
 
 impl Format {
-    fn of(call: &Call) -> Result<Self, TaskError> {
-        Ok(match call.text("format")? {
+    fn from_call(call: &Call) -> Result<Self, TaskError> {
+        Ok(match call.text_field("format")? {
             None | Some("auto") => Self::Auto,
             Some("json") => Self::Json,
             Some("text" | "csv" | "ndjson") => Self::Text,
             Some("binary" | "base64") => Self::Binary,
             Some(other) => {
                 let other = Value::from(other);
-                return Err(call.wrong_type("format", "auto, json, text or binary", &other));
+                return Err(call.wrong_type_error("format", "auto, json, text or binary", &other));
             }
         })
     }
 }
 
 /// Opens an object or file for reading.
-pub(crate) async fn open(place: &Place, range: Option<Range<u64>>) -> Result<Opened, TaskError> {
+pub(crate) async fn open_object(
+    place: &ObjectLocation,
+    range: Option<Range<u64>>,
+) -> Result<ObjectStream, TaskError> {
     match place {
-        Place::Object { bucket, key } => bucket.get(key, range).await.map_err(|error| told(&error)),
-        Place::File(file) => files::get(file, range).await,
+        ObjectLocation::Object { bucket, key } => bucket
+            .get(key, range)
+            .await
+            .map_err(|error| bucket_task_error(&error)),
+        ObjectLocation::File(file) => files::get(file, range).await,
     }
 }
 
 /// Gets an object.
-pub(super) async fn get(call: &Call, place: &Place, reach: &Reach) -> Result<Outcome, TaskError> {
-    let format = Format::of(call)?;
-    let range = range(call)?;
+pub(super) async fn get_object(
+    call: &Call,
+    place: &ObjectLocation,
+    reach: &ObjectAccess,
+) -> Result<Outcome, TaskError> {
+    let format = Format::from_call(call)?;
+    let range = parse_range(call)?;
     let is_part = range.is_some();
-    let Opened {
-        found,
+    let ObjectStream {
+        summary: found,
         range,
-        mut pieces,
-    } = open(place, range).await?;
-    let keeper = call.keeper.as_ref().filter(|keeper| keeper.can_stream());
-    let held_bytes_max = keeper.map_or(HELD_BYTES_MAX, |_| call.inline_bytes_max);
-    let mut before = match shown(&found) {
+        chunks: mut pieces,
+    } = open_object(place, range).await?;
+    let keeper = call
+        .result_writer
+        .as_ref()
+        .filter(|keeper| keeper.can_stream());
+    let held_bytes_max = keeper.map_or(BUFFERED_BYTES_MAX, |_| call.inline_bytes_max);
+    let mut before = match to_json(&found) {
         Value::Object(map) => map,
         _ => Map::new(),
     };
     if is_part {
         before.insert("range".to_owned(), vec![range.start, range.end].into());
     }
-    let kind = kind(&found.uri, found.content_type.as_deref());
+    let kind = body_type(&found.uri, found.content_type.as_deref());
     let mut held = Vec::new();
     while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|error| broken(&found.uri, &error))?;
+        let piece = piece.map_err(|error| broken_object_error(&found.uri, &error))?;
         held.extend_from_slice(&piece);
         if held.len() <= held_bytes_max {
             continue;
         }
         let Some(keeper) = keeper else {
-            return Err(too_large(&found.uri, HELD_BYTES_MAX as u64));
+            return Err(object_too_large_error(
+                &found.uri,
+                BUFFERED_BYTES_MAX as u64,
+            ));
         };
-        let mut spool = Spool::begin(&reach.scratch_dir, &SpaceWatch::default())?;
+        let mut spool = SpooledBody::create(&reach.scratch_dir, &SpaceWatch::default())?;
         let begun = std::mem::take(&mut held);
-        spool.take(begun.into(), STREAMED_BYTES_MAX).await?;
+        spool.append(begun.into(), STREAMED_BYTES_MAX).await?;
         while let Some(piece) = pieces.next().await {
-            let piece = piece.map_err(|error| broken(&found.uri, &error))?;
-            spool.take(piece, STREAMED_BYTES_MAX).await?;
+            let piece = piece.map_err(|error| broken_object_error(&found.uri, &error))?;
+            spool.append(piece, STREAMED_BYTES_MAX).await?;
         }
-        return kept(spool, (format, kind), before, keeper).await;
+        return spooled_result(spool, (format, kind), before, keeper).await;
     }
-    held_result(&held, (format, kind), before)
+    buffered_result(&held, (format, kind), before)
 }
 
-fn held_result(
+fn buffered_result(
     held: &[u8],
-    (format, kind): (Format, Type),
+    (format, kind): (Format, BodyType),
     mut result: Map<String, Value>,
 ) -> Result<Outcome, TaskError> {
     let json = || serde_json::from_slice::<Value>(held);
     let text = || std::str::from_utf8(held).ok().map(Value::from);
     let lossy = || Value::String(String::from_utf8_lossy(held).into_owned());
     let data = match (format, kind) {
-        (Format::Json, _) => Some(json().map_err(|error| not_json(&error.to_string()))?),
-        (Format::Text, _) | (Format::Auto, Type::Text) => Some(lossy()),
-        (Format::Auto, Type::Json | Type::Unknown) => json().ok().or_else(text),
-        (Format::Binary, _) | (Format::Auto, Type::Binary) => None,
+        (Format::Json, _) => Some(json().map_err(|error| not_json_error(&error.to_string()))?),
+        (Format::Text, _) | (Format::Auto, BodyType::Text) => Some(lossy()),
+        (Format::Auto, BodyType::Json | BodyType::Unknown) => json().ok().or_else(text),
+        (Format::Binary, _) | (Format::Auto, BodyType::Binary) => None,
     };
     let data = data.unwrap_or_else(|| {
         result.insert("encoding".to_owned(), "base64".into());
@@ -115,29 +131,33 @@ fn held_result(
     Ok(Outcome::ok(Value::Object(result)))
 }
 
-async fn kept(
-    spool: Spool,
-    (format, kind): (Format, Type),
+async fn spooled_result(
+    spool: SpooledBody,
+    (format, kind): (Format, BodyType),
     before: Map<String, Value>,
-    keeper: &Keeper,
+    keeper: &ResultWriter,
 ) -> Result<Outcome, TaskError> {
     let form = match (format, kind) {
         (Format::Json, _) => {
-            spool.json().map_err(|error| not_json(&error.to_string()))?;
-            Form::Json
+            spool
+                .check_json()
+                .map_err(|error| not_json_error(&error.to_string()))?;
+            BodyEncoding::Json
         }
-        (Format::Text, _) | (Format::Auto, Type::Text) => Form::Text,
-        (Format::Auto, Type::Json | Type::Unknown) if spool.json().is_ok() => Form::Json,
-        (Format::Auto, Type::Json | Type::Unknown) if spool.is_utf8() => Form::Text,
-        _ => Form::Base64,
+        (Format::Text, _) | (Format::Auto, BodyType::Text) => BodyEncoding::Text,
+        (Format::Auto, BodyType::Json | BodyType::Unknown) if spool.check_json().is_ok() => {
+            BodyEncoding::Json
+        }
+        (Format::Auto, BodyType::Json | BodyType::Unknown) if spool.is_utf8() => BodyEncoding::Text,
+        _ => BodyEncoding::Base64,
     };
-    let encoding = if form == Form::Base64 {
+    let encoding = if form == BodyEncoding::Base64 {
         "base64"
     } else {
         "none"
     };
     let after = Map::from_iter([("encoding".to_owned(), Value::from(encoding))]);
-    let reference = keep(Around { before, after }, form, spool, keeper).await?;
+    let reference = store_envelope(EnvelopeFields { before, after }, form, spool, keeper).await?;
     Ok(Outcome::Ok(Success {
         reference: Some(Box::new(reference)),
         ..Success::default()
@@ -145,7 +165,7 @@ async fn kept(
 }
 
 /// Type of an object, by its content type, else by its file extension.
-fn kind(uri: &str, content_type: Option<&str>) -> Type {
+fn body_type(uri: &str, content_type: Option<&str>) -> BodyType {
     let vague = [
         "application/octet-stream",
         "binary/octet-stream",
@@ -155,20 +175,27 @@ fn kind(uri: &str, content_type: Option<&str>) -> Type {
         .filter(|said| !vague.contains(said))
         .unwrap_or("");
     let ending = uri.rsplit('.').next().unwrap_or("").to_ascii_lowercase();
-    match (Type::of(&said.to_ascii_lowercase()), ending.as_str()) {
-        (Type::Unknown, "json") => Type::Json,
-        (Type::Unknown, "csv" | "txt" | "ndjson" | "jsonl" | "yaml" | "yml" | "xml") => Type::Text,
-        (Type::Unknown, "parquet" | "gz" | "zst" | "zip" | "png" | "jpg" | "pdf") => Type::Binary,
+    match (
+        BodyType::from_content_type(&said.to_ascii_lowercase()),
+        ending.as_str(),
+    ) {
+        (BodyType::Unknown, "json") => BodyType::Json,
+        (BodyType::Unknown, "csv" | "txt" | "ndjson" | "jsonl" | "yaml" | "yml" | "xml") => {
+            BodyType::Text
+        }
+        (BodyType::Unknown, "parquet" | "gz" | "zst" | "zip" | "png" | "jpg" | "pdf") => {
+            BodyType::Binary
+        }
         (said, _) => said,
     }
 }
 
 /// Bytes that `range` requests: `[a, b]` or `"a..b"`, without `b`.
-fn range(call: &Call) -> Result<Option<Range<u64>>, TaskError> {
+fn parse_range(call: &Call) -> Result<Option<Range<u64>>, TaskError> {
     let Some(value) = call.field("range") else {
         return Ok(None);
     };
-    let wrong = || call.wrong_type("range", "two numbers: [0, 100] or \"0..100\"", value);
+    let wrong = || call.wrong_type_error("range", "two numbers: [0, 100] or \"0..100\"", value);
     let (from, to) = match value {
         Value::Array(ends) => match ends.as_slice() {
             [from, to] => (from.as_u64(), to.as_u64()),
@@ -190,17 +217,17 @@ fn range(call: &Call) -> Result<Option<Range<u64>>, TaskError> {
     }
 }
 
-fn not_json(problem: &str) -> TaskError {
+fn not_json_error(problem: &str) -> TaskError {
     let message = format!("the object is not valid JSON: {problem}");
     TaskError::new(ErrorKind::Parse, "OBJECT_JSON", message)
 }
 
-fn broken(uri: &str, error: &std::io::Error) -> TaskError {
+fn broken_object_error(uri: &str, error: &std::io::Error) -> TaskError {
     let message = format!("reading `{uri}` failed: {error}");
     TaskError::new(ErrorKind::Connection, "OBJECT_UNAVAILABLE", message)
 }
 
-fn too_large(uri: &str, bytes_max: u64) -> TaskError {
+fn object_too_large_error(uri: &str, bytes_max: u64) -> TaskError {
     let message =
         format!("`{uri}` exceeds the limit of {bytes_max} bytes; read a part of it with `range`");
     TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message)

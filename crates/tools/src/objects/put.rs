@@ -3,18 +3,18 @@
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use model::outcome::{ErrorKind, TaskError};
-use model::result_ref::{HELD_BYTES_MAX, Resolved, ResultRef, SCHEME};
-use model::template::{Bound, Segment};
-use results::{Found, Pieces, Source};
+use model::result_ref::{IN_MEMORY_BYTES_MAX, ResolvedRef, ResultRef, SCHEME};
+use model::template::{BodyPath, PathSegment};
+use results::{BodySource, ByteStream, ObjectSummary};
 use serde_json::{Map, Value};
 use tokio_util::io::StreamReader;
 
-use super::address::{Place, Reach, told};
-use super::files::{self, allowed};
-use crate::call::{Call, not_read};
+use super::address::{ObjectAccess, ObjectLocation, bucket_task_error};
+use super::files::{self, check_allowed};
+use crate::call::{Call, read_error};
 
 /// Content to write.
-pub(crate) enum Content {
+pub(crate) enum ObjectContent {
     /// All bytes, with their content type.
     Bytes(Bytes, &'static str),
     /// A stream to read to its end.
@@ -24,94 +24,106 @@ pub(crate) enum Content {
     ),
 }
 
-const JSON: &str = "application/json";
-const TEXT: &str = "text/plain; charset=utf-8";
+const JSON_TYPE: &str = "application/json";
+const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
 /// Content from `data` or `source`.
-pub(super) async fn content(call: &Call, reach: &Reach) -> Result<Content, TaskError> {
+pub(super) async fn read_content(
+    call: &Call,
+    reach: &ObjectAccess,
+) -> Result<ObjectContent, TaskError> {
     if let Some(data) = call.fields.get("data") {
-        return Ok(value(data));
+        return Ok(value_content(data));
     }
     match call.field("source") {
-        None => Err(call.missing(
+        None => Err(call.missing_key_error(
             "source",
             "set it to the data, a file:// URI, or a step's result",
         )),
         Some(Value::String(text)) if text.starts_with("file://") => {
             let path = text.strip_prefix("file://").unwrap_or(text);
-            let file = allowed(call.resolve(path), &reach.forbidden)?;
+            let file = check_allowed(call.resolve_path(path), &reach.forbidden)?;
             let opened = files::get(&file, None).await?;
-            Ok(Content::Stream(
-                Box::new(StreamReader::new(opened.pieces)),
+            Ok(ObjectContent::Stream(
+                Box::new(StreamReader::new(opened.chunks)),
                 None,
             ))
         }
         Some(Value::String(text)) if text.starts_with(SCHEME) => {
-            let access = call.access.as_ref().ok_or_else(no_access)?;
-            match access.references.look_up(text).await? {
-                Resolved::Body(reference) => body(call, &Bound::whole(*reference)).await,
-                Resolved::Value(found) => Ok(value(&found.value())),
+            let access = call.access.as_ref().ok_or_else(no_access_error)?;
+            match access.resolver.resolve(text).await? {
+                ResolvedRef::Body(reference) => {
+                    body_content(call, &BodyPath::whole_body(*reference)).await
+                }
+                ResolvedRef::Value(found) => Ok(value_content(&found.to_value())),
             }
         }
-        Some(Value::Object(map)) => match reference(map) {
-            Some(bound) => body(call, &bound).await,
-            None => Ok(value(&Value::Object(map.clone()))),
+        Some(Value::Object(map)) => match body_path(map) {
+            Some(bound) => body_content(call, &bound).await,
+            None => Ok(value_content(&Value::Object(map.clone()))),
         },
-        Some(other) => Ok(value(other)),
+        Some(other) => Ok(value_content(other)),
     }
 }
 
-fn reference(map: &Map<String, Value>) -> Option<Bound> {
-    Call::bound(map).or_else(|| ResultRef::of(map).map(Bound::whole))
+fn body_path(map: &Map<String, Value>) -> Option<BodyPath> {
+    Call::body_path(map).or_else(|| ResultRef::from_map(map).map(BodyPath::whole_body))
 }
 
-fn value(data: &Value) -> Content {
+fn value_content(data: &Value) -> ObjectContent {
     match data {
-        Value::String(text) => Content::Bytes(text.clone().into(), TEXT),
-        other => Content::Bytes(other.to_string().into(), JSON),
+        Value::String(text) => ObjectContent::Bytes(text.clone().into(), TEXT_TYPE),
+        other => ObjectContent::Bytes(other.to_string().into(), JSON_TYPE),
     }
 }
 
 /// A stored result, or a value inside it; only that value is loaded.
-async fn body(call: &Call, bound: &Bound) -> Result<Content, TaskError> {
-    let access = call.access.as_ref().ok_or_else(no_access)?;
+async fn body_content(call: &Call, bound: &BodyPath) -> Result<ObjectContent, TaskError> {
+    let access = call.access.as_ref().ok_or_else(no_access_error)?;
     let reference = &bound.reference;
-    let failed = |error: results::Error| not_read(&error, reference);
+    let failed = |error: results::Error| read_error(&error, reference);
     let is_whole = bound.paths.iter().all(Vec::is_empty);
-    let is_json = reference.meta.content_type == JSON;
+    let is_json = reference.meta.content_type == JSON_TYPE;
     if !is_whole {
-        let paths: Vec<Vec<Segment>> = bound.paths.clone();
-        let located = results::locate(&*access.bodies, reference, &paths).await;
+        let paths: Vec<Vec<PathSegment>> = bound.paths.clone();
+        let located = results::locate_value(&*access.body_store, reference, &paths).await;
         let located = located.map_err(failed)?;
         let Some(located) = located else {
-            return Ok(value(&Value::Null));
+            return Ok(value_content(&Value::Null));
         };
-        let reading = access.bodies.read(reference, Some(located.range)).await;
+        let reading = access.body_store.read(reference, Some(located.range)).await;
         let reading = reading.map_err(failed)?;
         if located.is_text {
-            return text(reading.pieces, reference).await;
+            return text_content(reading.chunks, reference).await;
         }
-        return Ok(Content::Stream(
-            Box::new(StreamReader::new(reading.pieces)),
-            Some(JSON),
+        return Ok(ObjectContent::Stream(
+            Box::new(StreamReader::new(reading.chunks)),
+            Some(JSON_TYPE),
         ));
     }
-    let reading = access.bodies.read(reference, None).await.map_err(failed)?;
-    let kind = if is_json { JSON } else { TEXT };
-    Ok(Content::Stream(
-        Box::new(StreamReader::new(reading.pieces)),
+    let reading = access
+        .body_store
+        .read(reference, None)
+        .await
+        .map_err(failed)?;
+    let kind = if is_json { JSON_TYPE } else { TEXT_TYPE };
+    Ok(ObjectContent::Stream(
+        Box::new(StreamReader::new(reading.chunks)),
         Some(kind),
     ))
 }
 
 /// A string inside a stored result, without its quotes.
-async fn text(mut pieces: Pieces, reference: &ResultRef) -> Result<Content, TaskError> {
+async fn text_content(
+    mut pieces: ByteStream,
+    reference: &ResultRef,
+) -> Result<ObjectContent, TaskError> {
     let mut held = Vec::new();
     while let Some(piece) = pieces.next().await {
         let piece =
-            piece.map_err(|error| not_read(&results::Error::Interrupted(error), reference))?;
+            piece.map_err(|error| read_error(&results::Error::Interrupted(error), reference))?;
         held.extend_from_slice(&piece);
-        if held.len() as u64 > HELD_BYTES_MAX {
+        if held.len() as u64 > IN_MEMORY_BYTES_MAX {
             let message = "a text inside a result is too large to load into memory; store it as a separate result";
             return Err(TaskError::new(
                 ErrorKind::Storage,
@@ -120,35 +132,37 @@ async fn text(mut pieces: Pieces, reference: &ResultRef) -> Result<Content, Task
             ));
         }
     }
-    Ok(value(&serde_json::from_slice(&held).unwrap_or_default()))
+    Ok(value_content(
+        &serde_json::from_slice(&held).unwrap_or_default(),
+    ))
 }
 
 /// Writes the content.
-pub(crate) async fn put(
-    place: &Place,
-    content: Content,
+pub(crate) async fn put_content(
+    place: &ObjectLocation,
+    content: ObjectContent,
     content_type: Option<&str>,
-) -> Result<Found, TaskError> {
+) -> Result<ObjectSummary, TaskError> {
     let (source, own);
     let mut stream;
     match content {
-        Content::Bytes(bytes, kind) => (source, own) = (Source::Bytes(bytes), Some(kind)),
-        Content::Stream(reader, kind) => {
+        ObjectContent::Bytes(bytes, kind) => (source, own) = (BodySource::Bytes(bytes), Some(kind)),
+        ObjectContent::Stream(reader, kind) => {
             stream = reader;
-            (source, own) = (Source::Stream(&mut stream), kind);
+            (source, own) = (BodySource::Stream(&mut stream), kind);
         }
     }
     let content_type = content_type.or(own);
     match place {
-        Place::Object { bucket, key } => {
+        ObjectLocation::Object { bucket, key } => {
             let put = bucket.put(key, source, content_type).await;
-            put.map_err(|error| told(&error))
+            put.map_err(|error| bucket_task_error(&error))
         }
-        Place::File(file) => files::put(file, source).await,
+        ObjectLocation::File(file) => files::put(file, source).await,
     }
 }
 
-fn no_access() -> TaskError {
+fn no_access_error() -> TaskError {
     let message = "no result store is available";
     TaskError::new(ErrorKind::Unknown, "TOOL_INPUT", message)
 }

@@ -5,68 +5,68 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::duration;
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use results::Listed;
+use results::ObjectPage;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::address::{Address, Place, Reach, shown, told};
+use super::address::{ObjectAccess, ObjectAddress, ObjectLocation, bucket_task_error, to_json};
 use super::{files, get, put};
-use crate::call::{Call, LogSink, Tool, cancelled, elapsed, timed_out};
+use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error, wait_for_timeout};
 
 /// Default number of objects in a listing.
-const LISTED: u64 = 1_000;
+const LISTED_DEFAULT: u64 = 1_000;
 /// Maximum number of objects in a listing.
 const LISTED_MAX: u64 = 100_000;
 /// Default validity of a signed URL.
-const SIGNED: Duration = Duration::from_secs(3600);
+const SIGNED_VALIDITY: Duration = Duration::from_secs(3600);
 /// Maximum validity of a signed URL: one week.
-const SIGNED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+const SIGNED_VALIDITY_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The `s3` and `gcs` tools.
-pub(crate) struct Objects {
-    reach: Reach,
+pub(crate) struct ObjectsTool {
+    object_access: ObjectAccess,
 }
 
-impl Objects {
-    pub(crate) fn new(reach: Reach) -> Self {
-        Self { reach }
+impl ObjectsTool {
+    pub(crate) fn new(object_access: ObjectAccess) -> Self {
+        Self { object_access }
     }
 
     async fn run(&self, call: &Call) -> Result<Outcome, TaskError> {
-        let place = self.place(call).await?;
-        let action = call.text("action")?.unwrap_or("get");
-        act(call, action, &place, &self.reach).await
+        let place = self.open_location(call).await?;
+        let action = call.text_field("action")?.unwrap_or("get");
+        run_action(call, action, &place, &self.object_access).await
     }
 
-    async fn place(&self, call: &Call) -> Result<Place, TaskError> {
+    async fn open_location(&self, call: &Call) -> Result<ObjectLocation, TaskError> {
         let example = match call.kind.as_str() {
             "gcs" => "`gs://bucket/key`, or `file:///folder/file`",
             _ => "`s3://bucket/key`, or `file:///folder/file`",
         };
         let uri = call
-            .text("uri")?
-            .ok_or_else(|| call.missing("uri", example))?;
-        let address = Address::read(call, uri);
+            .text_field("uri")?
+            .ok_or_else(|| call.missing_key_error("uri", example))?;
+        let address = ObjectAddress::parse(call, uri);
         let is_own = match &address {
-            Some(Address::S3 { .. }) => call.kind != "gcs",
-            Some(Address::Gcs { .. }) => call.kind != "s3",
-            Some(Address::File(_)) => true,
+            Some(ObjectAddress::S3 { .. }) => call.kind != "gcs",
+            Some(ObjectAddress::Gcs { .. }) => call.kind != "s3",
+            Some(ObjectAddress::File(_)) => true,
             None => false,
         };
         if let Some(address) = address.filter(|_| is_own) {
-            address.open(call.field("auth"), &self.reach).await
+            address.open(call.field("auth"), &self.object_access).await
         } else {
             let message = format!(
                 "`{uri}` is not a valid URI for a `{}` task; use {example}",
                 call.kind
             );
-            Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "uri"))
+            Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "uri"))
         }
     }
 }
 
 #[async_trait]
-impl Tool for Objects {
+impl Tool for ObjectsTool {
     fn is_pure(&self) -> bool {
         false
     }
@@ -76,93 +76,105 @@ impl Tool for Objects {
         let done = tokio::select! {
             biased;
             done = self.run(&call) => done,
-            () = stop.cancelled() => Err(cancelled()),
-            limit = elapsed(limit) => Err(timed_out(limit)),
+            () = stop.cancelled() => Err(cancelled_error()),
+            limit = wait_for_timeout(limit) => Err(timeout_error(limit)),
         };
         done.unwrap_or_else(Outcome::error)
     }
 }
 
 /// Runs the action of a task on an object.
-pub(crate) async fn act(
+pub(crate) async fn run_action(
     call: &Call,
     action: &str,
-    place: &Place,
-    reach: &Reach,
+    place: &ObjectLocation,
+    reach: &ObjectAccess,
 ) -> Result<Outcome, TaskError> {
     match action {
-        "get" => return get::get(call, place, reach).await,
+        "get" => return get::get_object(call, place, reach).await,
         "put" => put_object(call, place, reach).await,
-        "head" => place.head().await.map(|found| shown(&found)),
-        "list" => list(call, place).await,
+        "head" => place.head().await.map(|found| to_json(&found)),
+        "list" => list_objects(call, place).await,
         "delete" => {
             let deleted = place.delete().await?;
             Ok(json!({"uri": place.uri(), "deleted": deleted}))
         }
-        "presign" => presign(call, place).await,
+        "presign" => presign_object(call, place).await,
         other => {
             let message =
                 format!("invalid `action: {other}`; use get, put, head, list, delete or presign");
-            Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "action"))
+            Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
+                .with_detail("key", "action"))
         }
     }
     .map(Outcome::ok)
 }
 
-async fn put_object(call: &Call, place: &Place, reach: &Reach) -> Result<Value, TaskError> {
-    let content = put::content(call, reach).await?;
-    let found = put::put(place, content, call.text("content_type")?).await?;
-    Ok(shown(&found))
+async fn put_object(
+    call: &Call,
+    place: &ObjectLocation,
+    reach: &ObjectAccess,
+) -> Result<Value, TaskError> {
+    let content = put::read_content(call, reach).await?;
+    let found = put::put_content(place, content, call.text_field("content_type")?).await?;
+    Ok(to_json(&found))
 }
 
-async fn list(call: &Call, place: &Place) -> Result<Value, TaskError> {
+async fn list_objects(call: &Call, place: &ObjectLocation) -> Result<Value, TaskError> {
     let limit = match call.field("limit") {
-        None => LISTED,
+        None => LISTED_DEFAULT,
         Some(value) => {
             let wanted = format!("a number from 1 to {LISTED_MAX}");
             let limit = value
                 .as_u64()
                 .filter(|limit| (1..=LISTED_MAX).contains(limit));
-            limit.ok_or_else(|| call.wrong_type("limit", &wanted, value))?
+            limit.ok_or_else(|| call.wrong_type_error("limit", &wanted, value))?
         }
     };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let after = call.text("after")?;
+    let after = call.text_field("after")?;
     let listed = match place {
-        Place::Object { bucket, key } => {
+        ObjectLocation::Object { bucket, key } => {
             // `next` of a listing is a URI.
             let begin = bucket.uri("");
             let after = after.map(|after| after.strip_prefix(begin.as_str()).unwrap_or(after));
             let listed = bucket.list(key, after, limit).await;
-            listed.map_err(|error| told(&error))?
+            listed.map_err(|error| bucket_task_error(&error))?
         }
-        Place::File(file) => files::list(file, after, limit).await?,
+        ObjectLocation::File(file) => files::list(file, after, limit).await?,
     };
-    let Listed { objects, has_more } = listed;
+    let ObjectPage { objects, has_more } = listed;
     let next = objects
         .last()
         .filter(|_| has_more)
         .map(|last| last.uri.clone());
-    let shown: Vec<Value> = objects.iter().map(shown).collect();
+    let shown: Vec<Value> = objects.iter().map(to_json).collect();
     Ok(json!({"uri": place.uri(), "count": shown.len(), "objects": shown, "next": next}))
 }
 
-async fn presign(call: &Call, place: &Place) -> Result<Value, TaskError> {
-    let is_put = match call.text("method")?.map(str::to_ascii_uppercase).as_deref() {
+async fn presign_object(call: &Call, place: &ObjectLocation) -> Result<Value, TaskError> {
+    let is_put = match call
+        .text_field("method")?
+        .map(str::to_ascii_uppercase)
+        .as_deref()
+    {
         None | Some("GET") => false,
         Some("PUT") => true,
-        Some(other) => return Err(call.wrong_type("method", "GET or PUT", &Value::from(other))),
-    };
-    let valid = match call.field("expires") {
-        None => SIGNED,
-        Some(value) => {
-            let valid =
-                duration::parse(value).filter(|valid| !valid.is_zero() && *valid <= SIGNED_MAX);
-            valid
-                .ok_or_else(|| call.wrong_type("expires", "a duration of at most 7 days", value))?
+        Some(other) => {
+            return Err(call.wrong_type_error("method", "GET or PUT", &Value::from(other)));
         }
     };
-    let Place::Object { bucket, key } = place else {
+    let valid = match call.field("expires") {
+        None => SIGNED_VALIDITY,
+        Some(value) => {
+            let valid = duration::parse(value)
+                .filter(|valid| !valid.is_zero() && *valid <= SIGNED_VALIDITY_MAX);
+            valid.ok_or_else(|| {
+                call.wrong_type_error("expires", "a duration of at most 7 days", value)
+            })?
+        }
+    };
+    let ObjectLocation::Object { bucket, key } = place else {
         let message = "`presign` is only supported for objects in buckets, not for files";
         return Err(TaskError::new(
             ErrorKind::ClientError,
@@ -171,6 +183,6 @@ async fn presign(call: &Call, place: &Place) -> Result<Value, TaskError> {
         ));
     };
     let url = bucket.presign(key, is_put, valid).await;
-    let url = url.map_err(|error| told(&error))?;
+    let url = url.map_err(|error| bucket_task_error(&error))?;
     Ok(json!({"uri": place.uri(), "url": url, "expires_in": valid.as_secs()}))
 }

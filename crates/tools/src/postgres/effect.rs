@@ -9,25 +9,25 @@ use serde_json::{Value, json};
 use tokio_postgres::Client;
 
 use crate::call::Call;
-use crate::postgres::failure::Failure;
-use crate::postgres::rows::Spool;
+use crate::postgres::failure::PostgresError;
+use crate::postgres::rows::RowSpool;
 use crate::postgres::run;
-use crate::sql::Statement;
+use crate::sql::SqlStatement;
 
 /// Finds the table through the session's search path.
-const FIND: &str = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) FROM pg_catalog.pg_class c \
+const FIND_TABLE: &str = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) FROM pg_catalog.pg_class c \
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.oid = pg_catalog.to_regclass('noetl_effect')";
 
-const CREATE: &str = "CREATE TABLE IF NOT EXISTS noetl_effect (\
+const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS noetl_effect (\
     idempotency_key text PRIMARY KEY, result json, created_at timestamptz NOT NULL DEFAULT now())";
 
 /// SQLSTATEs of a concurrent creation of the table.
 const CREATED_BY_ANOTHER: [&str; 3] = ["23505", "42P07", "42710"];
 
 /// Rejects statements that begin or end a transaction.
-pub(super) fn check(statements: &[Statement]) -> Result<(), TaskError> {
-    let ends = |statement: &&Statement| run::transaction(statement).is_some();
+pub(super) fn check_transactional(statements: &[SqlStatement]) -> Result<(), TaskError> {
+    let ends = |statement: &&SqlStatement| run::transaction_change(statement).is_some();
     match statements.iter().find(ends) {
         None => Ok(()),
         Some(statement) => Err(TaskError::new(
@@ -42,40 +42,42 @@ pub(super) fn check(statements: &[Statement]) -> Result<(), TaskError> {
 }
 
 /// Runs the statements once, however many attempts there are.
-pub(super) async fn once(
+pub(super) async fn run_once(
     client: &Client,
     call: &Call,
-    statements: &[Statement],
-    mut spool: Spool,
-) -> Result<Outcome, Failure> {
-    let table = table(client).await?;
+    statements: &[SqlStatement],
+    mut spool: RowSpool,
+) -> Result<Outcome, PostgresError> {
+    let table = ensure_table(client).await?;
     let key: &str = &call.idempotency_key;
     client.batch_execute("BEGIN").await?;
     let insert = format!(
         "INSERT INTO {table} (idempotency_key) VALUES ($1) ON CONFLICT (idempotency_key) DO NOTHING"
     );
     if client.execute(&insert, &[&key]).await? == 0 {
-        let recorded = recorded(client, &table, key).await?;
+        let recorded = recorded_outcome(client, &table, key).await?;
         client.batch_execute("ROLLBACK").await?;
         return Ok(recorded);
     }
-    let answers = run::run(client, statements, &mut spool).await?;
+    let answers = run::run_statements(client, statements, &mut spool).await?;
     // Store a large result before the marker refers to it.
-    let outcome = spool.outcome(&answers, call.keeper.as_ref()).await?;
+    let outcome = spool
+        .into_outcome(&answers, call.result_writer.as_ref())
+        .await?;
     let update = format!("UPDATE {table} SET result = $2::text::json WHERE idempotency_key = $1");
-    let record = record(&outcome).to_string();
+    let record = outcome_record(&outcome).to_string();
     client.execute(&update, &[&key, &record]).await?;
     client.batch_execute("COMMIT").await?;
     Ok(outcome)
 }
 
 /// Returns the name of the table; creates it if it does not exist.
-async fn table(client: &Client) -> Result<String, Failure> {
+async fn ensure_table(client: &Client) -> Result<String, PostgresError> {
     for _ in 0..3 {
-        if let Some(row) = client.query_opt(FIND, &[]).await? {
+        if let Some(row) = client.query_opt(FIND_TABLE, &[]).await? {
             return Ok(row.get(0));
         }
-        let made = client.batch_execute(CREATE).await;
+        let made = client.batch_execute(CREATE_TABLE).await;
         match made {
             Err(error)
                 if !error
@@ -96,7 +98,11 @@ async fn table(client: &Client) -> Result<String, Failure> {
 }
 
 /// Result of an earlier attempt.
-async fn recorded(client: &Client, table: &str, key: &str) -> Result<Outcome, Failure> {
+async fn recorded_outcome(
+    client: &Client,
+    table: &str,
+    key: &str,
+) -> Result<Outcome, PostgresError> {
     let select = format!("SELECT result::text FROM {table} WHERE idempotency_key = $1");
     let row = client.query_one(&select, &[&key]).await?;
     let text: Option<String> = row.get(0);
@@ -116,7 +122,7 @@ async fn recorded(client: &Client, table: &str, key: &str) -> Result<Outcome, Fa
     Ok(outcome)
 }
 
-fn record(outcome: &Outcome) -> Value {
+fn outcome_record(outcome: &Outcome) -> Value {
     match outcome {
         Outcome::Ok(success) => match &success.reference {
             Some(reference) => json!({"reference": reference}),

@@ -10,11 +10,11 @@ use crate::sql::StatementText;
 
 /// Why a command failed.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum PostgresError {
     /// Error of the server or the connection.
     Server {
         error: tokio_postgres::Error,
-        spot: Option<Spot>,
+        statement: Option<FailedStatement>,
     },
     /// Error found by the tool.
     Task(Box<TaskError>),
@@ -22,7 +22,7 @@ pub(super) enum Failure {
 
 /// The statement that was running.
 #[derive(Debug, Clone)]
-pub(super) struct Spot {
+pub(super) struct FailedStatement {
     /// Index in the command.
     pub(super) statement: usize,
     /// Text that was sent.
@@ -31,32 +31,38 @@ pub(super) struct Spot {
     pub(super) has_values: bool,
 }
 
-impl From<TaskError> for Failure {
+impl From<TaskError> for PostgresError {
     fn from(error: TaskError) -> Self {
         Self::Task(Box::new(error))
     }
 }
 
-impl From<tokio_postgres::Error> for Failure {
+impl From<tokio_postgres::Error> for PostgresError {
     fn from(error: tokio_postgres::Error) -> Self {
-        Self::Server { error, spot: None }
+        Self::Server {
+            error,
+            statement: None,
+        }
     }
 }
 
-impl Failure {
+impl PostgresError {
     /// Converts the failure to an outcome.
-    pub(super) fn outcome(self) -> Outcome {
+    pub(super) fn into_outcome(self) -> Outcome {
         match self {
             Self::Task(error) => Outcome::error(*error),
-            Self::Server { error, spot } => match error.as_db_error() {
-                Some(db) => refused(db, spot.as_ref()),
-                None => Outcome::error(lost(&error)),
+            Self::Server {
+                error,
+                statement: spot,
+            } => match error.as_db_error() {
+                Some(db) => server_error_outcome(db, spot.as_ref()),
+                None => Outcome::error(connection_lost_error(&error)),
             },
         }
     }
 
     /// Whether the connection is still usable, because the server returned an ordinary error.
-    pub(super) fn is_answer(&self) -> bool {
+    pub(super) fn is_server_error(&self) -> bool {
         match self {
             Self::Task(_) => false,
             Self::Server { error, .. } => {
@@ -67,22 +73,22 @@ impl Failure {
     }
 
     /// Whether the server cancelled the statement on request.
-    pub(super) fn is_stop(&self) -> bool {
+    pub(super) fn is_cancelled(&self) -> bool {
         matches!(self, Self::Server { error, .. }
             if error.code().is_some_and(|code| code.code() == "57014"))
     }
 }
 
 /// Converts an error of the server or the connection to a task error.
-pub(crate) fn told(error: tokio_postgres::Error) -> TaskError {
-    match Failure::from(error).outcome() {
+pub(crate) fn task_error(error: tokio_postgres::Error) -> TaskError {
+    match PostgresError::from(error).into_outcome() {
         Outcome::Error(failure) => failure.error,
         Outcome::Ok(_) => unreachable!("a failure gives an error outcome"),
     }
 }
 
 /// Error of a failed connection attempt; nothing was sent.
-pub(super) fn unreached(error: &tokio_postgres::Error, place: &str) -> TaskError {
+pub(super) fn connect_error(error: &tokio_postgres::Error, place: &str) -> TaskError {
     let told = if let Some(db) = error.as_db_error() {
         let (kind, retryable) = classify(db.code().code());
         let code = format!("PG_{}", db.code().code());
@@ -100,11 +106,11 @@ pub(super) fn unreached(error: &tokio_postgres::Error, place: &str) -> TaskError
             ..TaskError::new(ErrorKind::DbConnection, "PG_CONNECT", message)
         }
     };
-    told.with("sent", false)
+    told.with_detail("sent", false)
 }
 
 /// Error of a connection attempt that timed out; nothing was sent.
-pub(super) fn silent(place: &str) -> TaskError {
+pub(super) fn connect_timeout_error(place: &str) -> TaskError {
     TaskError {
         retryable: true,
         ..TaskError::new(
@@ -113,23 +119,23 @@ pub(super) fn silent(place: &str) -> TaskError {
             format!("cannot connect to {place}: timed out"),
         )
     }
-    .with("sent", false)
+    .with_detail("sent", false)
 }
 
 /// Outcome of statements that exceeded the task's `timeout` and were cancelled on the server.
-pub(super) fn too_slow(limit: std::time::Duration) -> Outcome {
+pub(super) fn timeout_outcome(limit: std::time::Duration) -> Outcome {
     let message = format!(
         "timed out after {limit:?}; the statements were cancelled{}",
         remedy("57014", false)
     );
     let error = TaskError::new(ErrorKind::DbTimeout, "PG_57014", message)
-        .with("sqlstate", "57014")
-        .with("timeout_seconds", limit.as_secs_f64());
-    Outcome::error(error).with_facets(facets("57014", None, None))
+        .with_detail("sqlstate", "57014")
+        .with_detail("timeout_seconds", limit.as_secs_f64());
+    Outcome::error(error).with_facets(sql_facets("57014", None, None))
 }
 
 /// Error of a lost connection; whether the statement took effect is unknown.
-fn lost(error: &tokio_postgres::Error) -> TaskError {
+fn connection_lost_error(error: &tokio_postgres::Error) -> TaskError {
     let cause = error.source().map(|cause| format!(": {cause}"));
     let message = format!(
         "connection lost while a statement was running: {error}{}",
@@ -142,7 +148,7 @@ fn lost(error: &tokio_postgres::Error) -> TaskError {
 }
 
 /// Outcome of a statement that the server rejected.
-fn refused(db: &DbError, spot: Option<&Spot>) -> Outcome {
+fn server_error_outcome(db: &DbError, spot: Option<&FailedStatement>) -> Outcome {
     let state = db.code().code();
     let (kind, retryable) = classify(state);
     let has_values = spot.is_some_and(|spot| spot.has_values);
@@ -151,7 +157,7 @@ fn refused(db: &DbError, spot: Option<&Spot>) -> Outcome {
         retryable,
         ..TaskError::new(kind, format!("PG_{state}"), message)
     }
-    .with("sqlstate", state);
+    .with_detail("sqlstate", state);
     for (key, value) in [
         ("detail", db.detail()),
         ("hint", db.hint()),
@@ -160,23 +166,23 @@ fn refused(db: &DbError, spot: Option<&Spot>) -> Outcome {
         ("constraint", db.constraint()),
     ] {
         if let Some(value) = value {
-            error = error.with(key, value);
+            error = error.with_detail(key, value);
         }
     }
     let mut position = None;
     if let Some(spot) = spot {
-        error = error.with("statement", spot.statement);
+        error = error.with_detail("statement", spot.statement);
         if let Some(ErrorPosition::Original(at)) = db.position() {
             position = Some(*at);
             // Positions count characters from 1.
             let index = at.saturating_sub(1) as usize;
-            error = error.with("line", spot.sent.line_of_char(index));
+            error = error.with_detail("line", spot.sent.line_of_char(index));
         }
     }
-    Outcome::error(error).with_facets(facets(state, db.constraint(), position))
+    Outcome::error(error).with_facets(sql_facets(state, db.constraint(), position))
 }
 
-fn facets(state: &str, constraint: Option<&str>, position: Option<u32>) -> Facets {
+fn sql_facets(state: &str, constraint: Option<&str>, position: Option<u32>) -> Facets {
     Facets {
         pg: Some(json!({
             "code": state,

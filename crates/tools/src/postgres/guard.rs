@@ -6,10 +6,10 @@
 use model::outcome::{ErrorKind, TaskError};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use crate::postgres::target::Target;
+use crate::postgres::target::PostgresTarget;
 
 /// Counts the tables that every NoETL store has, and returns the database name.
-pub(crate) const STORE: &str = "SELECT count(*)::int AS n, current_database()::text AS name FROM pg_catalog.pg_class c \
+pub(crate) const COUNT_STORE_TABLES: &str = "SELECT count(*)::int AS n, current_database()::text AS name FROM pg_catalog.pg_class c \
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE n.nspname = 'noetl' AND c.relname IN ('execution', 'event_key', 'command')";
 
@@ -17,17 +17,17 @@ pub(crate) const STORE: &str = "SELECT count(*)::int AS n, current_database()::t
 pub(crate) const STORE_TABLES: i64 = 3;
 
 /// Rejects the database of a NoETL store unless it is allowed by name, or as `host:port/name`.
-pub(super) async fn check(
+pub(super) async fn check_target(
     client: &Client,
-    target: &Target,
+    target: &PostgresTarget,
     allowed: &[String],
 ) -> Result<Result<(), TaskError>, tokio_postgres::Error> {
-    let place = target.place();
+    let place = target.location();
     let is_allowed = |name: &String| *name == place || name == target.database();
     if allowed.iter().any(is_allowed) {
         return Ok(Ok(()));
     }
-    let answer = client.simple_query(STORE).await?;
+    let answer = client.simple_query(COUNT_STORE_TABLES).await?;
     let is_store = answer.iter().any(|message| match message {
         SimpleQueryMessage::Row(row) => {
             let count = row.get(0).and_then(|count| count.parse().ok());
@@ -47,5 +47,5 @@ pub(super) async fn check(
         "DATABASE_FORBIDDEN",
         message,
     )
-    .with("sent", false)))
+    .with_detail("sent", false)))
 }

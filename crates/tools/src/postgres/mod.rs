@@ -16,9 +16,9 @@ mod target;
 mod tls;
 mod tool;
 
-pub(crate) use failure::told;
-pub(crate) use guard::{STORE, STORE_TABLES};
-pub(crate) use pool::{Pools, Stopper};
-pub(crate) use target::Target;
-pub(crate) use tool::Postgres;
+pub(crate) use failure::task_error;
+pub(crate) use guard::{COUNT_STORE_TABLES, STORE_TABLES};
+pub(crate) use pool::{PostgresPools, QueryCanceller};
+pub(crate) use target::PostgresTarget;
 pub use tool::PostgresConfig;
+pub(crate) use tool::PostgresTool;

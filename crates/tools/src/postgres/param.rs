@@ -8,15 +8,15 @@ use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
 
 /// A value to bind.
 #[derive(Debug)]
-pub(super) struct Param<'a>(pub(super) &'a Value);
+pub(super) struct SqlParam<'a>(pub(super) &'a Value);
 
-impl ToSql for Param<'_> {
+impl ToSql for SqlParam<'_> {
     fn to_sql(
         &self,
         type_: &Type,
         out: &mut BytesMut,
     ) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
-        match text(self.0, type_) {
+        match param_text(self.0, type_) {
             None => Ok(IsNull::Yes),
             Some(text) => {
                 out.extend_from_slice(text.as_bytes());
@@ -49,27 +49,28 @@ pub(super) fn own_type(value: &Value) -> Type {
 }
 
 /// A value in the text format of a type; `None` is NULL.
-fn text(value: &Value, type_: &Type) -> Option<String> {
+fn param_text(value: &Value, type_: &Type) -> Option<String> {
     if value.is_null() {
         return None;
     }
     Some(match (type_.kind(), value) {
-        (Kind::Domain(inner), _) => return text(value, inner),
-        (Kind::Array(inner), Value::Array(items)) => array(items, inner),
+        (Kind::Domain(inner), _) => return param_text(value, inner),
+        (Kind::Array(inner), Value::Array(items)) => array_text(items, inner),
         (Kind::Composite(fields), Value::Object(map)) => {
             let fields = fields.iter();
-            row(fields.map(|field| text(member(map, field.name()), field.type_())))
+            row_text(fields.map(|field| param_text(map_member(map, field.name()), field.type_())))
         }
         (Kind::Composite(fields), Value::Array(items)) => {
             let fields = fields.iter().enumerate();
-            row(fields
-                .map(|(at, field)| text(items.get(at).unwrap_or(&Value::Null), field.type_())))
+            row_text(fields.map(|(at, field)| {
+                param_text(items.get(at).unwrap_or(&Value::Null), field.type_())
+            }))
         }
-        _ => plain(value, type_),
+        _ => plain_param_text(value, type_),
     })
 }
 
-fn plain(value: &Value, type_: &Type) -> String {
+fn plain_param_text(value: &Value, type_: &Type) -> String {
     match value {
         Value::String(text) if *type_ == Type::BYTEA && !text.starts_with("\\x") => {
             let digits = text.bytes().map(|byte| format!("{byte:02x}"));
@@ -88,28 +89,28 @@ fn is_integer(type_: &Type) -> bool {
     [Type::INT2, Type::INT4, Type::INT8, Type::OID].contains(type_)
 }
 
-fn member<'a>(map: &'a Map<String, Value>, name: &str) -> &'a Value {
+fn map_member<'a>(map: &'a Map<String, Value>, name: &str) -> &'a Value {
     map.get(name).unwrap_or(&Value::Null)
 }
 
 /// Array literal `{…}`. Nested lists are further dimensions, unless the elements are JSON.
-fn array(items: &[Value], inner: &Type) -> String {
+fn array_text(items: &[Value], inner: &Type) -> String {
     let is_json = [Type::JSON, Type::JSONB].contains(inner);
     let delimiter = if *inner == Type::BOX { ";" } else { "," };
     let items = items.iter().map(|item| match item {
-        Value::Array(items) if !is_json => array(items, inner),
-        item => text(item, inner).map_or("NULL".to_owned(), |text| quoted(&text)),
+        Value::Array(items) if !is_json => array_text(items, inner),
+        item => param_text(item, inner).map_or("NULL".to_owned(), |text| quote_element(&text)),
     });
     format!("{{{}}}", items.collect::<Vec<_>>().join(delimiter))
 }
 
 /// Row literal `(…)`.
-fn row(fields: impl Iterator<Item = Option<String>>) -> String {
-    let fields = fields.map(|field| field.map(|text| quoted(&text)).unwrap_or_default());
+fn row_text(fields: impl Iterator<Item = Option<String>>) -> String {
+    let fields = fields.map(|field| field.map(|text| quote_element(&text)).unwrap_or_default());
     format!("({})", fields.collect::<Vec<_>>().join(","))
 }
 
-fn quoted(text: &str) -> String {
+fn quote_element(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
@@ -120,7 +121,7 @@ mod tests {
 
     #[test]
     fn lists_are_arrays_and_maps_are_json() {
-        let of = |value: Value, type_: Type| text(&value, &type_);
+        let of = |value: Value, type_: Type| param_text(&value, &type_);
         assert_eq!(
             of(json!(["a\"b", null, "c\\d"]), Type::TEXT_ARRAY).unwrap(),
             r#"{"a\"b",NULL,"c\\d"}"#
@@ -139,14 +140,20 @@ mod tests {
 
     #[test]
     fn a_whole_number_written_as_a_real_is_an_integer() {
-        assert_eq!(text(&json!(5.0), &Type::INT4).unwrap(), "5");
-        assert_eq!(text(&json!(5.5), &Type::INT4).unwrap(), "5.5");
-        assert_eq!(text(&json!(5.0), &Type::FLOAT8).unwrap(), "5.0");
+        assert_eq!(param_text(&json!(5.0), &Type::INT4).unwrap(), "5");
+        assert_eq!(param_text(&json!(5.5), &Type::INT4).unwrap(), "5.5");
+        assert_eq!(param_text(&json!(5.0), &Type::FLOAT8).unwrap(), "5.0");
     }
 
     #[test]
     fn text_for_bytea_is_its_bytes_unless_it_is_hexadecimal() {
-        assert_eq!(text(&json!("hi\\"), &Type::BYTEA).unwrap(), "\\x68695c");
-        assert_eq!(text(&json!("\\x00ff"), &Type::BYTEA).unwrap(), "\\x00ff");
+        assert_eq!(
+            param_text(&json!("hi\\"), &Type::BYTEA).unwrap(),
+            "\\x68695c"
+        );
+        assert_eq!(
+            param_text(&json!("\\x00ff"), &Type::BYTEA).unwrap(),
+            "\\x00ff"
+        );
     }
 }

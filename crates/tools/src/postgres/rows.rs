@@ -3,38 +3,38 @@
 use std::path::PathBuf;
 
 use model::outcome::{ErrorKind, Outcome, Success, TaskError};
-use results::{Keeper, SpoolFile};
+use results::{ResultWriter, SpoolFile};
 use serde_json::{Value, json};
 use tokio::fs::File;
 use tokio::io::{
     AsyncReadExt as _, AsyncSeekExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream,
 };
 
-use crate::call::{Call, not_kept, storage};
-use crate::scratch;
+use crate::call::{Call, scratch_error, store_error};
+use crate::scratch_files;
 
 /// Bytes to collect before writing to the file.
-const PIECE_BYTES: usize = 256 * 1024;
+const FLUSH_BYTES: usize = 256 * 1024;
 /// Size of the buffer between the file and the result store.
 const PIPE_BYTES: usize = 256 * 1024;
 /// Memory limit for rows that cannot be streamed to a store.
-const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+const BUFFERED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Disk limit for rows that can be streamed.
 const SPOOLED_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 
 /// Buffer for the rows of all statements.
-pub(super) struct Spool {
+pub(super) struct RowSpool {
     /// Bytes that are not in the file yet.
-    held: Vec<u8>,
+    pending: Vec<u8>,
     file: Option<SpoolFile>,
-    held_bytes_max: usize,
+    buffered_bytes_max: usize,
     is_streaming: bool,
     dir: PathBuf,
 }
 
 /// Result of one statement.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct StatementAnswer {
     pub(super) columns: Vec<String>,
     pub(super) row_count: u64,
     pub(super) affected_rows: u64,
@@ -43,16 +43,19 @@ pub(super) struct Answer {
     pub(super) end: u64,
 }
 
-impl Spool {
+impl RowSpool {
     pub(super) fn new(call: &Call, dir: PathBuf) -> Self {
-        let is_streaming = call.keeper.as_ref().is_some_and(Keeper::can_stream);
+        let is_streaming = call
+            .result_writer
+            .as_ref()
+            .is_some_and(ResultWriter::can_stream);
         Self {
-            held: Vec::new(),
+            pending: Vec::new(),
             file: None,
-            held_bytes_max: if is_streaming {
+            buffered_bytes_max: if is_streaming {
                 call.inline_bytes_max
             } else {
-                HELD_BYTES_MAX
+                BUFFERED_BYTES_MAX
             },
             is_streaming,
             dir,
@@ -61,67 +64,68 @@ impl Spool {
 
     /// Number of bytes so far.
     pub(super) fn position(&self) -> u64 {
-        self.file.as_ref().map_or(0, SpoolFile::bytes) + self.held.len() as u64
+        self.file.as_ref().map_or(0, SpoolFile::bytes) + self.pending.len() as u64
     }
 
     /// Buffer to write a row to.
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
-        &mut self.held
+        &mut self.pending
     }
 
     /// Moves rows to the file if the memory limit is reached.
-    pub(super) async fn settle(&mut self) -> Result<(), TaskError> {
+    pub(super) async fn flush_if_full(&mut self) -> Result<(), TaskError> {
         let room = if self.file.is_some() {
-            PIECE_BYTES
+            FLUSH_BYTES
         } else {
-            self.held_bytes_max
+            self.buffered_bytes_max
         };
-        if self.held.len() <= room {
+        if self.pending.len() <= room {
             return Ok(());
         }
         if !self.is_streaming {
-            return Err(too_large(HELD_BYTES_MAX as u64));
+            return Err(rows_too_large_error(BUFFERED_BYTES_MAX as u64));
         }
         if self.position() > SPOOLED_BYTES_MAX {
-            return Err(too_large(SPOOLED_BYTES_MAX));
+            return Err(rows_too_large_error(SPOOLED_BYTES_MAX));
         }
-        self.write_out().await
+        self.flush().await
     }
 
     /// Writes the buffered bytes to the file; waits for space if the disk is full.
-    async fn write_out(&mut self) -> Result<(), TaskError> {
+    async fn flush(&mut self) -> Result<(), TaskError> {
         if self.file.is_none() {
-            let file = scratch::unnamed(&self.dir).map_err(|error| storage(&error))?;
+            let file = scratch_files::create_unnamed_file(&self.dir)
+                .map_err(|error| scratch_error(&error))?;
             self.file = Some(SpoolFile::new(file, &self.dir));
         }
         let file = self.file.as_mut().expect("the file was created above");
-        let held = std::mem::take(&mut self.held);
+        let held = std::mem::take(&mut self.pending);
         let written = file.append(held.into()).await;
-        written.map_err(|error| not_kept(&error))
+        written.map_err(|error| store_error(&error))
     }
 
     /// Outcome of the whole command: inline, or a reference to a stored result.
-    pub(super) async fn outcome(
+    pub(super) async fn into_outcome(
         mut self,
-        answers: &[Answer],
-        keeper: Option<&Keeper>,
+        answers: &[StatementAnswer],
+        keeper: Option<&ResultWriter>,
     ) -> Result<Outcome, TaskError> {
         let Some(keeper) = keeper.filter(|_| self.file.is_some()) else {
             let mut text = Vec::new();
-            write(answers, &mut Source::Held(&self.held), &mut text)
+            write_result(answers, &mut RowSource::Memory(&self.pending), &mut text)
                 .await
-                .map_err(|error| storage(&error))?;
+                .map_err(|error| scratch_error(&error))?;
             let result: Value =
-                serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
+                serde_json::from_slice(&text).map_err(|error| unreadable_error(&error))?;
             return Ok(Outcome::ok(result));
         };
-        self.write_out().await?;
+        self.flush().await?;
         let file = self.file.expect("the file exists, as checked above");
         let file = file.into_file().map(File::from_std);
-        let mut file = file.map_err(|error| not_kept(&error))?;
+        let mut file = file.map_err(|error| store_error(&error))?;
         let (mut text, out) = tokio::io::duplex(PIPE_BYTES);
         // The reading end is dropped when storing ends, so that the writer does not block forever.
-        let keeping = async move { keeper.keep(&mut text).await };
+        let keeping = async move { keeper.write(&mut text).await };
         let (written, kept) = tokio::join!(write_all(answers, &mut file, out), keeping);
         match (written, kept) {
             (_, Ok(reference)) => Ok(Outcome::Ok(Success {
@@ -129,32 +133,32 @@ impl Spool {
                 ..Success::default()
             })),
             (Err(error), Err(_)) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                Err(storage(&error))
+                Err(scratch_error(&error))
             }
-            (_, Err(error)) => Err(not_kept(&error)),
+            (_, Err(error)) => Err(store_error(&error)),
         }
     }
 }
 
 /// Where rows are read from.
-enum Source<'a> {
-    Held(&'a [u8]),
+enum RowSource<'a> {
+    Memory(&'a [u8]),
     File(&'a mut File),
 }
 
 async fn write_all(
-    answers: &[Answer],
+    answers: &[StatementAnswer],
     file: &mut File,
     mut out: DuplexStream,
 ) -> std::io::Result<()> {
-    write(answers, &mut Source::File(file), &mut out).await?;
+    write_result(answers, &mut RowSource::File(file), &mut out).await?;
     out.shutdown().await
 }
 
 /// Writes the result: the last statement with rows, then every statement.
-async fn write(
-    answers: &[Answer],
-    source: &mut Source<'_>,
+async fn write_result(
+    answers: &[StatementAnswer],
+    source: &mut RowSource<'_>,
     out: &mut (impl AsyncWrite + Unpin),
 ) -> std::io::Result<()> {
     let last = answers
@@ -176,9 +180,9 @@ async fn write(
 }
 
 async fn write_answer(
-    answer: &Answer,
+    answer: &StatementAnswer,
     affected_rows: u64,
-    source: &mut Source<'_>,
+    source: &mut RowSource<'_>,
     out: &mut (impl AsyncWrite + Unpin),
 ) -> std::io::Result<()> {
     let (columns, count) = (json!(answer.columns), answer.row_count);
@@ -187,11 +191,11 @@ async fn write_answer(
     );
     out.write_all(head.as_bytes()).await?;
     match source {
-        Source::Held(text) => {
-            let range = index(answer.start)..index(answer.end);
+        RowSource::Memory(text) => {
+            let range = to_index(answer.start)..to_index(answer.end);
             out.write_all(&text[range]).await?;
         }
-        Source::File(file) => {
+        RowSource::File(file) => {
             file.seek(std::io::SeekFrom::Start(answer.start)).await?;
             let mut rows = file.take(answer.end - answer.start);
             tokio::io::copy(&mut rows, out).await?;
@@ -200,17 +204,17 @@ async fn write_answer(
     out.write_all(b"]").await
 }
 
-fn index(at: u64) -> usize {
+fn to_index(at: u64) -> usize {
     usize::try_from(at).expect("a position in memory fits usize")
 }
 
-fn too_large(bytes_max: u64) -> TaskError {
+fn rows_too_large_error(bytes_max: u64) -> TaskError {
     let message =
         format!("rows exceed the limit of {bytes_max} bytes; select fewer rows or columns");
     TaskError::new(ErrorKind::Schema, "LIMIT_RESULT", message)
 }
 
-fn unreadable(error: &serde_json::Error) -> TaskError {
+fn unreadable_error(error: &serde_json::Error) -> TaskError {
     let message = format!("cannot convert the rows to JSON: {error}; cast the column to text");
     TaskError::new(ErrorKind::Schema, "PG_RESULT", message)
 }

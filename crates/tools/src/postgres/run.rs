@@ -9,32 +9,32 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row, Statement as Prepared};
 
-use crate::postgres::decode::{Raw, write};
-use crate::postgres::failure::{Failure, Spot};
-use crate::postgres::param::{Param, own_type};
-use crate::postgres::rows::{Answer, Spool};
-use crate::sql::{Statement, StatementText, unique};
+use crate::postgres::decode::{RawBytes, write_json};
+use crate::postgres::failure::{FailedStatement, PostgresError};
+use crate::postgres::param::{SqlParam, own_type};
+use crate::postgres::rows::{RowSpool, StatementAnswer};
+use crate::sql::{SqlStatement, StatementText, unique_names};
 
 /// Statements that accept parameters; all others get literals.
-const TAKES_PARAMS: [&str; 8] = [
+const PARAM_VERBS: [&str; 8] = [
     "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "VALUES", "TABLE",
 ];
 /// Statements whose row count is the number of affected rows.
-const CHANGES: [&str; 4] = ["INSERT", "UPDATE", "DELETE", "MERGE"];
+const CHANGING_VERBS: [&str; 4] = ["INSERT", "UPDATE", "DELETE", "MERGE"];
 /// SQLSTATEs of type errors: unknown operator or function, wrong type, ambiguous type.
 const TYPE_ERRORS: [&str; 3] = ["42883", "42804", "42P08"];
 /// SQLSTATE of a parameter whose type the server cannot infer.
-const INDETERMINATE: &str = "42P18";
+const INDETERMINATE_TYPE: &str = "42P18";
 
 /// Whether the command has an open transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Transaction {
+pub(super) enum AuthorTransaction {
     None,
     Open,
 }
 
 /// Rejects unsupported statements before any of them runs.
-pub(super) fn check(statements: &[Statement]) -> Result<(), TaskError> {
+pub(super) fn check_statements(statements: &[SqlStatement]) -> Result<(), TaskError> {
     for statement in statements {
         let text = statement.text().text.to_ascii_uppercase();
         let is_copy = statement.first_word() == "COPY";
@@ -50,37 +50,37 @@ pub(super) fn check(statements: &[Statement]) -> Result<(), TaskError> {
 }
 
 /// How a statement changes the transaction of the command.
-pub(super) fn transaction(statement: &Statement) -> Option<Transaction> {
+pub(super) fn transaction_change(statement: &SqlStatement) -> Option<AuthorTransaction> {
     let words: Vec<&str> = statement.words.iter().map(String::as_str).collect();
     match words[..] {
-        ["BEGIN", ..] | ["START", "TRANSACTION", ..] => Some(Transaction::Open),
+        ["BEGIN", ..] | ["START", "TRANSACTION", ..] => Some(AuthorTransaction::Open),
         ["ROLLBACK" | "ABORT", "TO", ..]
         | ["ROLLBACK", "WORK" | "TRANSACTION", "TO", ..]
         | ["COMMIT" | "ROLLBACK", "PREPARED", ..] => None,
         ["COMMIT" | "END" | "ROLLBACK" | "ABORT", .., "CHAIN"] if !words.contains(&"NO") => {
-            Some(Transaction::Open)
+            Some(AuthorTransaction::Open)
         }
         ["PREPARE", "TRANSACTION", ..] | ["COMMIT" | "END" | "ROLLBACK" | "ABORT", ..] => {
-            Some(Transaction::None)
+            Some(AuthorTransaction::None)
         }
         _ => None,
     }
 }
 
 /// Runs all statements. A transaction that the command leaves open is rolled back and is an error.
-pub(super) async fn run(
+pub(super) async fn run_statements(
     client: &Client,
-    statements: &[Statement],
-    spool: &mut Spool,
-) -> Result<Vec<Answer>, Failure> {
+    statements: &[SqlStatement],
+    spool: &mut RowSpool,
+) -> Result<Vec<StatementAnswer>, PostgresError> {
     let mut answers = Vec::new();
-    let mut open = Transaction::None;
+    let mut open = AuthorTransaction::None;
     for (index, statement) in statements.iter().enumerate() {
-        let answer = one(client, index, statement, spool).await?;
+        let answer = run_statement(client, index, statement, spool).await?;
         answers.push(answer);
-        open = transaction(statement).unwrap_or(open);
+        open = transaction_change(statement).unwrap_or(open);
     }
-    if open == Transaction::Open {
+    if open == AuthorTransaction::Open {
         return Err(TaskError::new(
             ErrorKind::Schema,
             "PG_TRANSACTION_OPEN",
@@ -91,41 +91,41 @@ pub(super) async fn run(
     Ok(answers)
 }
 
-async fn one(
+async fn run_statement(
     client: &Client,
     index: usize,
-    statement: &Statement,
-    spool: &mut Spool,
-) -> Result<Answer, Failure> {
-    let binds = TAKES_PARAMS.contains(&statement.first_word()) || statement.is_in_parentheses();
+    statement: &SqlStatement,
+    spool: &mut RowSpool,
+) -> Result<StatementAnswer, PostgresError> {
+    let binds = PARAM_VERBS.contains(&statement.first_word()) || statement.is_in_parentheses();
     let sent = if binds {
         statement.text()
     } else {
         statement.text_with_literals()
     };
-    let spot = Spot {
+    let spot = FailedStatement {
         statement: index,
         sent,
         has_values: statement.has_values(),
     };
-    let refused = |error| Failure::Server {
+    let refused = |error| PostgresError::Server {
         error,
-        spot: Some(spot.clone()),
+        statement: Some(spot.clone()),
     };
     if index > 0 && spot.sent.text.contains('\\') {
         // An earlier statement may have changed `standard_conforming_strings`; escaped values depend on it.
         client
-            .batch_execute(crate::postgres::session::BEGIN)
+            .batch_execute(crate::postgres::session::SESSION_SETTINGS)
             .await?;
     }
     let separate = binds.then(|| statement.text_with_separate_params());
-    let prepared = prepare_either(client, &spot.sent, separate.flatten()).await;
+    let prepared = prepare_with_fallback(client, &spot.sent, separate.flatten()).await;
     let (prepared, params) = prepared.map_err(refused)?;
     let wanted = prepared.params().len();
     if wanted != params.len() {
-        return Err(unbound(wanted, params.len()).into());
+        return Err(unbound_error(wanted, params.len()).into());
     }
-    let columns = unique(
+    let columns = unique_names(
         prepared
             .columns()
             .iter()
@@ -133,7 +133,7 @@ async fn one(
     );
     let start = spool.position();
     let mut row_count = 0;
-    let stream = client.query_raw(&prepared, params.iter().map(Param));
+    let stream = client.query_raw(&prepared, params.iter().map(SqlParam));
     let stream = stream.await;
     let mut stream = pin!(stream.map_err(refused)?);
     while let Some(row) = stream.try_next().await.map_err(refused)? {
@@ -141,12 +141,12 @@ async fn one(
             spool.buffer().push(b',');
         }
         write_row(&row, &columns, spool.buffer())?;
-        spool.settle().await?;
+        spool.flush_if_full().await?;
         row_count += 1;
     }
     let counted = stream.rows_affected().unwrap_or(0);
-    let changes = CHANGES.contains(&statement.verb.as_str());
-    Ok(Answer {
+    let changes = CHANGING_VERBS.contains(&statement.verb.as_str());
+    Ok(StatementAnswer {
         columns,
         row_count,
         affected_rows: if changes { counted } else { 0 },
@@ -157,7 +157,7 @@ async fn one(
 
 /// Prepares a statement and returns its parameters. On a type error, every value becomes a separate parameter, whose
 /// type the server infers from its position.
-async fn prepare_either(
+async fn prepare_with_fallback(
     client: &Client,
     sent: &StatementText,
     separate: Option<StatementText>,
@@ -189,7 +189,7 @@ async fn prepare(
             Ok(prepared) => return Ok(prepared),
             Err(error) => error,
         };
-        let Some(at) = indeterminate(&error).filter(|at| *at < params.len()) else {
+        let Some(at) = indeterminate_param(&error).filter(|at| *at < params.len()) else {
             return Err(error);
         };
         // Leave the other types to the server.
@@ -202,9 +202,9 @@ async fn prepare(
 }
 
 /// Index of the value whose type the server could not infer.
-fn indeterminate(error: &tokio_postgres::Error) -> Option<usize> {
+fn indeterminate_param(error: &tokio_postgres::Error) -> Option<usize> {
     let db = error.as_db_error()?;
-    if db.code().code() != INDETERMINATE {
+    if db.code().code() != INDETERMINATE_TYPE {
         return None;
     }
     let number = db.message().rsplit_once('$')?.1;
@@ -212,7 +212,7 @@ fn indeterminate(error: &tokio_postgres::Error) -> Option<usize> {
     digits.parse::<usize>().ok()?.checked_sub(1)
 }
 
-fn write_row(row: &Row, columns: &[String], out: &mut Vec<u8>) -> Result<(), Failure> {
+fn write_row(row: &Row, columns: &[String], out: &mut Vec<u8>) -> Result<(), PostgresError> {
     out.push(b'{');
     for (at, (column, name)) in row.columns().iter().zip(columns).enumerate() {
         if at > 0 {
@@ -220,8 +220,8 @@ fn write_row(row: &Row, columns: &[String], out: &mut Vec<u8>) -> Result<(), Fai
         }
         out.extend_from_slice(Value::from(name.as_str()).to_string().as_bytes());
         out.push(b':');
-        let raw = row.try_get::<_, Option<Raw<'_>>>(at)?;
-        write(column.type_(), raw.map(|raw| raw.0), out).map_err(|broken| {
+        let raw = row.try_get::<_, Option<RawBytes<'_>>>(at)?;
+        write_json(column.type_(), raw.map(|raw| raw.0), out).map_err(|broken| {
             let message = format!("column `{name}`: {broken}; cast it to text");
             TaskError::new(ErrorKind::Schema, "PG_RESULT", message)
         })?;
@@ -230,7 +230,7 @@ fn write_row(row: &Row, columns: &[String], out: &mut Vec<u8>) -> Result<(), Fai
     Ok(())
 }
 
-fn unbound(wanted: usize, given: usize) -> TaskError {
+fn unbound_error(wanted: usize, given: usize) -> TaskError {
     let message =
         format!("the statement has {wanted} placeholders, but {given} values were passed");
     TaskError::new(ErrorKind::Schema, "SQL_BIND", message)

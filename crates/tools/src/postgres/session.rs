@@ -4,29 +4,29 @@ use serde_json::Value;
 use tokio_postgres::Client;
 
 use crate::call::Call;
-use crate::postgres::failure::Failure;
-use crate::sql::Statement;
+use crate::postgres::failure::PostgresError;
+use crate::sql::SqlStatement;
 
 /// Makes backslashes literal in strings, whatever the role or database sets; escaped values depend on it.
-pub(super) const BEGIN: &str = "SET standard_conforming_strings = on";
+pub(super) const SESSION_SETTINGS: &str = "SET standard_conforming_strings = on";
 
 /// Undoes what a call may leave: transaction, settings, locks, temporary tables. `DISCARD ALL` also drops the driver's
 /// prepared statements and cannot be combined with other statements.
-pub(super) const RESET: &str = "ROLLBACK; CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; \
+pub(super) const RESET_SESSION: &str = "ROLLBACK; CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; \
     SELECT pg_advisory_unlock_all(); DISCARD PLANS; DISCARD TEMP; DISCARD SEQUENCES; \
     SET standard_conforming_strings = on";
 
-/// Statements with effects that `RESET` does not undo.
-const LASTING: [&str; 4] = ["PREPARE", "DEALLOCATE", "DISCARD", "LOAD"];
+/// Statements with effects that `RESET_SESSION` does not undo.
+const LASTING_VERBS: [&str; 4] = ["PREPARE", "DEALLOCATE", "DISCARD", "LOAD"];
 
 /// Whether a session can be reused after these statements.
-pub(super) fn is_reusable(statements: &[Statement]) -> bool {
-    let lasts = |statement: &Statement| LASTING.contains(&statement.first_word());
+pub(super) fn is_reusable(statements: &[SqlStatement]) -> bool {
+    let lasts = |statement: &SqlStatement| LASTING_VERBS.contains(&statement.first_word());
     !statements.iter().any(lasts)
 }
 
 /// Prepares a session for a call: statement timeout and search path.
-pub(super) async fn prepare(client: &Client, call: &Call) -> Result<(), Failure> {
+pub(super) async fn prepare_session(client: &Client, call: &Call) -> Result<(), PostgresError> {
     let mut settings = Vec::new();
     if let Some(limit) = call.timeout.total {
         let limit = limit.as_millis().clamp(1, 2_147_483_647);
@@ -42,7 +42,7 @@ pub(super) async fn prepare(client: &Client, call: &Call) -> Result<(), Failure>
 }
 
 /// Names in `schema`, quoted.
-fn search_path(call: &Call) -> Result<Option<String>, Failure> {
+fn search_path(call: &Call) -> Result<Option<String>, PostgresError> {
     let names: Vec<&str> = match call.field("schema") {
         None => return Ok(None),
         Some(Value::String(names)) => names.split(',').map(str::trim).collect(),
@@ -51,7 +51,7 @@ fn search_path(call: &Call) -> Result<Option<String>, Failure> {
         }
         Some(other) => {
             return Err(call
-                .wrong_type("schema", "a name or a list of names", other)
+                .wrong_type_error("schema", "a name or a list of names", other)
                 .into());
         }
     };

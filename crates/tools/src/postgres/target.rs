@@ -19,7 +19,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Verification of the server's certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Trust {
+pub(super) enum TlsTrust {
     /// None: the connection is encrypted, but the server is not authenticated.
     Any,
     /// A trusted authority must have signed it.
@@ -30,15 +30,15 @@ pub(super) enum Trust {
 
 /// Database and login; never prints its password.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct PostgresTarget {
     pub(super) config: Config,
-    pub(super) trust: Trust,
+    pub(super) trust: TlsTrust,
     pub(super) roots: Option<PathBuf>,
 }
 
-impl Target {
+impl PostgresTarget {
     /// Target of a call's `auth`.
-    pub(super) fn of(call: &Call) -> Result<Self, TaskError> {
+    pub(super) fn from_call(call: &Call) -> Result<Self, TaskError> {
         let auth = match call.field("auth") {
             Some(Value::Object(auth)) => auth,
             Some(Value::String(name)) => {
@@ -47,49 +47,54 @@ impl Target {
                 );
                 return Err(TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message));
             }
-            Some(other) => return Err(call.wrong_type("auth", "a map or a name", other)),
+            Some(other) => return Err(call.wrong_type_error("auth", "a map or a name", other)),
             None => {
-                return Err(call.missing(
+                return Err(call.missing_key_error(
                     "auth",
                     "set it to the name of a credential, or to `{db_host, db_user, …}`",
                 ));
             }
         };
-        Self::parse(auth)
+        Self::from_auth(auth)
     }
 
     /// Target of a credential.
-    pub(crate) fn parse(auth: &Map<String, Value>) -> Result<Self, TaskError> {
-        let dsn = text(auth, &["dsn", "url", "uri", "connection_string", "db_dsn"])?;
+    pub(crate) fn from_auth(auth: &Map<String, Value>) -> Result<Self, TaskError> {
+        let dsn = optional_auth_text(auth, &["dsn", "url", "uri", "connection_string", "db_dsn"])?;
         let (mut config, mut mode, mut roots) = match dsn {
-            Some(dsn) => from_dsn(&dsn)?,
+            Some(dsn) => parse_dsn(&dsn)?,
             None => (Config::new(), None, None),
         };
-        if let Some(host) = text(auth, &["db_host", "host", "hostname"])? {
+        if let Some(host) = optional_auth_text(auth, &["db_host", "host", "hostname"])? {
             config.host(host);
         }
-        if let Some(port) = text(auth, &["db_port", "port"])? {
+        if let Some(port) = optional_auth_text(auth, &["db_port", "port"])? {
             let port = port.trim().parse::<u16>();
-            config.port(port.map_err(|_| invalid("`db_port` must be a number from 1 to 65535"))?);
+            config.port(
+                port.map_err(|_| {
+                    invalid_target_error("`db_port` must be a number from 1 to 65535")
+                })?,
+            );
         }
-        if let Some(user) = text(auth, &["db_user", "user", "username"])? {
+        if let Some(user) = optional_auth_text(auth, &["db_user", "user", "username"])? {
             config.user(user);
         }
-        if let Some(password) = text(auth, &["db_password", "password"])? {
+        if let Some(password) = optional_auth_text(auth, &["db_password", "password"])? {
             config.password(password);
         }
-        if let Some(database) = text(auth, &["db_name", "database", "dbname", "db"])? {
+        if let Some(database) = optional_auth_text(auth, &["db_name", "database", "dbname", "db"])?
+        {
             config.dbname(database);
         }
-        mode = text(auth, &["sslmode", "ssl_mode", "db_sslmode"])?.or(mode);
-        roots = text(auth, &["sslrootcert", "ssl_root_cert"])?.or(roots);
+        mode = optional_auth_text(auth, &["sslmode", "ssl_mode", "db_sslmode"])?.or(mode);
+        roots = optional_auth_text(auth, &["sslrootcert", "ssl_root_cert"])?.or(roots);
         if config.get_hosts().is_empty() {
-            return Err(invalid("`db_host` is missing"));
+            return Err(invalid_target_error("`db_host` is missing"));
         }
         if config.get_user().is_none() {
-            return Err(invalid("`db_user` is missing"));
+            return Err(invalid_target_error("`db_user` is missing"));
         }
-        let trust = trust(mode.as_deref().unwrap_or("prefer"), &mut config)?;
+        let trust = parse_trust(mode.as_deref().unwrap_or("prefer"), &mut config)?;
         config
             .application_name("noetl")
             .tcp_user_timeout(SILENCE_MAX)
@@ -104,7 +109,7 @@ impl Target {
     }
 
     /// Host, port and database, for messages; never the password.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn location(&self) -> String {
         let host = match self.config.get_hosts().first() {
             Some(Host::Tcp(host)) => host.clone(),
             #[cfg(unix)]
@@ -122,16 +127,16 @@ impl Target {
     }
 }
 
-impl fmt::Debug for Target {
+impl fmt::Debug for PostgresTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Target").field(&self.place()).finish()
+        f.debug_tuple("Target").field(&self.location()).finish()
     }
 }
 
-type Parts = (Config, Option<String>, Option<String>);
+type DsnParts = (Config, Option<String>, Option<String>);
 
 /// Parses a URL, or `host=…` words.
-fn from_dsn(dsn: &str) -> Result<Parts, TaskError> {
+fn parse_dsn(dsn: &str) -> Result<DsnParts, TaskError> {
     let is_url = dsn.starts_with("postgres://") || dsn.starts_with("postgresql://");
     let (mut mode, mut roots) = (None, None);
     let plain = if is_url {
@@ -158,20 +163,22 @@ fn from_dsn(dsn: &str) -> Result<Parts, TaskError> {
     };
     // The driver's message may repeat the text, which contains the password.
     let config = plain.parse().map_err(|_| {
-        invalid("`dsn` must have the form `postgres://user:password@host:port/database`")
+        invalid_target_error(
+            "`dsn` must have the form `postgres://user:password@host:port/database`",
+        )
     })?;
     Ok((config, mode, roots))
 }
 
-fn trust(mode: &str, config: &mut Config) -> Result<Trust, TaskError> {
+fn parse_trust(mode: &str, config: &mut Config) -> Result<TlsTrust, TaskError> {
     let (ssl, trust) = match mode {
-        "disable" => (SslMode::Disable, Trust::Any),
-        "allow" | "prefer" => (SslMode::Prefer, Trust::Any),
-        "require" => (SslMode::Require, Trust::Any),
-        "verify-ca" => (SslMode::Require, Trust::Authority),
-        "verify-full" => (SslMode::Require, Trust::Full),
+        "disable" => (SslMode::Disable, TlsTrust::Any),
+        "allow" | "prefer" => (SslMode::Prefer, TlsTrust::Any),
+        "require" => (SslMode::Require, TlsTrust::Any),
+        "verify-ca" => (SslMode::Require, TlsTrust::Authority),
+        "verify-full" => (SslMode::Require, TlsTrust::Full),
         _ => {
-            return Err(invalid(
+            return Err(invalid_target_error(
                 "unknown `sslmode`; use disable, prefer, require, verify-ca or verify-full",
             ));
         }
@@ -181,18 +188,21 @@ fn trust(mode: &str, config: &mut Config) -> Result<Trust, TaskError> {
 }
 
 /// First of these keys that is set, as text.
-fn text(auth: &Map<String, Value>, keys: &[&str]) -> Result<Option<String>, TaskError> {
+fn optional_auth_text(
+    auth: &Map<String, Value>,
+    keys: &[&str],
+) -> Result<Option<String>, TaskError> {
     let found = keys.iter().find_map(|key| Some((key, auth.get(*key)?)));
     match found {
         None | Some((_, Value::Null)) => Ok(None),
         Some((_, Value::String(text))) if text.is_empty() => Ok(None),
         Some((_, Value::String(text))) => Ok(Some(text.clone())),
         Some((_, Value::Number(number))) => Ok(Some(number.to_string())),
-        Some((key, _)) => Err(invalid(&format!("`{key}` must be text"))),
+        Some((key, _)) => Err(invalid_target_error(&format!("`{key}` must be text"))),
     }
 }
 
-fn invalid(problem: &str) -> TaskError {
+fn invalid_target_error(problem: &str) -> TaskError {
     let message = format!("invalid credential: {problem}");
     TaskError::new(ErrorKind::Auth, "AUTH_INVALID", message)
 }
@@ -202,8 +212,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn target(auth: Value) -> Result<Target, TaskError> {
-        Target::parse(auth.as_object().unwrap())
+    fn parse_target(auth: Value) -> Result<PostgresTarget, TaskError> {
+        PostgresTarget::from_auth(auth.as_object().unwrap())
     }
 
     #[test]
@@ -214,22 +224,22 @@ mod tests {
             "database": "shop", "sslmode": "prefer"});
         let url = json!({"dsn": "postgres://me:hunter2@db:6000/shop?sslmode=prefer"});
         let words = json!({"dsn": "host=db port=6000 user=me password=hunter2 dbname=shop"});
-        let first = target(credential).unwrap();
-        assert_eq!(first.place(), "db:6000/shop");
+        let first = parse_target(credential).unwrap();
+        assert_eq!(first.location(), "db:6000/shop");
         for other in [driver, url, words] {
-            assert!(target(other).unwrap() == first);
+            assert!(parse_target(other).unwrap() == first);
         }
     }
 
     #[test]
     fn a_password_is_never_shown() {
-        let shown = target(json!({"dsn": "postgres://me:hunter2@db/shop"})).unwrap();
+        let shown = parse_target(json!({"dsn": "postgres://me:hunter2@db/shop"})).unwrap();
         assert!(!format!("{shown:?}").contains("hunter2"));
         for broken in [
             "postgres://me:hunter2@db:port/x",
             "host=db password='hunter2",
         ] {
-            let refused = target(json!({"dsn": broken})).unwrap_err();
+            let refused = parse_target(json!({"dsn": broken})).unwrap_err();
             assert!(!format!("{refused:?}").contains("hunter2"), "{refused:?}");
         }
     }
@@ -237,19 +247,22 @@ mod tests {
     #[test]
     fn each_sslmode_is_understood_and_others_are_refused() {
         let auth = |mode: &str| json!({"host": "db", "user": "me", "sslmode": mode});
-        let full = target(auth("verify-full")).unwrap();
+        let full = parse_target(auth("verify-full")).unwrap();
         assert_eq!(
             (full.trust, full.config.get_ssl_mode()),
-            (Trust::Full, SslMode::Require)
+            (TlsTrust::Full, SslMode::Require)
         );
-        let none = target(json!({"host": "db", "user": "me"})).unwrap();
+        let none = parse_target(json!({"host": "db", "user": "me"})).unwrap();
         assert_eq!(
             (none.trust, none.config.get_ssl_mode()),
-            (Trust::Any, SslMode::Prefer)
+            (TlsTrust::Any, SslMode::Prefer)
         );
-        assert_eq!(target(auth("maybe")).unwrap_err().code, "AUTH_INVALID");
         assert_eq!(
-            target(json!({"user": "me"})).unwrap_err().code,
+            parse_target(auth("maybe")).unwrap_err().code,
+            "AUTH_INVALID"
+        );
+        assert_eq!(
+            parse_target(json!({"user": "me"})).unwrap_err().code,
             "AUTH_INVALID"
         );
     }

@@ -14,23 +14,23 @@ use rustls::{
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::certificates::system_certificates;
-use crate::postgres::target::{Target, Trust};
+use crate::postgres::target::{PostgresTarget, TlsTrust};
 
 /// What makes connections encrypted, trusting as the target says; the error says what is wrong with its certificates.
-pub(super) fn tls(target: &Target) -> Result<MakeRustlsConnect, String> {
+pub(super) fn tls_connector(target: &PostgresTarget) -> Result<MakeRustlsConnect, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let authority = match target.trust {
-        Trust::Any => None,
-        Trust::Authority | Trust::Full => {
-            let roots = Arc::new(roots(target.roots.as_deref())?);
+        TlsTrust::Any => None,
+        TlsTrust::Authority | TlsTrust::Full => {
+            let roots = Arc::new(load_roots(target.roots.as_deref())?);
             let built = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
             Some(built.build().map_err(|error| error.to_string())?)
         }
     };
-    let verifier = Verifier {
+    let verifier = CertificateVerifier {
         provider: provider.clone(),
         authority,
-        checks_name: target.trust == Trust::Full,
+        checks_name: target.trust == TlsTrust::Full,
     };
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -42,7 +42,7 @@ pub(super) fn tls(target: &Target) -> Result<MakeRustlsConnect, String> {
 }
 
 /// The authorities that are trusted: those of the file named, or the machine's.
-fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
+fn load_roots(file: Option<&Path>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     if let Some(file) = file {
         let unreadable =
@@ -64,14 +64,14 @@ fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
 
 /// Checks a certificate as far as it is asked to, and always the handshake.
 #[derive(Debug)]
-struct Verifier {
+struct CertificateVerifier {
     provider: Arc<CryptoProvider>,
     /// Whose certificates are taken; none takes anybody's.
     authority: Option<Arc<WebPkiServerVerifier>>,
     checks_name: bool,
 }
 
-impl ServerCertVerifier for Verifier {
+impl ServerCertVerifier for CertificateVerifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,

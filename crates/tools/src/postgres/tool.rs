@@ -10,16 +10,16 @@ use model::outcome::{Outcome, TaskError};
 use model::playbook::Effect;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool, cancelled, elapsed, timed_out};
-use crate::postgres::failure::{Failure, silent, too_slow};
-use crate::postgres::pool::{Lease, Pools};
-use crate::postgres::rows::Spool;
-use crate::postgres::target::Target;
+use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error, wait_for_timeout};
+use crate::postgres::failure::{PostgresError, connect_timeout_error, timeout_outcome};
+use crate::postgres::pool::{PooledConnection, PostgresPools};
+use crate::postgres::rows::RowSpool;
+use crate::postgres::target::PostgresTarget;
 use crate::postgres::{effect, run, session};
-use crate::sql::{Dialect, Statement, statements};
+use crate::sql::{SqlDialect, SqlStatement, bind_statements};
 
 /// Default connect timeout.
-const CONNECT_MAX: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time that the server gets to cancel a statement.
 const STOP_GRACE: Duration = Duration::from_secs(3);
 
@@ -45,101 +45,107 @@ impl Default for PostgresConfig {
 }
 
 /// The `postgres` tool.
-pub(crate) struct Postgres {
-    pools: Pools,
+pub(crate) struct PostgresTool {
+    pools: PostgresPools,
     scratch_dir: PathBuf,
 }
 
 /// Why a call is interrupted.
-enum Why {
+enum InterruptReason {
     Stop,
-    Time(Duration),
+    Timeout(Duration),
 }
 
 /// Flags that the call and its interruption share.
 #[derive(Default)]
-struct Hold {
-    interrupted: AtomicBool,
+struct InterruptFlags {
+    is_interrupted: AtomicBool,
     /// Whether the connection was returned to the pool; another call may use it, so its statements must not be
     /// cancelled.
-    given_back: AtomicBool,
+    is_released: AtomicBool,
 }
 
-impl Postgres {
+impl PostgresTool {
     pub(crate) fn new(config: PostgresConfig, scratch_dir: PathBuf) -> Self {
         Self {
-            pools: Pools::new(config),
+            pools: PostgresPools::new(config),
             scratch_dir,
         }
     }
 
     async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
-        let target = Target::of(call)?;
-        let statements = statements(call, Dialect::Postgres)?;
-        run::check(&statements)?;
+        let target = PostgresTarget::from_call(call)?;
+        let statements = bind_statements(call, SqlDialect::Postgres)?;
+        run::check_statements(&statements)?;
         if call.effect == Effect::Transactional {
-            effect::check(&statements)?;
+            effect::check_transactional(&statements)?;
         }
-        let place = target.place();
-        let connect_max = call.timeout.connect.unwrap_or(CONNECT_MAX);
-        let mut over = pin!(elapsed(call.timeout.total));
+        let place = target.location();
+        let connect_max = call.timeout.connect.unwrap_or(CONNECT_TIMEOUT);
+        let mut over = pin!(wait_for_timeout(call.timeout.total));
         let lease = tokio::select! {
             biased;
-            lease = self.pools.lease(target, connect_max) => lease?,
-            () = stop.cancelled() => return Err(cancelled().with("sent", false)),
-            _ = &mut over => return Err(silent(&place)),
+            lease = self.pools.acquire(target, connect_max) => lease?,
+            () = stop.cancelled() => return Err(cancelled_error().with_detail("sent", false)),
+            _ = &mut over => return Err(connect_timeout_error(&place)),
         };
-        let stopper = lease.stopper();
-        let hold = Hold::default();
-        let mut work = pin!(self.work(call, lease, &statements, &hold));
+        let stopper = lease.canceller();
+        let hold = InterruptFlags::default();
+        let mut work = pin!(self.run_statements(call, lease, &statements, &hold));
         let why = tokio::select! {
             biased;
-            done = &mut work => return Ok(done.unwrap_or_else(Failure::outcome)),
-            () = stop.cancelled() => Why::Stop,
-            limit = &mut over => Why::Time(limit),
+            done = &mut work => return Ok(done.unwrap_or_else(PostgresError::into_outcome)),
+            () = stop.cancelled() => InterruptReason::Stop,
+            limit = &mut over => InterruptReason::Timeout(limit),
         };
-        hold.interrupted.store(true, Ordering::Relaxed);
-        if !hold.given_back.load(Ordering::Relaxed) {
-            stopper.stop().await;
+        hold.is_interrupted.store(true, Ordering::Relaxed);
+        if !hold.is_released.load(Ordering::Relaxed) {
+            stopper.cancel().await;
         }
         let ended = tokio::time::timeout(STOP_GRACE, work).await;
         Ok(match (ended, why) {
             // The statements finished before the interruption took effect.
             (Ok(Ok(outcome)), _) => outcome,
-            (Ok(Err(failure)), Why::Time(limit)) if failure.is_stop() => too_slow(limit),
-            (Ok(Err(failure)), _) if !failure.is_stop() => failure.outcome(),
-            (_, Why::Stop) => Outcome::error(cancelled()),
-            (_, Why::Time(limit)) => Outcome::error(timed_out(limit)),
+            (Ok(Err(failure)), InterruptReason::Timeout(limit)) if failure.is_cancelled() => {
+                timeout_outcome(limit)
+            }
+            (Ok(Err(failure)), _) if !failure.is_cancelled() => failure.into_outcome(),
+            (_, InterruptReason::Stop) => Outcome::error(cancelled_error()),
+            (_, InterruptReason::Timeout(limit)) => Outcome::error(timeout_error(limit)),
         })
     }
 
     /// Runs the statements. The connection is reused only if it is certainly idle: a cancel request may arrive late.
-    async fn work(
+    async fn run_statements(
         &self,
         call: &Call,
-        lease: Lease,
-        statements: &[Statement],
-        hold: &Hold,
-    ) -> Result<Outcome, Failure> {
+        lease: PooledConnection,
+        statements: &[SqlStatement],
+        hold: &InterruptFlags,
+    ) -> Result<Outcome, PostgresError> {
         let is_reusable = session::is_reusable(statements);
-        let mut spool = Spool::new(call, self.scratch_dir.clone());
-        session::prepare(lease.client(), call).await?;
+        let mut spool = RowSpool::new(call, self.scratch_dir.clone());
+        session::prepare_session(lease.client(), call).await?;
         let done = if call.effect == Effect::Transactional {
-            let done = effect::once(lease.client(), call, statements, spool).await;
-            done.map(|outcome| Done::Outcome(Box::new(outcome)))
+            let done = effect::run_once(lease.client(), call, statements, spool).await;
+            done.map(|outcome| StatementsEnd::Outcome(Box::new(outcome)))
         } else {
-            let done = run::run(lease.client(), statements, &mut spool).await;
-            done.map(|answers| Done::Answers(answers, spool))
+            let done = run::run_statements(lease.client(), statements, &mut spool).await;
+            done.map(|answers| StatementsEnd::Answers(answers, spool))
         };
-        let is_well = done.as_ref().map_or_else(Failure::is_answer, |_| true);
-        if is_well && is_reusable && !hold.interrupted.load(Ordering::Relaxed) {
-            hold.given_back.store(true, Ordering::Relaxed);
-            lease.give_back();
+        let is_well = done
+            .as_ref()
+            .map_or_else(PostgresError::is_server_error, |_| true);
+        if is_well && is_reusable && !hold.is_interrupted.load(Ordering::Relaxed) {
+            hold.is_released.store(true, Ordering::Relaxed);
+            lease.release();
         }
         match done? {
-            Done::Outcome(outcome) => Ok(*outcome),
-            Done::Answers(answers, spool) => {
-                let outcome = spool.outcome(&answers, call.keeper.as_ref()).await;
+            StatementsEnd::Outcome(outcome) => Ok(*outcome),
+            StatementsEnd::Answers(answers, spool) => {
+                let outcome = spool
+                    .into_outcome(&answers, call.result_writer.as_ref())
+                    .await;
                 Ok(outcome?)
             }
         }
@@ -147,13 +153,13 @@ impl Postgres {
 }
 
 /// Result of the statements.
-enum Done {
+enum StatementsEnd {
     Outcome(Box<Outcome>),
-    Answers(Vec<crate::postgres::rows::Answer>, Spool),
+    Answers(Vec<crate::postgres::rows::StatementAnswer>, RowSpool),
 }
 
 #[async_trait]
-impl Tool for Postgres {
+impl Tool for PostgresTool {
     fn is_pure(&self) -> bool {
         false
     }

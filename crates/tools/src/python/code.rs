@@ -12,7 +12,7 @@ use model::outcome::{ErrorKind, TaskError};
 use model::template::{CodePiece, Piece};
 use serde_json::Value;
 
-use crate::python::place::{Literal, Place, Reader};
+use crate::python::context::{PythonContext, PythonReader, StringLiteral};
 
 /// Keywords, which cannot be names.
 const KEYWORDS: &[&str] = &[
@@ -24,31 +24,34 @@ const KEYWORDS: &[&str] = &[
 
 /// Builds the code of some pieces.
 pub fn python_code(pieces: &[CodePiece]) -> Result<String, TaskError> {
-    let mut reader = Reader::default();
+    let mut reader = PythonReader::default();
     let mut code = String::new();
     for (at, CodePiece { piece, is_json }) in pieces.iter().enumerate() {
         match piece {
             Piece::Text(text) | Piece::Raw(text) => {
-                reader.text(text);
+                reader.read_author_text(text);
                 code.push_str(text);
             }
             Piece::Value(value) => {
                 let read = || serde_json::from_str(value.as_str()?).ok();
-                let is_literal = matches!(reader.place(), Place::Code | Place::Field { .. });
+                let is_literal = matches!(
+                    reader.context(),
+                    PythonContext::Code | PythonContext::Field { .. }
+                );
                 let json: Option<Value> = (*is_json && is_literal).then(read).flatten();
-                place(json.as_ref().unwrap_or(value), &mut reader, &mut code)?;
+                place_value(json.as_ref().unwrap_or(value), &mut reader, &mut code)?;
                 // A quote directly after an empty string would begin a triple-quoted literal.
-                let mut next = pieces[at + 1..].iter().filter_map(text_of_piece);
+                let mut next = pieces[at + 1..].iter().filter_map(piece_text);
                 let is_quoted = next
                     .next()
                     .is_some_and(|text| text.starts_with(['\'', '"']));
-                if reader.place() == Place::Code && code.ends_with('\'') && is_quoted {
+                if reader.context() == PythonContext::Code && code.ends_with('\'') && is_quoted {
                     code.push(' ');
                 }
             }
             Piece::Ident(value) => {
-                let name = identifier(value, reader.place())?;
-                reader.text(&name);
+                let name = identifier(value, reader.context())?;
+                reader.read_author_text(&name);
                 code.push_str(&name);
             }
         }
@@ -56,26 +59,30 @@ pub fn python_code(pieces: &[CodePiece]) -> Result<String, TaskError> {
     Ok(code)
 }
 
-fn text_of_piece(piece: &CodePiece) -> Option<&str> {
+fn piece_text(piece: &CodePiece) -> Option<&str> {
     match &piece.piece {
         Piece::Text(text) | Piece::Raw(text) => Some(text.as_str()).filter(|text| !text.is_empty()),
         Piece::Value(_) | Piece::Ident(_) => None,
     }
 }
 
-fn place(value: &Value, reader: &mut Reader, code: &mut String) -> Result<(), TaskError> {
-    match reader.place() {
-        Place::Code => return in_code(value, reader, code),
-        Place::Field { is_text } => code.push_str(&in_field(value, is_text)?),
-        Place::Comment => {
-            let text = text_of(value);
+fn place_value(
+    value: &Value,
+    reader: &mut PythonReader,
+    code: &mut String,
+) -> Result<(), TaskError> {
+    match reader.context() {
+        PythonContext::Code => return place_in_code(value, reader, code),
+        PythonContext::Field { is_text } => code.push_str(&field_text(value, is_text)?),
+        PythonContext::Comment => {
+            let text = literal_text(value);
             code.push_str(&text.replace(|c: char| c.is_control(), " "));
         }
-        Place::Text(literal) if literal.is_raw => {
+        PythonContext::Text(literal) if literal.is_raw => {
             let tail = code.split_off(code.len() - reader.tail());
-            in_raw_text(&(tail + text_of(value).as_str()), literal, code);
+            place_in_raw_text(&(tail + literal_text(value).as_str()), literal, code);
         }
-        Place::Text(literal) => {
+        PythonContext::Text(literal) => {
             // A quote directly before an empty value would join with the closing quotes of the literal.
             let tail = code.split_off(code.len() - reader.tail());
             code.push_str(&with_escaped_quotes(&tail, literal));
@@ -83,15 +90,15 @@ fn place(value: &Value, reader: &mut Reader, code: &mut String) -> Result<(), Ta
             if reader.is_escaped() {
                 code.push('\\');
             }
-            code.push_str(&escaped(&text_of(value), literal));
+            code.push_str(&escape_text(&literal_text(value), literal));
         }
     }
-    reader.value(false);
+    reader.skip_value(false);
     Ok(())
 }
 
 /// Tail of the playbook's text in a literal, with every quote escaped.
-fn with_escaped_quotes(tail: &str, literal: Literal) -> String {
+fn with_escaped_quotes(tail: &str, literal: StringLiteral) -> String {
     let mut out = String::with_capacity(tail.len());
     let mut is_escaped = false;
     for c in tail.chars() {
@@ -104,42 +111,46 @@ fn with_escaped_quotes(tail: &str, literal: Literal) -> String {
     out
 }
 
-fn in_code(value: &Value, reader: &mut Reader, code: &mut String) -> Result<(), TaskError> {
+fn place_in_code(
+    value: &Value,
+    reader: &mut PythonReader,
+    code: &mut String,
+) -> Result<(), TaskError> {
     let is_number = value.as_u64().is_some();
     if reader.is_in_word() && !is_number {
         let message =
             "a value cannot be part of a name; mark it with `| ident`, or pass it under `input`";
-        return Err(refused(message));
+        return Err(refused_error(message));
     }
-    let literal = literal(value);
+    let literal = python_literal(value);
     // Two adjacent quotes would be an empty string, three would open a triple-quoted one.
     if code.ends_with(['\'', '"']) && literal.starts_with('\'') {
         code.push(' ');
     }
     code.push_str(&literal);
-    reader.value(is_number);
+    reader.skip_value(is_number);
     Ok(())
 }
 
 /// A value inside the braces of an f-string. It must have neither quotes nor braces, so that every Python version reads
 /// it in the same way.
-fn in_field(value: &Value, is_text: bool) -> Result<String, TaskError> {
+fn field_text(value: &Value, is_text: bool) -> Result<String, TaskError> {
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(literal(value)),
-        Value::String(text) if is_text && text.chars().all(is_plain) => Ok(text.clone()),
-        _ => Err(refused(
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(python_literal(value)),
+        Value::String(text) if is_text && text.chars().all(is_plain_character) => Ok(text.clone()),
+        _ => Err(refused_error(
             "only a number or a plain word in quotes is allowed inside the braces of an f-string; pass the value under `input`",
         )),
     }
 }
 
-fn is_plain(c: char) -> bool {
+fn is_plain_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
 /// Closes the raw literal before the text and reopens it after the text.
-fn in_raw_text(text: &str, literal: Literal, code: &mut String) {
-    let quoted = Literal {
+fn place_in_raw_text(text: &str, literal: StringLiteral, code: &mut String) {
+    let quoted = StringLiteral {
         quote: '"',
         is_triple: false,
         is_raw: false,
@@ -148,34 +159,34 @@ fn in_raw_text(text: &str, literal: Literal, code: &mut String) {
     let _ = write!(
         code,
         "{} {}{}{} {}",
-        literal.end(),
-        quoted.start(),
-        escaped(text, quoted),
-        quoted.end(),
-        literal.start()
+        literal.closing_quote(),
+        quoted.opening_quote(),
+        escape_text(text, quoted),
+        quoted.closing_quote(),
+        literal.opening_quote()
     );
 }
 
 /// Text of a value inside a literal: strings as they are, scalars as Python prints them, lists and dictionaries as
 /// JSON.
-fn text_of(value: &Value) -> String {
+fn literal_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Null | Value::Bool(_) | Value::Number(_) => literal(value),
-        Value::Array(_) | Value::Object(_) => json(value),
+        Value::Null | Value::Bool(_) | Value::Number(_) => python_literal(value),
+        Value::Array(_) | Value::Object(_) => spaced_json(value),
     }
 }
 
 /// JSON with a space after commas and colons, as Python prints it.
-fn json(value: &Value) -> String {
+fn spaced_json(value: &Value) -> String {
     match value {
         Value::Array(items) => {
-            let items: Vec<_> = items.iter().map(json).collect();
+            let items: Vec<_> = items.iter().map(spaced_json).collect();
             format!("[{}]", items.join(", "))
         }
         Value::Object(map) => {
             let pair = |(key, value): (&String, &Value)| {
-                format!("{}: {}", Value::from(key.as_str()), json(value))
+                format!("{}: {}", Value::from(key.as_str()), spaced_json(value))
             };
             let pairs: Vec<_> = map.iter().map(pair).collect();
             format!("{{{}}}", pairs.join(", "))
@@ -185,7 +196,7 @@ fn json(value: &Value) -> String {
 }
 
 /// A value as a Python literal.
-fn literal(value: &Value) -> String {
+fn python_literal(value: &Value) -> String {
     match value {
         Value::Null => "None".to_owned(),
         Value::Bool(true) => "True".to_owned(),
@@ -193,22 +204,23 @@ fn literal(value: &Value) -> String {
         // A minus sign binds weaker than `**`.
         Value::Number(number) if number.to_string().starts_with('-') => format!("({number})"),
         Value::Number(number) => number.to_string(),
-        Value::String(text) => quoted(text),
+        Value::String(text) => quote_text(text),
         Value::Array(items) => {
-            let items: Vec<_> = items.iter().map(literal).collect();
+            let items: Vec<_> = items.iter().map(python_literal).collect();
             format!("[{}]", items.join(", "))
         }
         Value::Object(map) => {
-            let pair =
-                |(key, value): (&String, &Value)| format!("{}: {}", quoted(key), literal(value));
+            let pair = |(key, value): (&String, &Value)| {
+                format!("{}: {}", quote_text(key), python_literal(value))
+            };
             let pairs: Vec<_> = map.iter().map(pair).collect();
             format!("{{{}}}", pairs.join(", "))
         }
     }
 }
 
-fn quoted(text: &str) -> String {
-    let plain = Literal {
+fn quote_text(text: &str) -> String {
+    let plain = StringLiteral {
         quote: '\'',
         is_triple: false,
         is_raw: false,
@@ -216,11 +228,11 @@ fn quoted(text: &str) -> String {
         has_fields: false,
         is_template: false,
     };
-    format!("'{}'", escaped(text, plain))
+    format!("'{}'", escape_text(text, plain))
 }
 
 /// Escapes text for a literal that is not raw.
-fn escaped(text: &str, literal: Literal) -> String {
+fn escape_text(text: &str, literal: StringLiteral) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -251,20 +263,20 @@ fn escaped(text: &str, literal: Literal) -> String {
     out
 }
 
-fn identifier(value: &Value, place: Place) -> Result<String, TaskError> {
+fn identifier(value: &Value, place: PythonContext) -> Result<String, TaskError> {
     let text = value.as_str().unwrap_or_default();
-    let is_name = text.chars().all(is_plain)
+    let is_name = text.chars().all(is_plain_character)
         && !text.starts_with(|c: char| c.is_ascii_digit())
         && !text.is_empty()
         && !KEYWORDS.contains(&text);
-    if !is_name || place != Place::Code {
-        return Err(refused(
+    if !is_name || place != PythonContext::Code {
+        return Err(refused_error(
             "`| ident` requires a valid Python name, outside of quotes and comments",
         ));
     }
     Ok(text.to_owned())
 }
 
-fn refused(message: &str) -> TaskError {
-    TaskError::new(ErrorKind::Schema, "PYTHON_VALUE", message).with("key", "code")
+fn refused_error(message: &str) -> TaskError {
+    TaskError::new(ErrorKind::Schema, "PYTHON_VALUE", message).with_detail("key", "code")
 }

@@ -75,7 +75,7 @@ const ATTACKS: &[&str] = &[
 ];
 
 /// Code around a value; `@` is where it stands. Each assigns what the value came to.
-const PLACES: &[&str] = &[
+const CONTEXTS: &[&str] = &[
     "v = @",
     "v = [@]",
     "v = {'k': @}",
@@ -164,7 +164,7 @@ for pair in json.load(sys.stdin.buffer):
 print(json.dumps(answers))
 "#;
 
-fn placed(place: &str, value: &Value) -> String {
+fn place_attack(place: &str, value: &Value) -> String {
     python_code(&pieces(place, value)).unwrap_or_else(|error| panic!("{place}: {error:?}"))
 }
 
@@ -174,7 +174,7 @@ fn is_in_tree(place: &str) -> bool {
 }
 
 /// Asks Python about many pairs at once.
-fn differences(pairs: &[Value]) -> Vec<String> {
+fn find_differences(pairs: &[Value]) -> Vec<String> {
     let mut python = Command::new("python3")
         .args(["-c", ORACLE])
         .stdin(Stdio::piped())
@@ -189,11 +189,11 @@ fn differences(pairs: &[Value]) -> Vec<String> {
     serde_json::from_slice(&output.stdout).expect("Python answers")
 }
 
-fn check(cases: &[Case]) {
+fn check_cases(cases: &[Case]) {
     let pair = |(place, attack): &Case| {
         json!({
-            "attack": placed(place, &json!(attack)),
-            "plain": placed(place, &json!("x")),
+            "attack": place_attack(place, &json!(attack)),
+            "plain": place_attack(place, &json!("x")),
             "value": attack,
             "wanted": is_in_tree(place) && !attack.is_empty(),
         })
@@ -203,12 +203,15 @@ fn check(cases: &[Case]) {
         let code = &pair["attack"];
         (!difference.is_empty()).then(|| format!("{code}: {difference}"))
     };
-    report(cases, pairs.iter().zip(differences(&pairs)).map(problem));
+    report(
+        cases,
+        pairs.iter().zip(find_differences(&pairs)).map(problem),
+    );
 }
 
 #[test]
 fn no_value_becomes_code_wherever_it_stands() {
-    check(&all_cases(PLACES, ATTACKS));
+    check_cases(&all_cases(CONTEXTS, ATTACKS));
 }
 
 proptest! {
@@ -217,9 +220,9 @@ proptest! {
     #[test]
     fn any_text_changes_one_constant_only(
         values in prop::collection::vec("[\\PC'\"\\\\{}#\n\r]{0,12}", 40),
-        seed in 0..PLACES.len(),
+        seed in 0..CONTEXTS.len(),
     ) {
-        check(&cases_from(PLACES, seed, values));
+        check_cases(&cases_from(CONTEXTS, seed, values));
     }
 }
 
@@ -228,15 +231,15 @@ fn values_are_python_literals_outside_of_quotes() {
     let value =
         json!({"n": null, "t": true, "f": false, "i": -5, "x": 1.5, "s": "it's", "l": [1, "a"]});
     assert_eq!(
-        placed("v = @", &value),
+        place_attack("v = @", &value),
         "v = {'n': None, 't': True, 'f': False, 'i': (-5), 'x': 1.5, 's': 'it\\'s', 'l': [1, 'a']}"
     );
     assert_eq!(
-        placed("v = '@'", &json!({"a": [1, true]})),
+        place_attack("v = '@'", &json!({"a": [1, true]})),
         "v = '{\"a\": [1, true]}'"
     );
-    assert_eq!(placed("v = '@'", &json!(true)), "v = 'True'");
-    assert_eq!(placed("v = x_@", &json!(3)), "v = x_3");
+    assert_eq!(place_attack("v = '@'", &json!(true)), "v = 'True'");
+    assert_eq!(place_attack("v = x_@", &json!(3)), "v = x_3");
 }
 
 #[test]
@@ -256,7 +259,7 @@ fn json_is_a_literal_outside_of_quotes_and_a_text_inside() {
 
 #[test]
 fn lines_stay_where_they_are() {
-    let code = placed(
+    let code = place_attack(
         "a = '@'\nb = r'''@'''\n# @\nc = @\nd = 1",
         &json!("x\ny\r\nz"),
     );
@@ -276,7 +279,7 @@ fn what_cannot_be_placed_is_refused() {
         let error = python_code(&pieces(place, &value)).expect_err(place);
         assert_eq!(error.code, "PYTHON_VALUE", "{place}");
     }
-    assert_eq!(placed("v = f'{n:@}'", &json!(5)), "v = f'{n:5}'");
+    assert_eq!(place_attack("v = f'{n:@}'", &json!(5)), "v = f'{n:5}'");
 }
 
 #[test]

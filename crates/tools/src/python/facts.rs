@@ -9,23 +9,23 @@ use std::time::Duration;
 use model::outcome::{ErrorKind, TaskError};
 use serde::Deserialize;
 
-use crate::isolation::{Confines, Limits};
-use crate::process::Program;
-use crate::python::tool::not_started;
+use crate::isolation::{ResourceLimits, SandboxRules};
+use crate::process::ProgramSpec;
+use crate::python::tool::start_error;
 
 /// Code that prints the properties.
-const QUESTION: &str = "\
+const FACTS_SCRIPT: &str = "\
 import json, sys
 names = getattr(sys, 'stdlib_module_names', sys.builtin_module_names)
 print(json.dumps({'version': sys.version_info[:3], 'executable': sys.executable, 'prefix': sys.prefix,
     'base_prefix': sys.base_prefix, 'modules': sorted(names)}))";
 
 /// Time limit for the query.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+const FACTS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Properties of an interpreter.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Facts {
+pub(crate) struct InterpreterFacts {
     /// Version, such as 3, 11, 7.
     pub(crate) version: [u32; 3],
     /// The real executable, behind the shims and links of a version manager.
@@ -36,9 +36,9 @@ pub(crate) struct Facts {
     pub(crate) modules: BTreeSet<String>,
 }
 
-impl Facts {
+impl InterpreterFacts {
     /// Directories that it reads at run time.
-    pub(crate) fn homes(&self) -> Vec<PathBuf> {
+    pub(crate) fn read_dirs(&self) -> Vec<PathBuf> {
         let mut homes = vec![self.prefix.clone(), self.base_prefix.clone()];
         if let Ok(real) = self.executable.canonicalize()
             && let Some(home) = real.parent().and_then(Path::parent)
@@ -58,59 +58,59 @@ impl Facts {
 
 /// Cache of interpreter properties.
 #[derive(Default)]
-pub(crate) struct Known(Mutex<HashMap<PathBuf, Arc<Facts>>>);
+pub(crate) struct FactsCache(Mutex<HashMap<PathBuf, Arc<InterpreterFacts>>>);
 
-impl Known {
+impl FactsCache {
     /// Returns the properties of an interpreter; the query runs in the given sandbox.
-    pub(crate) async fn of(
+    pub(crate) async fn facts_of(
         &self,
         python: &Path,
         env: &BTreeMap<String, String>,
-        confines: &Confines,
-    ) -> Result<Arc<Facts>, TaskError> {
-        if let Some(facts) = self.get(python) {
+        confines: &SandboxRules,
+    ) -> Result<Arc<InterpreterFacts>, TaskError> {
+        if let Some(facts) = self.cached(python) {
             return Ok(facts);
         }
-        let facts = Arc::new(ask(python, env, confines).await?);
+        let facts = Arc::new(query_facts(python, env, confines).await?);
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(python.to_owned(), facts.clone());
         Ok(facts)
     }
 
-    fn get(&self, python: &Path) -> Option<Arc<Facts>> {
+    fn cached(&self, python: &Path) -> Option<Arc<InterpreterFacts>> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(python).cloned()
     }
 }
 
-async fn ask(
+async fn query_facts(
     python: &Path,
     env: &BTreeMap<String, String>,
-    confines: &Confines,
-) -> Result<Facts, TaskError> {
-    let program = Program {
+    confines: &SandboxRules,
+) -> Result<InterpreterFacts, TaskError> {
+    let program = ProgramSpec {
         path: python,
-        args: &["-c", QUESTION],
+        args: &["-c", FACTS_SCRIPT],
         env,
         cwd: Path::new("/"),
-        limits: &Limits::default(),
-        confines,
+        limits: &ResourceLimits::default(),
+        sandbox_rules: confines,
     };
     let mut group = program
         .start(Stdio::null())
-        .map_err(|error| not_started(python, &error))?;
+        .map_err(|error| start_error(python, &error))?;
     let stop = tokio_util::sync::CancellationToken::new();
-    let (_, printed) = crate::attend::attend(
+    let (_, printed) = crate::run_program::run_to_end(
         &mut group,
         None,
-        Some(ANSWER_WITHIN),
+        Some(FACTS_TIMEOUT),
         &stop,
-        &crate::call::NoLog,
+        &crate::call::DiscardingLogSink,
     )
     .await;
     serde_json::from_str(&printed.stdout).map_err(|_| {
         let shown = python.display();
-        let said = crate::capture::tail_of(&printed.stderr, 500);
+        let said = crate::capture::text_tail(&printed.stderr, 500);
         let message = format!("`{shown}` is not a working Python interpreter: {said}");
         TaskError::new(ErrorKind::ClientError, "PYTHON_MISSING", message.trim_end())
     })

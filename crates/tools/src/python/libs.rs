@@ -5,12 +5,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::call::Call;
-use crate::python::facts::Facts;
-use crate::python::version::Specifiers;
+use crate::python::facts::InterpreterFacts;
+use crate::python::version::VersionSpecifiers;
 
 /// Requirements of a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Needs {
+pub(crate) struct CodeRequirements {
     /// Requirements in pip syntax, sorted and without duplicates.
     pub(crate) requirements: Vec<String>,
     /// Required Python versions.
@@ -19,26 +19,26 @@ pub(crate) struct Needs {
 
 /// The PEP 723 block.
 #[derive(Deserialize)]
-struct Inline {
+struct InlineMetadata {
     #[serde(default)]
     dependencies: Vec<String>,
     #[serde(rename = "requires-python")]
     python: Option<String>,
 }
 
-impl Needs {
+impl CodeRequirements {
     /// Requirements of a call; most have none.
-    pub(crate) fn of(call: &Call, code: &str) -> Result<Self, TaskError> {
+    pub(crate) fn from_call(call: &Call, code: &str) -> Result<Self, TaskError> {
         let mut needs = Self::default();
         if let Some(Value::Array(list)) = call.field("libs") {
             for one in list {
                 let Value::String(text) = one else {
-                    return Err(call.wrong_type("libs", "a list of requirements", one));
+                    return Err(call.wrong_type_error("libs", "a list of requirements", one));
                 };
                 needs.add(text)?;
             }
         }
-        if let Some(block) = inline(code)? {
+        if let Some(block) = parse_inline_metadata(code)? {
             for text in &block.dependencies {
                 needs.add(text)?;
             }
@@ -60,7 +60,7 @@ impl Needs {
         let is_plain =
             !text.is_empty() && !text.starts_with('-') && !text.chars().any(char::is_control);
         if !is_plain {
-            return Err(invalid(format!(
+            return Err(invalid_libs_error(format!(
                 "invalid requirement `{text}`; use a form such as `requests==2.31`"
             )));
         }
@@ -69,11 +69,12 @@ impl Needs {
     }
 
     /// Checks the version of an interpreter and removes requirements that are standard modules.
-    pub(crate) fn met_by(mut self, facts: &Facts) -> Result<Self, TaskError> {
+    pub(crate) fn reduce_for(mut self, facts: &InterpreterFacts) -> Result<Self, TaskError> {
         if let Some(wanted) = self.python.take() {
-            let specifiers = Specifiers::parse(&wanted)
-                .ok_or_else(|| invalid(format!("invalid `requires-python`: `{wanted}`")))?;
-            if !specifiers.admit(facts.version) {
+            let specifiers = VersionSpecifiers::parse(&wanted).ok_or_else(|| {
+                invalid_libs_error(format!("invalid `requires-python`: `{wanted}`"))
+            })?;
+            if !specifiers.matches(facts.version) {
                 let version = facts.version_text();
                 let message = format!(
                     "the code requires Python {wanted}, but `{}` is {version}; set NOETL_PYTHON on the worker",
@@ -93,7 +94,7 @@ impl Needs {
 }
 
 /// Module name of a requirement that is only a name.
-pub(crate) fn module_of(requirement: &str) -> Option<String> {
+pub(crate) fn module_name(requirement: &str) -> Option<String> {
     let name = requirement.trim().replace('-', "_");
     let is_name = !name.is_empty()
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -102,7 +103,7 @@ pub(crate) fn module_of(requirement: &str) -> Option<String> {
 }
 
 /// The block `# /// script … # ///`, if the code has one.
-fn inline(code: &str) -> Result<Option<Inline>, TaskError> {
+fn parse_inline_metadata(code: &str) -> Result<Option<InlineMetadata>, TaskError> {
     if !code.contains("# /// script") {
         return Ok(None);
     }
@@ -118,7 +119,7 @@ fn inline(code: &str) -> Result<Option<Inline>, TaskError> {
         if line == "# ///" {
             let block = toml::from_str(&text);
             return block.map(Some).map_err(|error| {
-                invalid(format!(
+                invalid_libs_error(format!(
                     "cannot parse the `# /// script` block: {}",
                     error.message()
                 ))
@@ -130,13 +131,13 @@ fn inline(code: &str) -> Result<Option<Inline>, TaskError> {
         text.push_str(rest.strip_prefix(' ').unwrap_or(rest));
         text.push('\n');
     }
-    Err(invalid(
+    Err(invalid_libs_error(
         "the `# /// script` block has no closing `# ///`".to_owned(),
     ))
 }
 
-fn invalid(message: String) -> TaskError {
-    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "libs")
+fn invalid_libs_error(message: String) -> TaskError {
+    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "libs")
 }
 
 #[cfg(test)]
@@ -144,9 +145,9 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn needs(libs: Value, code: &str) -> Result<Needs, TaskError> {
-        Needs::of(
-            &crate::testing::call("python", json!({"libs": libs}), json!({})),
+    fn parse_needs(libs: Value, code: &str) -> Result<CodeRequirements, TaskError> {
+        CodeRequirements::from_call(
+            &crate::testing::build_call("python", json!({"libs": libs}), json!({})),
             code,
         )
     }
@@ -154,17 +155,21 @@ mod tests {
     #[test]
     fn a_list_and_the_block_in_the_code_are_one_set() {
         let code = "# /// script\n# requires-python = '>=3.8'\n# dependencies = [\n#   'six',\n#   'numpy>1',\n# ]\n# ///\nreturn 1";
-        let found = needs(json!(["six", "attrs==23.1"]), code).unwrap();
+        let found = parse_needs(json!(["six", "attrs==23.1"]), code).unwrap();
         assert_eq!(found.requirements, ["attrs==23.1", "numpy>1", "six"]);
         assert_eq!(found.python.as_deref(), Some(">=3.8"));
-        assert!(needs(json!({"m": "math"}), "return 1").unwrap().is_empty());
+        assert!(
+            parse_needs(json!({"m": "math"}), "return 1")
+                .unwrap()
+                .is_empty()
+        );
     }
 
     #[test]
     fn options_of_pip_are_no_requirements() {
         for text in ["--index-url=http://x", "-e .", "", "a\nb"] {
             assert_eq!(
-                needs(json!([text]), "").unwrap_err().code,
+                parse_needs(json!([text]), "").unwrap_err().code,
                 "TOOL_INPUT",
                 "{text}"
             );
@@ -178,7 +183,7 @@ mod tests {
             "# /// script\n# dependencies = []\nx = 1\n",
         ] {
             assert_eq!(
-                needs(json!(null), code).unwrap_err().code,
+                parse_needs(json!(null), code).unwrap_err().code,
                 "TOOL_INPUT",
                 "{code}"
             );
@@ -188,10 +193,10 @@ mod tests {
     #[test]
     fn only_a_bare_name_is_imported() {
         assert_eq!(
-            module_of("python-dateutil").as_deref(),
+            module_name("python-dateutil").as_deref(),
             Some("python_dateutil")
         );
-        assert_eq!(module_of("six>=1"), None);
-        assert_eq!(module_of("a[b]"), None);
+        assert_eq!(module_name("six>=1"), None);
+        assert_eq!(module_name("a[b]"), None);
     }
 }

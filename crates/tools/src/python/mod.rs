@@ -1,15 +1,15 @@
 //! The `python` tool: runs user code in interpreters that stay warm between calls.
 
-mod answer;
 mod code;
+mod context;
 mod environments;
 mod facts;
 mod libs;
-mod place;
 mod pool;
 mod process;
 pub(crate) mod request;
-mod shut_in;
+mod runner_answer;
+mod sandboxed;
 mod tool;
 mod version;
 
@@ -19,4 +19,4 @@ mod corpus;
 mod tests;
 
 pub use code::python_code;
-pub(crate) use tool::Python;
+pub(crate) use tool::PythonTool;

@@ -14,20 +14,20 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
-use crate::isolation::{Confines, Limits, SandboxLevel};
-use crate::process::NotStarted;
+use crate::isolation::{ResourceLimits, SandboxLevel, SandboxRules};
+use crate::process::StartError;
 use crate::python::process::Interpreter;
 use crate::registry::PythonConfig;
 
 /// Idle interpreters, and the limit of concurrent calls.
-pub(crate) struct Pool {
-    slots: Semaphore,
+pub(crate) struct InterpreterPool {
+    call_permits: Semaphore,
     /// Limits concurrent starts.
-    starts: Semaphore,
+    start_permits: Semaphore,
     /// Notifies calls that wait for a start that an interpreter was returned.
-    put_back: Notify,
+    returned: Notify,
     /// Longest idle first.
-    idle: Mutex<VecDeque<(Kept, Interpreter)>>,
+    idle: Mutex<VecDeque<(InterpreterKey, Interpreter)>>,
     idle_max: usize,
     calls_max: u64,
     env: BTreeMap<String, String>,
@@ -35,17 +35,19 @@ pub(crate) struct Pool {
 
 /// Key of an interpreter: how it was started.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct InterpreterKey {
     pub(crate) python: PathBuf,
     pub(crate) level: SandboxLevel,
 }
 
-impl Pool {
+impl InterpreterPool {
     pub(crate) fn new(config: &PythonConfig, env: BTreeMap<String, String>) -> Self {
         Self {
-            slots: Semaphore::new(config.pool_max.max(1)),
-            starts: Semaphore::new(std::thread::available_parallelism().map_or(1, NonZero::get)),
-            put_back: Notify::new(),
+            call_permits: Semaphore::new(config.pool_max.max(1)),
+            start_permits: Semaphore::new(
+                std::thread::available_parallelism().map_or(1, NonZero::get),
+            ),
+            returned: Notify::new(),
             idle: Mutex::default(),
             idle_max: config.pool_max.max(1),
             calls_max: config.calls_max.max(1),
@@ -54,8 +56,8 @@ impl Pool {
     }
 
     /// Waits for a permit to run a call.
-    pub(crate) async fn slot(&self) -> SemaphorePermit<'_> {
-        self.slots
+    pub(crate) async fn acquire_slot(&self) -> SemaphorePermit<'_> {
+        self.call_permits
             .acquire()
             .await
             .expect("the semaphore of the slots is never closed")
@@ -64,11 +66,11 @@ impl Pool {
     /// Returns an idle interpreter, or starts a new one.
     pub(crate) async fn check_out(
         &self,
-        kept: &Kept,
-        confines: &Confines,
-    ) -> Result<Interpreter, NotStarted> {
+        kept: &InterpreterKey,
+        confines: &SandboxRules,
+    ) -> Result<Interpreter, StartError> {
         loop {
-            let put_back = self.put_back.notified();
+            let put_back = self.returned.notified();
             tokio::pin!(put_back);
             // From here on, no notification is missed.
             put_back.as_mut().enable();
@@ -82,41 +84,43 @@ impl Pool {
             if let Some(interpreter) = self.take_alive(kept) {
                 return Ok(interpreter);
             }
-            return self.begin(start, kept, &Limits::default(), confines).await;
+            return self
+                .start_with_permit(start, kept, &ResourceLimits::default(), confines)
+                .await;
         }
     }
 
     /// Starts a new interpreter.
     pub(crate) async fn start(
         &self,
-        kept: &Kept,
-        limits: &Limits,
-        confines: &Confines,
-    ) -> Result<Interpreter, NotStarted> {
+        kept: &InterpreterKey,
+        limits: &ResourceLimits,
+        confines: &SandboxRules,
+    ) -> Result<Interpreter, StartError> {
         let start = self.start_permit().await;
-        self.begin(start, kept, limits, confines).await
+        self.start_with_permit(start, kept, limits, confines).await
     }
 
     async fn start_permit(&self) -> SemaphorePermit<'_> {
-        let permit = self.starts.acquire().await;
+        let permit = self.start_permits.acquire().await;
         permit.expect("the semaphore of the starts is never closed")
     }
 
     /// Starts an interpreter and holds the start permit until it accepts calls.
-    async fn begin(
+    async fn start_with_permit(
         &self,
         _start: SemaphorePermit<'_>,
-        kept: &Kept,
-        limits: &Limits,
-        confines: &Confines,
-    ) -> Result<Interpreter, NotStarted> {
+        kept: &InterpreterKey,
+        limits: &ResourceLimits,
+        confines: &SandboxRules,
+    ) -> Result<Interpreter, StartError> {
         let mut interpreter = Interpreter::start(&kept.python, &self.env, limits, confines)?;
         interpreter.wait_for_start().await;
         Ok(interpreter)
     }
 
     /// Takes an idle interpreter; skips those that were killed meanwhile, so that no call fails because of them.
-    fn take_alive(&self, kept: &Kept) -> Option<Interpreter> {
+    fn take_alive(&self, kept: &InterpreterKey) -> Option<Interpreter> {
         while let Some(mut interpreter) = self.take_idle(kept) {
             if interpreter.is_alive() {
                 return Some(interpreter);
@@ -126,8 +130,8 @@ impl Pool {
     }
 
     /// Returns an interpreter to the pool.
-    pub(crate) fn put_back(&self, kept: Kept, interpreter: Interpreter) {
-        if interpreter.is_worn(self.calls_max) {
+    pub(crate) fn check_in(&self, kept: InterpreterKey, interpreter: Interpreter) {
+        if interpreter.is_worn_out(self.calls_max) {
             return;
         }
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -138,7 +142,7 @@ impl Pool {
             None
         };
         drop(idle);
-        self.put_back.notify_waiters();
+        self.returned.notify_waiters();
         // Drop it after unlocking, because ending a process takes long.
         drop(over);
     }
@@ -148,7 +152,7 @@ impl Pool {
         &self.env
     }
 
-    fn take_idle(&self, kept: &Kept) -> Option<Interpreter> {
+    fn take_idle(&self, kept: &InterpreterKey) -> Option<Interpreter> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let at = idle.iter().rposition(|(of, _)| of == kept)?;
         idle.remove(at).map(|(_, interpreter)| interpreter)

@@ -12,42 +12,42 @@ use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{LogSink, Stream};
-use crate::capture::Capture;
-use crate::isolation::{Confines, GO, Limits};
-use crate::process::{GRACE, Group, NotStarted, Program};
-use crate::python::request::{Request, Source};
+use crate::capture::OutputCapture;
+use crate::isolation::{GATE_OPEN_LINE, ResourceLimits, SandboxRules};
+use crate::process::{KILL_GRACE, ProcessGroup, ProgramSpec, StartError};
+use crate::python::request::{CodeSource, PythonRequest};
 
 /// Script that runs inside the interpreter.
-const RUNNER: &str = include_str!("runner.py");
+const RUNNER_SCRIPT: &str = include_str!("runner.py");
 
 /// Gives the runner's frames a file name, so that tracebacks can omit them.
-const BOOT: &str = "import sys; exec(compile(sys.argv.pop(), '<noetl>', 'exec'))";
+const BOOT_CODE: &str = "import sys; exec(compile(sys.argv.pop(), '<noetl>', 'exec'))";
 
 /// An interpreter that has compiled this many programs is replaced, which frees their memory.
 const PROGRAMS_MAX: usize = 1_000;
 
 /// First line that the runner writes.
-const STARTED: &[u8] = b"\n";
+const STARTED_LINE: &[u8] = b"\n";
 
 /// Maximum wait for an interpreter's start before it gets its call.
-const START_MAX: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum size of a response; a larger one ends the interpreter.
 const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// A warm interpreter.
 pub(crate) struct Interpreter {
-    group: Group,
+    group: ProcessGroup,
     channel: BufReader<UnixStream>,
     /// Whether the runner's first line has arrived.
     has_started: bool,
-    programs: HashMap<Source, usize>,
+    programs: HashMap<CodeSource, usize>,
     calls: u64,
     line: Vec<u8>,
 }
 
 /// How a call ended.
-pub(crate) enum Reply {
+pub(crate) enum RunnerReply {
     /// The interpreter responded with this line.
     Answered(Vec<u8>),
     /// The process ended without a response.
@@ -62,12 +62,12 @@ pub(crate) enum Reply {
 
 /// Request line: the program by number, with its text if the interpreter has not seen it before.
 #[derive(Serialize)]
-struct Line<'a> {
+struct RunnerRequest<'a> {
     program: usize,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    source: Option<&'a Source>,
+    source: Option<&'a CodeSource>,
     #[serde(flatten)]
-    request: &'a Request,
+    request: &'a PythonRequest,
 }
 
 impl Interpreter {
@@ -75,23 +75,23 @@ impl Interpreter {
     pub(crate) fn start(
         python: &Path,
         env: &std::collections::BTreeMap<String, String>,
-        limits: &Limits,
-        confines: &Confines,
-    ) -> Result<Self, NotStarted> {
+        limits: &ResourceLimits,
+        confines: &SandboxRules,
+    ) -> Result<Self, StartError> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        let program = Program {
+        let program = ProgramSpec {
             path: python,
-            args: &["-c", BOOT, RUNNER],
+            args: &["-c", BOOT_CODE, RUNNER_SCRIPT],
             env,
             cwd: Path::new("/"),
             limits,
-            confines,
+            sandbox_rules: confines,
         };
         let theirs: std::os::fd::OwnedFd = theirs.into();
         let group = program.start(Stdio::from(theirs))?;
         if !limits.is_empty() {
-            (&ours).write_all(GO)?;
+            (&ours).write_all(GATE_OPEN_LINE)?;
         }
         Ok(Self {
             group,
@@ -105,11 +105,11 @@ impl Interpreter {
 
     /// Waits for a limited time until the interpreter accepts calls. If it hangs or exits, its first call fails.
     pub(crate) async fn wait_for_start(&mut self) {
-        let started = tokio::time::timeout(START_MAX, self.channel.fill_buf()).await;
+        let started = tokio::time::timeout(START_TIMEOUT, self.channel.fill_buf()).await;
         if let Ok(Ok(chunk)) = started
             && !chunk.is_empty()
         {
-            self.channel.consume(STARTED.len());
+            self.channel.consume(STARTED_LINE.len());
             self.has_started = true;
         }
     }
@@ -120,31 +120,31 @@ impl Interpreter {
     }
 
     /// Whether it has reached its call or program limit and should be replaced.
-    pub(crate) fn is_worn(&self, calls_max: u64) -> bool {
+    pub(crate) fn is_worn_out(&self, calls_max: u64) -> bool {
         self.calls >= calls_max || self.programs.len() >= PROGRAMS_MAX
     }
 
     /// Runs one call and logs its output.
     pub(crate) async fn run(
         &mut self,
-        request: &Request,
+        request: &PythonRequest,
         timeout: Option<Duration>,
         stop: &CancellationToken,
         log: &dyn LogSink,
-    ) -> Reply {
+    ) -> RunnerReply {
         self.calls += 1;
         self.write_line(request);
-        let mut outputs = Outputs::default();
+        let mut outputs = CallOutputs::default();
         let reply = {
-            let answer = self.converse(&mut outputs, log);
+            let answer = self.exchange(&mut outputs, log);
             tokio::select! {
                 biased;
                 reply = answer => reply,
-                () = stop.cancelled() => Reply::Stopped,
-                limit = elapsed(timeout) => Reply::TimedOut(limit),
+                () = stop.cancelled() => RunnerReply::Stopped,
+                limit = wait_for_limit(timeout) => RunnerReply::TimedOut(limit),
             }
         };
-        let reply = self.settle(reply).await;
+        let reply = self.end_if_unusable(reply).await;
         self.group
             .stdout
             .drain(&mut outputs.stdout, Stream::Stdout, log);
@@ -158,31 +158,31 @@ impl Interpreter {
     }
 
     /// Ends the process if the reply makes it unusable.
-    async fn settle(&mut self, reply: Reply) -> Reply {
+    async fn end_if_unusable(&mut self, reply: RunnerReply) -> RunnerReply {
         match reply {
-            Reply::Answered(answer) => Reply::Answered(answer),
+            RunnerReply::Answered(answer) => RunnerReply::Answered(answer),
             // A process that closed its connection should be exiting; if it is not, it is killed after the grace
             // period.
-            Reply::Died(_) => {
-                let ended = tokio::time::timeout(GRACE, self.group.child.wait()).await;
+            RunnerReply::Died(_) => {
+                let ended = tokio::time::timeout(KILL_GRACE, self.group.child.wait()).await;
                 self.group.kill();
-                Reply::Died(ended.ok().and_then(Result::ok))
+                RunnerReply::Died(ended.ok().and_then(Result::ok))
             }
             other => {
-                let _ = self.group.end(GRACE).await;
+                let _ = self.group.terminate(KILL_GRACE).await;
                 other
             }
         }
     }
 
-    fn write_line(&mut self, request: &Request) {
+    fn write_line(&mut self, request: &PythonRequest) {
         let number = self.programs.len();
         let (program, source) = match self.programs.get(&request.source) {
             Some(program) => (*program, None),
             None => (number, Some(&request.source)),
         };
         self.line.clear();
-        let line = Line {
+        let line = RunnerRequest {
             program,
             source,
             request,
@@ -195,7 +195,7 @@ impl Interpreter {
     }
 
     /// Sends the request and waits for the response, reading the code's output meanwhile.
-    async fn converse(&mut self, outputs: &mut Outputs, log: &dyn LogSink) -> Reply {
+    async fn exchange(&mut self, outputs: &mut CallOutputs, log: &dyn LogSink) -> RunnerReply {
         let Self {
             group,
             channel,
@@ -204,19 +204,19 @@ impl Interpreter {
             ..
         } = self;
         if channel.get_mut().write_all(line).await.is_err() {
-            return Reply::Died(None);
+            return RunnerReply::Died(None);
         }
         let mut answer = Vec::new();
         loop {
             tokio::select! {
                 biased;
                 chunk = channel.fill_buf() => {
-                    let Ok(chunk) = chunk else { return Reply::Died(None) };
+                    let Ok(chunk) = chunk else { return RunnerReply::Died(None) };
                     if chunk.is_empty() {
-                        return Reply::Died(None);
+                        return RunnerReply::Died(None);
                     }
                     if !std::mem::replace(has_started, true) {
-                        channel.consume(STARTED.len());
+                        channel.consume(STARTED_LINE.len());
                         continue;
                     }
                     // The response is one line, and nothing follows it until the next call.
@@ -225,19 +225,19 @@ impl Interpreter {
                     let length = chunk.len();
                     channel.consume(length);
                     if is_whole {
-                        return Reply::Answered(answer);
+                        return RunnerReply::Answered(answer);
                     }
                     if answer.len() > ANSWER_BYTES_MAX {
-                        return Reply::TooLarge(ANSWER_BYTES_MAX);
+                        return RunnerReply::TooLarge(ANSWER_BYTES_MAX);
                     }
                 }
-                () = group.stdout.readable() => {
-                    let capture = outputs.stdout.get_or_insert_with(|| Capture::new(Stream::Stdout));
-                    group.stdout.take_ready(capture, log);
+                () = group.stdout.wait_readable() => {
+                    let capture = outputs.stdout.get_or_insert_with(|| OutputCapture::new(Stream::Stdout));
+                    group.stdout.capture_ready(capture, log);
                 }
-                () = group.stderr.readable() => {
-                    let capture = outputs.stderr.get_or_insert_with(|| Capture::new(Stream::Stderr));
-                    group.stderr.take_ready(capture, log);
+                () = group.stderr.wait_readable() => {
+                    let capture = outputs.stderr.get_or_insert_with(|| OutputCapture::new(Stream::Stderr));
+                    group.stderr.capture_ready(capture, log);
                 }
             }
         }
@@ -246,13 +246,13 @@ impl Interpreter {
 
 /// Captured output of a call.
 #[derive(Default)]
-struct Outputs {
-    stdout: Option<Capture>,
-    stderr: Option<Capture>,
+struct CallOutputs {
+    stdout: Option<OutputCapture>,
+    stderr: Option<OutputCapture>,
 }
 
 /// Waits for the limit and returns it; forever if there is none.
-async fn elapsed(limit: Option<Duration>) -> Duration {
+async fn wait_for_limit(limit: Option<Duration>) -> Duration {
     match limit {
         Some(limit) => {
             tokio::time::sleep(limit).await;

@@ -9,11 +9,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::call::Call;
-use crate::python::libs::module_of;
+use crate::python::libs::module_name;
 
 /// Code and its location; the same code in two locations has two tracebacks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
-pub(crate) struct Source {
+pub(crate) struct CodeSource {
     pub(crate) code: Arc<str>,
     /// File name for tracebacks.
     pub(crate) file: Arc<str>,
@@ -23,9 +23,9 @@ pub(crate) struct Source {
 
 /// Request to an interpreter.
 #[derive(Debug, Serialize)]
-pub(crate) struct Request {
+pub(crate) struct PythonRequest {
     #[serde(skip)]
-    pub(crate) source: Source,
+    pub(crate) source: CodeSource,
     input: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<Value>,
@@ -36,13 +36,13 @@ pub(crate) struct Request {
     cwd: PathBuf,
 }
 
-impl Request {
+impl PythonRequest {
     /// Builds the request of a call with its code.
-    pub(crate) fn new(call: &mut Call, source: Source) -> Result<Self, TaskError> {
-        let env = environment(call)?;
-        let cwd = match call.text("cwd")? {
-            Some(path) => call.resolve(path),
-            None => call.place.base_dir.clone(),
+    pub(crate) fn new(call: &mut Call, source: CodeSource) -> Result<Self, TaskError> {
+        let env = declared_environment(call)?;
+        let cwd = match call.text_field("cwd")? {
+            Some(path) => call.resolve_path(path),
+            None => call.site.base_dir.clone(),
         };
         let cwd = std::path::absolute(&cwd).unwrap_or(cwd);
         // Building the context costs more than a warm call, so only code that mentions it gets one.
@@ -51,7 +51,7 @@ impl Request {
             source,
             input: std::mem::take(&mut call.input),
             context,
-            libs: libs(call)?,
+            libs: runner_libs(call)?,
             env,
             cwd,
         })
@@ -70,8 +70,8 @@ impl Request {
 }
 
 /// Declared environment variables: text, numbers or booleans.
-pub(crate) fn environment(call: &Call) -> Result<BTreeMap<String, String>, TaskError> {
-    let Some(declared) = call.map("env")? else {
+pub(crate) fn declared_environment(call: &Call) -> Result<BTreeMap<String, String>, TaskError> {
+    let Some(declared) = call.map_field("env")? else {
         return Ok(BTreeMap::new());
     };
     let mut env = BTreeMap::new();
@@ -81,12 +81,14 @@ pub(crate) fn environment(call: &Call) -> Result<BTreeMap<String, String>, TaskE
             Value::Number(_) | Value::Bool(_) => value.to_string(),
             Value::Null => continue,
             Value::Array(_) | Value::Object(_) => {
-                return Err(call.wrong_type(&format!("env.{name}"), "text", value));
+                return Err(call.wrong_type_error(&format!("env.{name}"), "text", value));
             }
         };
         if name.is_empty() || name.contains(['=', '\0']) || text.contains('\0') {
             let message = format!("`env.{name}` is not a valid environment variable");
-            return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "env"));
+            return Err(
+                TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "env")
+            );
         }
         env.insert(name.clone(), text);
     }
@@ -94,13 +96,16 @@ pub(crate) fn environment(call: &Call) -> Result<BTreeMap<String, String>, TaskE
 }
 
 /// Libraries for the runner: a map of names. From a list, bare names are imported if such a module exists.
-fn libs(call: &Call) -> Result<Option<Value>, TaskError> {
+fn runner_libs(call: &Call) -> Result<Option<Value>, TaskError> {
     match call.field("libs") {
         None => Ok(None),
         Some(Value::Object(map)) if map.is_empty() => Ok(None),
         Some(Value::Object(map)) => Ok(Some(Value::Object(map.clone()))),
         Some(Value::Array(list)) => {
-            let names = list.iter().filter_map(Value::as_str).filter_map(module_of);
+            let names = list
+                .iter()
+                .filter_map(Value::as_str)
+                .filter_map(module_name);
             let map: Map<String, Value> = names
                 .map(|name| (name.clone(), json!({"try": name})))
                 .collect();
@@ -108,22 +113,24 @@ fn libs(call: &Call) -> Result<Option<Value>, TaskError> {
         }
         Some(other) => {
             let wanted = "a map of names to modules, or a list of requirements";
-            Err(call.wrong_type("libs", wanted, other))
+            Err(call.wrong_type_error("libs", wanted, other))
         }
     }
 }
 
 /// Code of a call that has it in the playbook; `None` if it is a script.
-pub(crate) fn inline(call: &Call) -> Result<Option<Source>, TaskError> {
-    let Some(code) = call.text("code")? else {
+pub(crate) fn inline_source(call: &Call) -> Result<Option<CodeSource>, TaskError> {
+    let Some(code) = call.text_field("code")? else {
         return match call.field("script") {
             Some(_) => Ok(None),
-            None => Err(call.missing("code", "set it to the code to run, or set `script`")),
+            None => {
+                Err(call.missing_key_error("code", "set it to the code to run, or set `script`"))
+            }
         };
     };
-    Ok(Some(Source {
+    Ok(Some(CodeSource {
         code: code.into(),
-        file: call.place.file.clone(),
-        line: call.place.code_line.unwrap_or(1),
+        file: call.site.file.clone(),
+        line: call.site.code_line.unwrap_or(1),
     }))
 }

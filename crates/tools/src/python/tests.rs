@@ -9,26 +9,28 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Stream, Tool};
-use crate::http::Clients;
+use crate::http::HttpClients;
 use crate::isolation::SandboxLevel;
-use crate::python::Python;
+use crate::python::PythonTool;
 use crate::registry::{HttpLimits, PythonConfig};
-use crate::testing::{Lines, call, error, gone, result, run};
+use crate::testing::{
+    RecordedLogLines, build_call, expect_error, expect_result, run_tool, wait_until_gone,
+};
 
-fn tool() -> Python {
-    with(PythonConfig {
+fn python_tool() -> PythonTool {
+    tool_with(PythonConfig {
         pool_max: 1,
         ..PythonConfig::default()
     })
 }
 
-fn with(config: PythonConfig) -> Python {
+fn tool_with(config: PythonConfig) -> PythonTool {
     let env = ["PATH", "HOME"]
         .into_iter()
         .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
-    let network = crate::network::Network::default();
-    let clients = Arc::new(Clients::new(HttpLimits::default(), &network));
-    Python::new(
+    let network = crate::network::NetworkConfig::default();
+    let clients = Arc::new(HttpClients::new(HttpLimits::default(), &network));
+    PythonTool::new(
         &config,
         env.collect::<BTreeMap<_, _>>(),
         clients,
@@ -36,42 +38,52 @@ fn with(config: PythonConfig) -> Python {
     )
 }
 
-async fn value(code: &str, input: Value) -> Value {
-    result(run(&tool(), call("python", json!({"code": code}), input)).await)
+async fn run_value(code: &str, input: Value) -> Value {
+    expect_result(
+        run_tool(
+            &python_tool(),
+            build_call("python", json!({"code": code}), input),
+        )
+        .await,
+    )
 }
 
-async fn failure(code: &str) -> Outcome {
-    run(&tool(), call("python", json!({"code": code}), json!({}))).await
+async fn run_failure(code: &str) -> Outcome {
+    run_tool(
+        &python_tool(),
+        build_call("python", json!({"code": code}), json!({})),
+    )
+    .await
 }
 
 #[tokio::test]
 async fn the_three_styles_give_their_result() {
     assert_eq!(
-        value("result = {'a': x + 1}", json!({"x": 1})).await,
+        run_value("result = {'a': x + 1}", json!({"x": 1})).await,
         json!({"a": 2})
     );
     assert_eq!(
-        value("if x:\n    return x * 2\n", json!({"x": 4})).await,
+        run_value("if x:\n    return x * 2\n", json!({"x": 4})).await,
         json!(8)
     );
     assert_eq!(
-        value("def main(x, y=5):\n    return x + y", json!({"x": 1})).await,
+        run_value("def main(x, y=5):\n    return x + y", json!({"x": 1})).await,
         json!(6)
     );
     assert_eq!(
-        value("async def main(x):\n    return x", json!({"x": 3})).await,
+        run_value("async def main(x):\n    return x", json!({"x": 3})).await,
         json!(3)
     );
     assert_eq!(
-        value("def main(data):\n    return data['x']", json!({"x": 3})).await,
+        run_value("def main(data):\n    return data['x']", json!({"x": 3})).await,
         json!(3)
     );
     assert_eq!(
-        value("def main(**kw):\n    return kw", json!({"x": 3})).await,
+        run_value("def main(**kw):\n    return kw", json!({"x": 3})).await,
         json!({"x": 3})
     );
     assert_eq!(
-        value(
+        run_value(
             "import asyncio\nawait asyncio.sleep(0)\nreturn x",
             json!({"x": 3})
         )
@@ -83,42 +95,48 @@ async fn the_three_styles_give_their_result() {
 #[tokio::test]
 async fn an_input_may_be_called_result() {
     let input = json!({"result": [1, 2]});
-    assert_eq!(value("return len(result)", input.clone()).await, json!(2));
-    assert_eq!(value("result = len(result)", input.clone()).await, json!(2));
     assert_eq!(
-        value("def main(result):\n    return len(result)", input.clone()).await,
+        run_value("return len(result)", input.clone()).await,
         json!(2)
     );
-    assert_eq!(value("x = 1", input).await, Value::Null);
+    assert_eq!(
+        run_value("result = len(result)", input.clone()).await,
+        json!(2)
+    );
+    assert_eq!(
+        run_value("def main(result):\n    return len(result)", input.clone()).await,
+        json!(2)
+    );
+    assert_eq!(run_value("x = 1", input).await, Value::Null);
 }
 
 #[tokio::test]
 async fn inputs_are_also_in_input_data_and_args() {
     let code = "return [input_data['x'], args['x']]";
-    assert_eq!(value(code, json!({"x": 1})).await, json!([1, 1]));
+    assert_eq!(run_value(code, json!({"x": 1})).await, json!([1, 1]));
 }
 
 #[tokio::test]
 async fn a_top_level_return_sees_functions_and_their_globals() {
     let code = "import math\ny: int = 2\ndef f(v):\n    return math.floor(v) + y\nreturn f(1.5)";
-    assert_eq!(value(code, json!({})).await, json!(3));
+    assert_eq!(run_value(code, json!({})).await, json!(3));
     let star = "from math import *\nreturn floor(2.5)";
-    assert_eq!(value(star, json!({})).await, json!(2));
+    assert_eq!(run_value(star, json!({})).await, json!(2));
 }
 
 #[tokio::test]
 async fn context_is_built_only_for_code_that_names_it() {
-    let tool = tool();
-    let mut asking = call(
+    let tool = python_tool();
+    let mut asking = build_call(
         "python",
         json!({"code": "return context['execution_id']"}),
         json!({}),
     );
     asking.context = Arc::new(|| json!({"execution_id": "7"}));
-    assert_eq!(result(run(&tool, asking).await), json!("7"));
-    let mut silent = call("python", json!({"code": "return 1"}), json!({}));
+    assert_eq!(expect_result(run_tool(&tool, asking).await), json!("7"));
+    let mut silent = build_call("python", json!({"code": "return 1"}), json!({}));
     silent.context = Arc::new(|| panic!("the code does not use the context"));
-    assert_eq!(result(run(&tool, silent).await), json!(1));
+    assert_eq!(expect_result(run_tool(&tool, silent).await), json!(1));
 }
 
 #[tokio::test]
@@ -127,28 +145,28 @@ async fn libraries_are_imported_first() {
         "code": "return [m.floor(1.5), sqrt(4), json.dumps(1)]",
         "libs": {"m": "math", "sqrt": {"from": "math", "import": "sqrt"}, "json": null}
     });
-    let outcome = run(&tool(), call("python", fields, json!({}))).await;
-    assert_eq!(result(outcome), json!([1, 2.0, "1"]));
+    let outcome = run_tool(&python_tool(), build_call("python", fields, json!({}))).await;
+    assert_eq!(expect_result(outcome), json!([1, 2.0, "1"]));
 }
 
 #[tokio::test]
 async fn globals_environment_and_folder_are_fresh_in_every_call() {
-    let tool = tool();
+    let tool = python_tool();
     let first = json!({"code": "import os\nleft = 1\nos.environ['LEFT'] = 'x'\nos.chdir('/')\nreturn [os.environ['A'], os.getcwd()]", "env": {"A": 5}, "cwd": "/usr"});
     assert_eq!(
-        result(run(&tool, call("python", first, json!({}))).await),
+        expect_result(run_tool(&tool, build_call("python", first, json!({}))).await),
         json!(["5", "/"])
     );
     let second = json!({"code": "import os\nreturn ['left' in globals(), 'LEFT' in os.environ, 'A' in os.environ, os.getcwd()]"});
     assert_eq!(
-        result(run(&tool, call("python", second, json!({}))).await),
+        expect_result(run_tool(&tool, build_call("python", second, json!({}))).await),
         json!([false, false, false, "/tmp"])
     );
 }
 
 #[tokio::test]
 async fn only_a_few_variables_are_inherited() {
-    let names = value("import os\nreturn sorted(os.environ)", json!({})).await;
+    let names = run_value("import os\nreturn sorted(os.environ)", json!({})).await;
     for name in names.as_array().unwrap() {
         let name = name.as_str().unwrap();
         // A wrapper around the interpreter may add its own.
@@ -163,22 +181,26 @@ async fn only_a_few_variables_are_inherited() {
 #[tokio::test]
 async fn prints_never_touch_the_result() {
     let code = "import os, subprocess, sys\nprint('one')\nos.write(1, b'two\\n')\nsubprocess.run(['sh', '-c', 'echo three; echo four >&2'])\nprint('{\"result\": 0}', file=sys.stderr)\nreturn 'ok'";
-    let lines = Lines::default();
-    let call = call("python", json!({"code": code}), json!({}));
-    let outcome = tool().call(call, CancellationToken::new(), &lines).await;
-    assert_eq!(result(outcome), json!("ok"));
-    assert_eq!(lines.of(Stream::Stdout), ["one", "two", "three"]);
-    assert_eq!(lines.of(Stream::Stderr), ["four", "{\"result\": 0}"]);
+    let lines = RecordedLogLines::default();
+    let call = build_call("python", json!({"code": code}), json!({}));
+    let outcome = python_tool()
+        .call(call, CancellationToken::new(), &lines)
+        .await;
+    assert_eq!(expect_result(outcome), json!("ok"));
+    assert_eq!(lines.lines_of(Stream::Stdout), ["one", "two", "three"]);
+    assert_eq!(lines.lines_of(Stream::Stderr), ["four", "{\"result\": 0}"]);
 }
 
 #[tokio::test]
 async fn a_flood_of_output_does_not_block_the_code() {
     let code = "for i in range(200000):\n    print('x' * 50)\nreturn 'done'";
-    let lines = Lines::default();
-    let call = call("python", json!({"code": code}), json!({}));
-    let outcome = tool().call(call, CancellationToken::new(), &lines).await;
-    assert_eq!(result(outcome), json!("done"));
-    let lines = lines.of(Stream::Stdout);
+    let lines = RecordedLogLines::default();
+    let call = build_call("python", json!({"code": code}), json!({}));
+    let outcome = python_tool()
+        .call(call, CancellationToken::new(), &lines)
+        .await;
+    assert_eq!(expect_result(outcome), json!("done"));
+    let lines = lines.lines_of(Stream::Stdout);
     assert!(lines.len() < 30_000, "{}", lines.len());
     assert!(lines.iter().any(|line| line.contains("bytes left out")));
 }
@@ -186,11 +208,11 @@ async fn a_flood_of_output_does_not_block_the_code() {
 #[tokio::test]
 async fn an_exception_names_its_type_and_its_line_in_the_playbook() {
     let code = "def helper():\n    raise ValueError('bad')\n\nhelper()";
-    let mut call = call("python", json!({"code": code}), json!({}));
-    call.place.file = "play.yaml".into();
-    call.place.code_line = Some(40);
-    let outcome = run(&tool(), call).await;
-    let failed = error(&outcome);
+    let mut call = build_call("python", json!({"code": code}), json!({}));
+    call.site.file = "play.yaml".into();
+    call.site.code_line = Some(40);
+    let outcome = run_tool(&python_tool(), call).await;
+    let failed = expect_error(&outcome);
     assert_eq!(failed.code, "PYTHON_VALUE_ERROR");
     assert_eq!(failed.message, "ValueError: bad");
     assert_eq!(failed.details["line"], 41);
@@ -212,18 +234,18 @@ async fn an_exception_names_its_type_and_its_line_in_the_playbook() {
 #[tokio::test]
 async fn a_syntax_error_names_its_line_in_the_playbook() {
     for (code, line) in [("x = 1\nif x\n    pass", 11), ("x = 1\ny = 2\nbreak", 12)] {
-        let mut call = call("python", json!({"code": code}), json!({}));
-        call.place.code_line = Some(10);
-        let outcome = run(&tool(), call).await;
-        assert_eq!(error(&outcome).code, "PYTHON_SYNTAX_ERROR");
-        assert_eq!(error(&outcome).kind, ErrorKind::Parse);
-        assert_eq!(error(&outcome).details["line"], line, "{code}");
+        let mut call = build_call("python", json!({"code": code}), json!({}));
+        call.site.code_line = Some(10);
+        let outcome = run_tool(&python_tool(), call).await;
+        assert_eq!(expect_error(&outcome).code, "PYTHON_SYNTAX_ERROR");
+        assert_eq!(expect_error(&outcome).kind, ErrorKind::Parse);
+        assert_eq!(expect_error(&outcome).details["line"], line, "{code}");
     }
 }
 
 #[tokio::test]
 async fn every_way_to_die_is_an_outcome_and_the_next_call_works() {
-    let tool = tool();
+    let tool = python_tool();
     for (code, wanted) in [
         ("import sys\nsys.exit(3)", "PYTHON_SYSTEM_EXIT"),
         ("raise KeyboardInterrupt", "PYTHON_KEYBOARD_INTERRUPT"),
@@ -240,30 +262,34 @@ async fn every_way_to_die_is_an_outcome_and_the_next_call_works() {
         ("import missing_module_x", "PYTHON_MODULE_NOT_FOUND_ERROR"),
         ("def f():\n    f()\nf()", "PYTHON_RECURSION_ERROR"),
     ] {
-        let outcome = run(&tool, call("python", json!({"code": code}), json!({}))).await;
-        assert_eq!(error(&outcome).code, wanted, "{code}");
-        let next = run(
+        let outcome = run_tool(
             &tool,
-            call("python", json!({"code": "return 1"}), json!({})),
+            build_call("python", json!({"code": code}), json!({})),
         )
         .await;
-        assert_eq!(result(next), json!(1), "after {code}");
+        assert_eq!(expect_error(&outcome).code, wanted, "{code}");
+        let next = run_tool(
+            &tool,
+            build_call("python", json!({"code": "return 1"}), json!({})),
+        )
+        .await;
+        assert_eq!(expect_result(next), json!(1), "after {code}");
     }
 }
 
 #[tokio::test]
 async fn leaving_with_success_gives_what_was_assigned() {
     let code = "import sys\nresult = 5\nsys.exit()";
-    assert_eq!(value(code, json!({})).await, json!(5));
+    assert_eq!(run_value(code, json!({})).await, json!(5));
 }
 
 #[tokio::test]
 async fn a_connection_error_is_retryable() {
-    let outcome = failure("raise ConnectionRefusedError('no')").await;
-    assert_eq!(error(&outcome).kind, ErrorKind::Connection);
-    assert!(error(&outcome).retryable);
-    let outcome = failure("class Later(Exception):\n    retryable = True\nraise Later()").await;
-    assert!(error(&outcome).retryable);
+    let outcome = run_failure("raise ConnectionRefusedError('no')").await;
+    assert_eq!(expect_error(&outcome).kind, ErrorKind::Connection);
+    assert!(expect_error(&outcome).retryable);
+    let outcome = run_failure("class Later(Exception):\n    retryable = True\nraise Later()").await;
+    assert!(expect_error(&outcome).retryable);
 }
 
 #[tokio::test]
@@ -288,7 +314,7 @@ return {
 }
 ";
     assert_eq!(
-        value(code, json!({})).await,
+        run_value(code, json!({})).await,
         json!({
             "date": "2024-01-02", "dt": "2024-01-02T03:04:05", "td": 90.0, "dec": "1.10",
             "set": [1, 2, 3], "bytes": "aGk=", "data": {"x": 1}, "enum": "red", "gen": [0, 1, 2],
@@ -300,12 +326,12 @@ return {
 
 #[tokio::test]
 async fn numbers_that_json_cannot_hold_are_kept_as_well_as_possible() {
-    let call = call(
+    let call = build_call(
         "python",
         json!({"code": "return {'n': float('nan'), 'big': 2**80, 'fit': 2**64 - 1, 'neg': -2**63}"}),
         json!({}),
     );
-    let outcome = run(&tool(), call).await;
+    let outcome = run_tool(&python_tool(), call).await;
     let Outcome::Ok(success) = outcome else {
         panic!("{outcome:?}")
     };
@@ -318,87 +344,87 @@ async fn numbers_that_json_cannot_hold_are_kept_as_well_as_possible() {
 
 #[tokio::test]
 async fn a_result_without_a_json_form_names_its_place() {
-    let outcome = failure("return {'a': [1, object()]}").await;
-    assert_eq!(error(&outcome).kind, ErrorKind::Schema);
-    assert_eq!(error(&outcome).code, "PYTHON_RESULT");
+    let outcome = run_failure("return {'a': [1, object()]}").await;
+    assert_eq!(expect_error(&outcome).kind, ErrorKind::Schema);
+    assert_eq!(expect_error(&outcome).code, "PYTHON_RESULT");
     assert!(
-        error(&outcome).message.contains("object at $.a[1]"),
+        expect_error(&outcome).message.contains("object at $.a[1]"),
         "{:?}",
-        error(&outcome)
+        expect_error(&outcome)
     );
-    let cyclic = failure("a = []\na.append(a)\nreturn a").await;
-    assert_eq!(error(&cyclic).code, "PYTHON_RESULT");
+    let cyclic = run_failure("a = []\na.append(a)\nreturn a").await;
+    assert_eq!(expect_error(&cyclic).code, "PYTHON_RESULT");
 }
 
 #[tokio::test]
 async fn a_timeout_kills_the_code_and_its_children() {
-    let tool = tool();
+    let tool = python_tool();
     let folder = tempfile::tempdir().unwrap();
     let code = "import subprocess, time\np = subprocess.Popen(['sleep', '600'])\nopen('pid', 'w').write(str(p.pid))\ntime.sleep(600)";
-    let mut slow = call("python", json!({"code": code}), json!({}));
-    slow.place.base_dir = folder.path().to_owned();
+    let mut slow = build_call("python", json!({"code": code}), json!({}));
+    slow.site.base_dir = folder.path().to_owned();
     slow.timeout.total = Some(Duration::from_secs(2));
-    let outcome = run(&tool, slow).await;
-    assert_eq!(error(&outcome).code, "TIMEOUT");
-    assert!(error(&outcome).retryable);
+    let outcome = run_tool(&tool, slow).await;
+    assert_eq!(expect_error(&outcome).code, "TIMEOUT");
+    assert!(expect_error(&outcome).retryable);
     let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
-    gone(&pid).await;
-    let next = run(
+    wait_until_gone(&pid).await;
+    let next = run_tool(
         &tool,
-        call("python", json!({"code": "return 1"}), json!({})),
+        build_call("python", json!({"code": "return 1"}), json!({})),
     )
     .await;
-    assert_eq!(result(next), json!(1));
+    assert_eq!(expect_result(next), json!(1));
 }
 
 #[tokio::test]
 async fn a_stop_ends_the_call() {
     let stop = CancellationToken::new();
-    let call = call(
+    let call = build_call(
         "python",
         json!({"code": "print('up', flush=True)\nwhile True: pass"}),
         json!({}),
     );
     struct StopAtFirstLine(CancellationToken);
     impl crate::call::LogSink for StopAtFirstLine {
-        fn line(&self, _stream: Stream, _text: &str) {
+        fn write_line(&self, _stream: Stream, _text: &str) {
             self.0.cancel();
         }
     }
     let log = StopAtFirstLine(stop.clone());
-    let outcome = tool().call(call, stop, &log).await;
-    assert_eq!(error(&outcome).kind, ErrorKind::Cancelled);
+    let outcome = python_tool().call(call, stop, &log).await;
+    assert_eq!(expect_error(&outcome).kind, ErrorKind::Cancelled);
 }
 
 #[tokio::test]
 async fn an_interpreter_is_reused_until_it_has_done_its_share() {
-    let tool = with(PythonConfig {
+    let tool = tool_with(PythonConfig {
         pool_max: 1,
         calls_max: 2,
         ..PythonConfig::default()
     });
     let pid = || {
-        call(
+        build_call(
             "python",
             json!({"code": "import os\nreturn os.getpid()"}),
             json!({}),
         )
     };
-    let first = result(run(&tool, pid()).await);
-    assert_eq!(result(run(&tool, pid()).await), first);
-    assert_ne!(result(run(&tool, pid()).await), first);
+    let first = expect_result(run_tool(&tool, pid()).await);
+    assert_eq!(expect_result(run_tool(&tool, pid()).await), first);
+    assert_ne!(expect_result(run_tool(&tool, pid()).await), first);
     let mut alone = pid();
-    alone.knobs.insert("isolate".to_owned(), json!(true));
-    let own = result(run(&tool, alone).await);
-    assert_ne!(result(run(&tool, pid()).await), own);
+    alone.spec.insert("isolate".to_owned(), json!(true));
+    let own = expect_result(run_tool(&tool, alone).await);
+    assert_ne!(expect_result(run_tool(&tool, pid()).await), own);
 }
 
 #[tokio::test]
 async fn a_missing_interpreter_says_what_to_install() {
     let fields = json!({"code": "return 1", "python": "python-that-is-not-there"});
-    let outcome = run(&tool(), call("python", fields, json!({}))).await;
-    assert_eq!(error(&outcome).code, "PYTHON_MISSING");
-    assert!(error(&outcome).message.contains("install Python 3"));
+    let outcome = run_tool(&python_tool(), build_call("python", fields, json!({}))).await;
+    assert_eq!(expect_error(&outcome).code, "PYTHON_MISSING");
+    assert!(expect_error(&outcome).message.contains("install Python 3"));
 }
 
 #[tokio::test]
@@ -414,64 +440,72 @@ async fn a_script_is_read_from_a_file() {
         json!({"uri": "file://s.py"}),
         json!({"source": {"type": "file", "path": "s.py"}}),
     ] {
-        let mut call = call("python", json!({"script": script}), json!({"x": 0}));
-        call.place.base_dir = folder.path().to_owned();
-        let outcome = run(&tool(), call).await;
-        assert_eq!(error(&outcome).code, "PYTHON_ZERO_DIVISION_ERROR");
-        assert_eq!(error(&outcome).details["line"], 2);
+        let mut call = build_call("python", json!({"script": script}), json!({"x": 0}));
+        call.site.base_dir = folder.path().to_owned();
+        let outcome = run_tool(&python_tool(), call).await;
+        assert_eq!(expect_error(&outcome).code, "PYTHON_ZERO_DIVISION_ERROR");
+        assert_eq!(expect_error(&outcome).details["line"], 2);
     }
     for (uri, code) in [
         ("gs://b/s.py", "AUTH_INVALID"),
         ("ftp://b/s.py", "SCRIPT_SOURCE"),
     ] {
-        let far = call("python", json!({"script": {"uri": uri}}), json!({}));
-        assert_eq!(error(&run(&tool(), far).await).code, code);
+        let far = build_call("python", json!({"script": {"uri": uri}}), json!({}));
+        assert_eq!(
+            expect_error(&run_tool(&python_tool(), far).await).code,
+            code
+        );
     }
-    let gone = call("python", json!({"script": "gone.py"}), json!({}));
-    assert_eq!(error(&run(&tool(), gone).await).code, "SCRIPT_NOT_READABLE");
+    let gone = build_call("python", json!({"script": "gone.py"}), json!({}));
+    assert_eq!(
+        expect_error(&run_tool(&python_tool(), gone).await).code,
+        "SCRIPT_NOT_READABLE"
+    );
 }
 
 #[tokio::test]
 async fn code_is_required() {
-    let outcome = run(&tool(), call("python", json!({}), json!({}))).await;
-    assert_eq!(error(&outcome).code, "TOOL_INPUT");
+    let outcome = run_tool(&python_tool(), build_call("python", json!({}), json!({}))).await;
+    assert_eq!(expect_error(&outcome).code, "TOOL_INPUT");
 }
 
 #[tokio::test]
 async fn what_is_printed_is_logged_while_the_code_runs() {
-    struct Release(std::path::PathBuf, Lines);
+    struct Release(std::path::PathBuf, RecordedLogLines);
     impl crate::call::LogSink for Release {
-        fn line(&self, stream: Stream, text: &str) {
+        fn write_line(&self, stream: Stream, text: &str) {
             std::fs::write(&self.0, "").unwrap();
-            self.1.line(stream, text);
+            self.1.write_line(stream, text);
         }
     }
     let dir = tempfile::tempdir().unwrap();
-    let log = Release(dir.path().join("go"), Lines::default());
+    let log = Release(dir.path().join("go"), RecordedLogLines::default());
     let code = "import os, sys, time\nprint('first')\nwhile not os.path.exists('go'):\n    time.sleep(0.001)\n\
                 print('last', end='')\nsys.stderr.write('err')\nreturn 1";
-    let mut call = call("python", json!({"code": code}), json!({}));
-    call.place.base_dir = dir.path().to_owned();
+    let mut call = build_call("python", json!({"code": code}), json!({}));
+    call.site.base_dir = dir.path().to_owned();
     call.timeout.total = Some(Duration::from_secs(30));
-    let outcome = tool().call(call, CancellationToken::new(), &log).await;
-    assert_eq!(result(outcome), json!(1));
-    assert_eq!(log.1.of(Stream::Stdout), ["first", "last"]);
-    assert_eq!(log.1.of(Stream::Stderr), ["err"]);
+    let outcome = python_tool()
+        .call(call, CancellationToken::new(), &log)
+        .await;
+    assert_eq!(expect_result(outcome), json!(1));
+    assert_eq!(log.1.lines_of(Stream::Stdout), ["first", "last"]);
+    assert_eq!(log.1.lines_of(Stream::Stderr), ["err"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_short_calls_share_a_few_interpreters() {
     const CALLS: usize = 64;
-    let tool = with(PythonConfig {
+    let tool = tool_with(PythonConfig {
         pool_max: CALLS,
         ..PythonConfig::default()
     });
     let code = json!({"code": "import os\nreturn os.getpid()"});
-    let calls = (0..CALLS).map(|_| run(&tool, call("python", code.clone(), json!({}))));
+    let calls = (0..CALLS).map(|_| run_tool(&tool, build_call("python", code.clone(), json!({}))));
     let outcomes = futures_util::future::join_all(calls).await;
     let pids: std::collections::BTreeSet<u64> = outcomes
         .into_iter()
-        .map(|outcome| result(outcome).as_u64().unwrap())
+        .map(|outcome| expect_result(outcome).as_u64().unwrap())
         .collect();
     assert!(pids.len() <= CALLS / 2, "{} interpreters", pids.len());
 }
@@ -479,7 +513,7 @@ async fn many_short_calls_share_a_few_interpreters() {
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_that_block_all_run_at_once_in_the_end() {
     const CALLS: usize = 12;
-    let tool = with(PythonConfig {
+    let tool = tool_with(PythonConfig {
         pool_max: CALLS,
         ..PythonConfig::default()
     });
@@ -487,12 +521,12 @@ async fn calls_that_block_all_run_at_once_in_the_end() {
     let code = "import os, time\nopen(str(n), 'w').close()\nwhile len(os.listdir('.')) < total:\n    time.sleep(0.001)\nreturn n";
     let calls = (0..CALLS).map(|n| {
         let input = json!({"n": n, "total": CALLS});
-        let mut call = call("python", json!({"code": code}), input);
-        call.place.base_dir = dir.path().to_owned();
-        run(&tool, call)
+        let mut call = build_call("python", json!({"code": code}), input);
+        call.site.base_dir = dir.path().to_owned();
+        run_tool(&tool, call)
     });
     let outcomes = futures_util::future::join_all(calls).await;
-    let numbers: Vec<Value> = outcomes.into_iter().map(result).collect();
+    let numbers: Vec<Value> = outcomes.into_iter().map(expect_result).collect();
     let expected: Vec<Value> = (0..CALLS).map(|n| json!(n)).collect();
     assert_eq!(numbers, expected);
 }

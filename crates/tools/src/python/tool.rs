@@ -10,50 +10,50 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool, cancelled};
-use crate::http::Clients;
-use crate::isolation::{Abilities, Confines, Limits, Sandbox, SandboxLevel};
-use crate::process::NotStarted;
-use crate::python::answer;
-use crate::python::environments::{Absent, Environments, Wanted};
-use crate::python::facts::Known;
-use crate::python::libs::Needs;
-use crate::python::pool::{Kept, Pool};
-use crate::python::request::{Request, Source, inline};
-use crate::python::shut_in::{Finder, Housed};
+use crate::call::{Call, LogSink, Tool, cancelled_error};
+use crate::http::HttpClients;
+use crate::isolation::{ResourceLimits, Sandbox, SandboxLevel, SandboxRules, SandboxSupport};
+use crate::process::StartError;
+use crate::python::environments::{EnvironmentSpec, Environments, IfAbsent};
+use crate::python::facts::FactsCache;
+use crate::python::libs::CodeRequirements;
+use crate::python::pool::{InterpreterKey, InterpreterPool};
+use crate::python::request::{CodeSource, PythonRequest, inline_source};
+use crate::python::runner_answer;
+use crate::python::sandboxed::{InterpreterFinder, SandboxedPython};
 use crate::registry::PythonConfig;
-use crate::script::Scripts;
+use crate::script::ScriptLoader;
 
 /// The `python` tool.
-pub(crate) struct Python {
-    pool: Pool,
+pub(crate) struct PythonTool {
+    pool: InterpreterPool,
     command: PathBuf,
-    scripts: Scripts,
-    known: Known,
+    scripts: ScriptLoader,
+    facts_cache: FactsCache,
     environments: Environments,
-    demanded: SandboxLevel,
+    sandbox_level_min: SandboxLevel,
 }
 
-impl Python {
+impl PythonTool {
     pub(crate) fn new(
         config: &PythonConfig,
         env: BTreeMap<String, String>,
-        clients: Arc<Clients>,
-        demanded: SandboxLevel,
+        clients: Arc<HttpClients>,
+        sandbox_level_min: SandboxLevel,
     ) -> Self {
         let command = match env.get("VIRTUAL_ENV") {
-            Some(venv) if config.command == Path::new("python3") => in_venv(Path::new(venv)),
+            Some(venv) if config.command == Path::new("python3") => venv_python(Path::new(venv)),
             _ => config.command.clone(),
         };
         let mut pip = env.clone();
         pip.extend(config.pip_environment.clone());
         Self {
-            pool: Pool::new(config, env),
+            pool: InterpreterPool::new(config, env),
             command,
-            scripts: Scripts::new(clients),
-            known: Known::default(),
+            scripts: ScriptLoader::new(clients),
+            facts_cache: FactsCache::default(),
             environments: Environments::new(config.environments_dir.clone(), pip),
-            demanded,
+            sandbox_level_min,
         }
     }
 
@@ -63,25 +63,28 @@ impl Python {
         stop: &CancellationToken,
         log: &dyn LogSink,
     ) -> Result<Outcome, TaskError> {
-        let source = self.source(&call, stop).await?;
-        let limits = Limits::of(&call)?;
-        let sandbox = Sandbox::of(&call, self.demanded, Abilities::here())?;
+        let source = self.load_source(&call, stop).await?;
+        let limits = ResourceLimits::from_call(&call)?;
+        let sandbox = Sandbox::from_call(&call, self.sandbox_level_min, SandboxSupport::detect())?;
         // Warm interpreters have no limits and are not strict, so calls with limits or `strict` get their own.
         let isolate = is_isolated(&call)? || !limits.is_empty() || sandbox.is_strict();
-        let needs = Needs::of(&call, &source.code)?;
-        let own = sandbox.own_dir()?;
+        let needs = CodeRequirements::from_call(&call, &source.code)?;
+        let own = sandbox.create_own_dir()?;
         let own = own.as_ref().map(TempDir::path);
-        let confines = |homes: &[PathBuf]| sandbox.confines(own, homes);
-        let Housed { python, homes } = if sandbox.is_strict() {
-            let python = self.interpreter(&call)?;
+        let confines = |homes: &[PathBuf]| sandbox.rules(own, homes);
+        let SandboxedPython {
+            python,
+            read_dirs: homes,
+        } = if sandbox.is_strict() {
+            let python = self.interpreter_path(&call)?;
             let finder = self.finder(&python, &confines);
             finder.find(&python, needs, stop, log).await?
         } else {
-            self.provided(&call, needs, stop, log).await?
+            self.find_interpreter(&call, needs, stop, log).await?
         };
         let timeout = call.timeout.total;
         let has_cwd = call.field("cwd").is_some();
-        let mut request = Request::new(&mut call, source)?;
+        let mut request = PythonRequest::new(&mut call, source)?;
         if let Some(own) = own {
             request.set_own_dir(own);
         }
@@ -90,10 +93,10 @@ impl Python {
         }
         let confines = confines(&homes);
         let _slot = tokio::select! {
-            slot = self.pool.slot() => slot,
-            () = stop.cancelled() => return Err(cancelled()),
+            slot = self.pool.acquire_slot() => slot,
+            () = stop.cancelled() => return Err(cancelled_error()),
         };
-        let kept = Kept {
+        let kept = InterpreterKey {
             python,
             level: sandbox.level,
         };
@@ -106,13 +109,13 @@ impl Python {
         };
         let started = tokio::select! {
             started = starting => started,
-            () = stop.cancelled() => return Err(cancelled()),
+            () = stop.cancelled() => return Err(cancelled_error()),
         };
-        let mut interpreter = started.map_err(|error| not_started(&kept.python, &error))?;
+        let mut interpreter = started.map_err(|error| start_error(&kept.python, &error))?;
         let reply = interpreter.run(&request, timeout, stop, log).await;
-        let (outcome, reusable) = answer::outcome(reply, &request.source.file);
+        let (outcome, reusable) = runner_answer::reply_outcome(reply, &request.source.file);
         if reusable && !isolate {
-            self.pool.put_back(kept, interpreter);
+            self.pool.check_in(kept, interpreter);
         }
         Ok(outcome)
     }
@@ -121,54 +124,61 @@ impl Python {
     fn finder<'a>(
         &'a self,
         python: &Path,
-        confines: &'a (dyn Fn(&[PathBuf]) -> Confines + Sync),
-    ) -> Finder<'a> {
-        Finder {
-            known: &self.known,
+        confines: &'a (dyn Fn(&[PathBuf]) -> SandboxRules + Sync),
+    ) -> InterpreterFinder<'a> {
+        InterpreterFinder {
+            facts_cache: &self.facts_cache,
             environments: &self.environments,
             env: self.pool.env(),
-            is_own: python == self.command,
-            confines,
+            is_deployment_python: python == self.command,
+            rules_for: confines,
         }
     }
 
     /// Returns an interpreter that meets the requirements.
-    async fn provided(
+    async fn find_interpreter(
         &self,
         call: &Call,
-        needs: Needs,
+        needs: CodeRequirements,
         stop: &CancellationToken,
         log: &dyn LogSink,
-    ) -> Result<Housed, TaskError> {
-        let homeless = |python| Housed {
+    ) -> Result<SandboxedPython, TaskError> {
+        let homeless = |python| SandboxedPython {
             python,
-            homes: Vec::new(),
+            read_dirs: Vec::new(),
         };
-        let python = self.interpreter(call)?;
+        let python = self.interpreter_path(call)?;
         if needs.is_empty() {
             return Ok(homeless(python));
         }
-        let free = Confines::default();
-        let facts = self.known.of(&python, self.pool.env(), &free).await?;
-        let needs = needs.met_by(&facts)?;
+        let free = SandboxRules::default();
+        let facts = self
+            .facts_cache
+            .facts_of(&python, self.pool.env(), &free)
+            .await?;
+        let needs = needs.reduce_for(&facts)?;
         if needs.requirements.is_empty() {
             return Ok(homeless(python));
         }
-        let wanted = Wanted {
+        let wanted = EnvironmentSpec {
             facts: &facts,
             requirements: &needs.requirements,
-            absent: Absent::Made,
+            if_absent: IfAbsent::Build,
         };
-        let python = self.environments.python(&wanted, stop, log).await?;
+        let python = self.environments.interpreter(&wanted, stop, log).await?;
         Ok(homeless(python))
     }
 
-    async fn source(&self, call: &Call, stop: &CancellationToken) -> Result<Source, TaskError> {
-        if let Some(source) = inline(call)? {
+    async fn load_source(
+        &self,
+        call: &Call,
+        stop: &CancellationToken,
+    ) -> Result<CodeSource, TaskError> {
+        if let Some(source) = inline_source(call)? {
             return Ok(source);
         }
         let script = self.scripts.load(call, stop).await?;
-        Ok(Source {
+        Ok(CodeSource {
             code: script.text.into(),
             file: script.name.into(),
             line: 1,
@@ -176,16 +186,16 @@ impl Python {
     }
 
     /// Interpreter of a call: `venv`, `python`, else the configured one.
-    fn interpreter(&self, call: &Call) -> Result<PathBuf, TaskError> {
-        let named = |key: &str| match call.knobs.get(key) {
+    fn interpreter_path(&self, call: &Call) -> Result<PathBuf, TaskError> {
+        let named = |key: &str| match call.spec.get(key) {
             Some(Value::String(text)) if call.field(key).is_none() => Ok(Some(text.as_str())),
-            _ => call.text(key),
+            _ => call.text_field(key),
         };
         if let Some(venv) = named("venv")? {
-            return Ok(in_venv(&call.resolve(venv)));
+            return Ok(venv_python(&call.resolve_path(venv)));
         }
         match named("python")? {
-            Some(path) if path.contains('/') => Ok(call.resolve(path)),
+            Some(path) if path.contains('/') => Ok(call.resolve_path(path)),
             Some(name) => Ok(PathBuf::from(name)),
             None => Ok(self.command.clone()),
         }
@@ -193,7 +203,7 @@ impl Python {
 }
 
 #[async_trait]
-impl Tool for Python {
+impl Tool for PythonTool {
     fn is_pure(&self) -> bool {
         false
     }
@@ -206,19 +216,19 @@ impl Tool for Python {
     }
 }
 
-fn in_venv(venv: &Path) -> PathBuf {
+fn venv_python(venv: &Path) -> PathBuf {
     venv.join("bin/python")
 }
 
 fn is_isolated(call: &Call) -> Result<bool, TaskError> {
-    match call.knobs.get("isolate") {
+    match call.spec.get("isolate") {
         Some(Value::Bool(isolate)) => Ok(*isolate),
-        _ => Ok(call.flag("isolate")?.unwrap_or(false)),
+        _ => Ok(call.flag_field("isolate")?.unwrap_or(false)),
     }
 }
 
 /// Error of an interpreter that does not start.
-pub(crate) fn not_started(python: &Path, error: &NotStarted) -> TaskError {
+pub(crate) fn start_error(python: &Path, error: &StartError) -> TaskError {
     if let Some(error) = error.host_error() {
         return error;
     }

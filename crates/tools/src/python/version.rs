@@ -2,18 +2,18 @@
 
 /// Specifiers that must all match.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Specifiers(Vec<Specifier>);
+pub(crate) struct VersionSpecifiers(Vec<VersionSpecifier>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Specifier {
-    operator: Operator,
+struct VersionSpecifier {
+    operator: VersionOperator,
     release: Vec<u32>,
     /// Whether it ends in `.*`.
     is_prefix: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operator {
+enum VersionOperator {
     Compatible,
     Equal,
     NotEqual,
@@ -24,18 +24,18 @@ enum Operator {
 }
 
 /// Longer operators first, because `>` is a prefix of `>=`.
-const OPERATORS: [(&str, Operator); 8] = [
-    ("===", Operator::Equal),
-    ("~=", Operator::Compatible),
-    ("==", Operator::Equal),
-    ("!=", Operator::NotEqual),
-    (">=", Operator::AtLeast),
-    ("<=", Operator::AtMost),
-    (">", Operator::Above),
-    ("<", Operator::Below),
+const OPERATORS: [(&str, VersionOperator); 8] = [
+    ("===", VersionOperator::Equal),
+    ("~=", VersionOperator::Compatible),
+    ("==", VersionOperator::Equal),
+    ("!=", VersionOperator::NotEqual),
+    (">=", VersionOperator::AtLeast),
+    ("<=", VersionOperator::AtMost),
+    (">", VersionOperator::Above),
+    ("<", VersionOperator::Below),
 ];
 
-impl Specifiers {
+impl VersionSpecifiers {
     /// Parses `>=3.9,<3.13`; `None` if invalid.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let parts = text
@@ -43,18 +43,18 @@ impl Specifiers {
             .map(str::trim)
             .filter(|part| !part.is_empty());
         parts
-            .map(Specifier::parse)
+            .map(VersionSpecifier::parse)
             .collect::<Option<Vec<_>>>()
             .map(Self)
     }
 
     /// Whether a version matches.
-    pub(crate) fn admit(&self, version: [u32; 3]) -> bool {
-        self.0.iter().all(|specifier| specifier.admits(version))
+    pub(crate) fn matches(&self, version: [u32; 3]) -> bool {
+        self.0.iter().all(|specifier| specifier.matches(version))
     }
 }
 
-impl Specifier {
+impl VersionSpecifier {
     fn parse(text: &str) -> Option<Self> {
         let (spelling, operator) = OPERATORS
             .iter()
@@ -66,8 +66,8 @@ impl Specifier {
         };
         let release = rest.split('.').map(|part| part.parse().ok());
         let release = release.collect::<Option<Vec<u32>>>()?;
-        let takes_prefix = matches!(operator, Operator::Equal | Operator::NotEqual);
-        let is_short = *operator == Operator::Compatible && release.len() < 2;
+        let takes_prefix = matches!(operator, VersionOperator::Equal | VersionOperator::NotEqual);
+        let is_short = *operator == VersionOperator::Compatible && release.len() < 2;
         (!is_short && (takes_prefix || !is_prefix)).then_some(Self {
             operator: *operator,
             release,
@@ -75,7 +75,7 @@ impl Specifier {
         })
     }
 
-    fn admits(&self, version: [u32; 3]) -> bool {
+    fn matches(&self, version: [u32; 3]) -> bool {
         let mut wanted = [0; 3];
         for (place, part) in wanted.iter_mut().zip(&self.release) {
             *place = *part;
@@ -90,13 +90,13 @@ impl Specifier {
             3
         };
         match self.operator {
-            Operator::Compatible => version >= wanted && begins(self.release.len() - 1),
-            Operator::Equal => begins(length),
-            Operator::NotEqual => !begins(length),
-            Operator::AtLeast => version >= wanted,
-            Operator::AtMost => version <= wanted,
-            Operator::Above => version > wanted,
-            Operator::Below => version < wanted,
+            VersionOperator::Compatible => version >= wanted && begins(self.release.len() - 1),
+            VersionOperator::Equal => begins(length),
+            VersionOperator::NotEqual => !begins(length),
+            VersionOperator::AtLeast => version >= wanted,
+            VersionOperator::AtMost => version <= wanted,
+            VersionOperator::Above => version > wanted,
+            VersionOperator::Below => version < wanted,
         }
     }
 }
@@ -121,7 +121,7 @@ mod tests {
             ("", [3, 8, 0], true),
         ] {
             assert_eq!(
-                Specifiers::parse(text).unwrap().admit(version),
+                VersionSpecifiers::parse(text).unwrap().matches(version),
                 admits,
                 "{text} {version:?}"
             );
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_not_guessed() {
         for text in ["3.9", ">=three", "~=3", ">=3.*"] {
-            assert_eq!(Specifiers::parse(text), None, "{text}");
+            assert_eq!(VersionSpecifiers::parse(text), None, "{text}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! The scanner reads only the playbook's text, never the values. It handles escapes, doubled quotes, raw strings,
 //! nested comments, and interpolations `${ … }`, which contain code again.
 
-use crate::placing::is_word_character;
+use crate::value_placement::is_word_character;
 
 /// Context of a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) enum RhaiContext {
 
 /// An open construct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Open {
+enum OpenRhaiConstruct {
     String,
     Character,
     Interpolated,
@@ -39,7 +39,7 @@ enum Open {
 /// Scans playbook text and tracks the context at its end.
 #[derive(Debug, Default)]
 pub(crate) struct RhaiReader {
-    open: Vec<Open>,
+    open: Vec<OpenRhaiConstruct>,
     /// Whether a backslash in quotes escapes the next character.
     is_escaped: bool,
     /// Whether the code ends with a name or a number.
@@ -50,13 +50,13 @@ impl RhaiReader {
     /// Current context.
     pub(crate) fn context(&self) -> RhaiContext {
         match self.open.last() {
-            Some(Open::String) => RhaiContext::String,
-            Some(Open::Character) => RhaiContext::Character,
-            Some(Open::Interpolated) => RhaiContext::Interpolated,
-            Some(Open::Raw(_)) => RhaiContext::Raw,
-            Some(Open::LineComment) => RhaiContext::LineComment,
-            Some(Open::BlockComment(_)) => RhaiContext::BlockComment,
-            Some(Open::Interpolation(_)) | None => RhaiContext::Code,
+            Some(OpenRhaiConstruct::String) => RhaiContext::String,
+            Some(OpenRhaiConstruct::Character) => RhaiContext::Character,
+            Some(OpenRhaiConstruct::Interpolated) => RhaiContext::Interpolated,
+            Some(OpenRhaiConstruct::Raw(_)) => RhaiContext::Raw,
+            Some(OpenRhaiConstruct::LineComment) => RhaiContext::LineComment,
+            Some(OpenRhaiConstruct::BlockComment(_)) => RhaiContext::BlockComment,
+            Some(OpenRhaiConstruct::Interpolation(_)) | None => RhaiContext::Code,
         }
     }
 
@@ -89,39 +89,43 @@ impl RhaiReader {
     fn read(&mut self, c: char, ahead: &[char]) -> usize {
         match self.open.last().copied() {
             None => self.read_code(c, ahead),
-            Some(Open::Interpolation(depth)) => self.read_interpolation(c, ahead, depth),
-            Some(Open::String) => self.read_quoted(c, ahead, '"'),
-            Some(Open::Character) => self.read_quoted(c, ahead, '\''),
-            Some(Open::Interpolated) => self.read_interpolated(c, ahead),
-            Some(Open::Raw(hashes)) => self.read_raw(c, ahead, hashes),
-            Some(Open::LineComment) => {
+            Some(OpenRhaiConstruct::Interpolation(depth)) => {
+                self.read_interpolation(c, ahead, depth)
+            }
+            Some(OpenRhaiConstruct::String) => self.read_quoted(c, ahead, '"'),
+            Some(OpenRhaiConstruct::Character) => self.read_quoted(c, ahead, '\''),
+            Some(OpenRhaiConstruct::Interpolated) => self.read_interpolated(c, ahead),
+            Some(OpenRhaiConstruct::Raw(hashes)) => self.read_raw(c, ahead, hashes),
+            Some(OpenRhaiConstruct::LineComment) => {
                 if c == '\n' {
                     self.open.pop();
                 }
                 1
             }
-            Some(Open::BlockComment(depth)) => self.read_block_comment(c, ahead, depth),
+            Some(OpenRhaiConstruct::BlockComment(depth)) => {
+                self.read_block_comment(c, ahead, depth)
+            }
         }
     }
 
     fn read_code(&mut self, c: char, ahead: &[char]) -> usize {
         self.is_in_word = is_word_character(c) || !c.is_ascii() && c.is_alphanumeric();
         match (c, ahead.first()) {
-            ('"', _) => self.open.push(Open::String),
-            ('\'', _) => self.open.push(Open::Character),
-            ('`', _) => self.open.push(Open::Interpolated),
+            ('"', _) => self.open.push(OpenRhaiConstruct::String),
+            ('\'', _) => self.open.push(OpenRhaiConstruct::Character),
+            ('`', _) => self.open.push(OpenRhaiConstruct::Interpolated),
             ('/', Some('/')) => {
-                self.open.push(Open::LineComment);
+                self.open.push(OpenRhaiConstruct::LineComment);
                 return 2;
             }
             ('/', Some('*')) => {
-                self.open.push(Open::BlockComment(0));
+                self.open.push(OpenRhaiConstruct::BlockComment(0));
                 return 2;
             }
             ('#', Some('"' | '#')) => {
                 let hashes = 1 + ahead.iter().take_while(|c| **c == '#').count();
                 if ahead.get(hashes - 1) == Some(&'"') {
-                    self.open.push(Open::Raw(hashes));
+                    self.open.push(OpenRhaiConstruct::Raw(hashes));
                     return hashes + 1;
                 }
             }
@@ -142,7 +146,7 @@ impl RhaiReader {
         };
         self.is_in_word = false;
         self.open.pop();
-        self.open.push(Open::Interpolation(depth));
+        self.open.push(OpenRhaiConstruct::Interpolation(depth));
         1
     }
 
@@ -166,7 +170,7 @@ impl RhaiReader {
         match (c, ahead) {
             ('\\', ['$', '{', ..]) => 3,
             ('$', ['{', ..]) => {
-                self.open.push(Open::Interpolation(0));
+                self.open.push(OpenRhaiConstruct::Interpolation(0));
                 self.is_in_word = false;
                 2
             }
@@ -196,7 +200,7 @@ impl RhaiReader {
         };
         self.open.pop();
         if let Some(depth) = depth {
-            self.open.push(Open::BlockComment(depth));
+            self.open.push(OpenRhaiConstruct::BlockComment(depth));
         }
         2
     }

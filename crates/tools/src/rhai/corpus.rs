@@ -83,7 +83,7 @@ const ATTACKS: &[&str] = &[
 ];
 
 /// Scripts around a value; `@` is where it stands. Each evaluates to a text that contains the value.
-const PLACES: &[&str] = &[
+const CONTEXTS: &[&str] = &[
     "@",
     "let v = @; v",
     "[@][0]",
@@ -143,12 +143,12 @@ const PLACES: &[&str] = &[
     "@ // @",
 ];
 
-fn script(place: &str, value: &Value) -> String {
+fn build_script(place: &str, value: &Value) -> String {
     rhai_script(&pieces(place, value)).unwrap_or_else(|error| panic!("{place}: {error:?}"))
 }
 
 /// The syntax tree as text, without positions and with a space for every run of white space.
-fn tree(script: &str) -> Result<String, String> {
+fn syntax_tree(script: &str) -> Result<String, String> {
     let mut engine = Engine::new();
     engine.set_optimization_level(OptimizationLevel::None);
     let tree = engine.compile(script).map_err(|error| error.to_string())?;
@@ -165,15 +165,16 @@ fn tree(script: &str) -> Result<String, String> {
 }
 
 /// What is wrong with a place and an attack.
-fn problem(place: &str, attack: &str) -> Option<String> {
-    let code = script(place, &json!(attack));
-    let expected = tree(&script(place, &json!(HARMLESS))).expect("the place is a script");
+fn find_problem(place: &str, attack: &str) -> Option<String> {
+    let code = build_script(place, &json!(attack));
+    let expected =
+        syntax_tree(&build_script(place, &json!(HARMLESS))).expect("the place is a script");
     let inner = |text: &str| {
         let quoted = format!("{text:?}");
         quoted[1..quoted.len() - 1].to_owned()
     };
     let expected = expected.replace(HARMLESS, &inner(attack));
-    let parsed = match tree(&code) {
+    let parsed = match syntax_tree(&code) {
         Ok(parsed) => parsed,
         Err(error) => return Some(format!("{code:?}: {error}")),
     };
@@ -188,7 +189,7 @@ fn problem(place: &str, attack: &str) -> Option<String> {
 
 #[test]
 fn no_value_becomes_code_in_any_context() {
-    check(&all_cases(PLACES, ATTACKS), problem);
+    check(&all_cases(CONTEXTS, ATTACKS), find_problem);
 }
 
 proptest! {
@@ -197,9 +198,9 @@ proptest! {
     #[test]
     fn any_text_changes_one_literal_only(
         values in prop::collection::vec("[a-z'\"\\\\{}$#`/*\n\r\t ();]{0,12}", 40),
-        seed in 0..PLACES.len(),
+        seed in 0..CONTEXTS.len(),
     ) {
-        check(&cases_from(PLACES, seed, values), problem);
+        check(&cases_from(CONTEXTS, seed, values), find_problem);
     }
 }
 
@@ -222,7 +223,7 @@ fn a_value_in_code_is_that_value() {
         json!({"a": {"b": [true, 1.5]}, "let": "\"`${x}"}),
     ] {
         for place in ["@", "[@][0]", "#{k: @}.k", "(@)", "fn f(x) { x } f(@)"] {
-            let code = script(place, &value);
+            let code = build_script(place, &value);
             let result = run_script(&code, json!({}), Duration::from_secs(5), |_| {});
             assert_eq!(result.expect(&code), value, "{code}");
         }
@@ -258,7 +259,7 @@ fn what_cannot_be_placed_is_refused() {
         let error = rhai_script(&pieces(place, &value)).expect_err(place);
         assert_eq!(error.code, "RHAI_VALUE", "{place}");
     }
-    assert_eq!(script("#\"@\"#", &json!("a`b")), "#\"a`b\"#");
+    assert_eq!(build_script("#\"@\"#", &json!("a`b")), "#\"a`b\"#");
 }
 
 #[test]
@@ -287,7 +288,7 @@ fn marked_values_are_names_and_programs() {
 
 #[test]
 fn lines_stay_where_they_are() {
-    let code = script(
+    let code = build_script(
         "let a = \"@\";\nlet b = `@`;\n// @\n/* @ */\n@",
         &json!("x\ny\r\nz"),
     );

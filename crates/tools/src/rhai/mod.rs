@@ -9,4 +9,4 @@ mod tool;
 
 pub use program::rhai_script;
 pub(crate) use script::run_script;
-pub(crate) use tool::Rhai;
+pub(crate) use tool::RhaiTool;

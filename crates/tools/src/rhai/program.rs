@@ -10,10 +10,11 @@ use model::outcome::TaskError;
 use model::template::CodePiece;
 use serde_json::Value;
 
-use crate::placing::{
-    ProgramPart, cannot_place, code_value, is_word_character, name, plain_text, program_parts,
-};
 use crate::rhai::context::{RhaiContext, RhaiReader};
+use crate::value_placement::{
+    ProgramPart, code_value, identifier, is_word_character, placement_error, plain_text,
+    program_parts,
+};
 
 /// Keywords, which cannot be names.
 const KEYWORDS: &[&str] = &[
@@ -59,7 +60,7 @@ pub fn rhai_script(pieces: &[CodePiece]) -> Result<String, TaskError> {
     let parts = program_parts(pieces, |value| {
         let message =
             "`| ident` requires a valid Rhai name: letters, digits and `_`, not a keyword";
-        let name = name(value, KEYWORDS).ok_or_else(|| refused(message))?;
+        let name = identifier(value, KEYWORDS).ok_or_else(|| refused_error(message))?;
         Ok(name.to_owned())
     })?;
     let mut reader = RhaiReader::default();
@@ -80,7 +81,7 @@ pub fn rhai_script(pieces: &[CodePiece]) -> Result<String, TaskError> {
                 is_behind_value = false;
             }
             ProgramPart::Value { value, is_json } => {
-                place(value, *is_json, &reader, &mut script)?;
+                place_value(value, *is_json, &reader, &mut script)?;
                 reader.skip_value();
                 is_behind_value = true;
             }
@@ -89,7 +90,7 @@ pub fn rhai_script(pieces: &[CodePiece]) -> Result<String, TaskError> {
     Ok(script)
 }
 
-fn place(
+fn place_value(
     value: &Value,
     is_json: bool,
     reader: &RhaiReader,
@@ -102,7 +103,7 @@ fn place(
             if reader.is_escaped() {
                 script.push('\\');
             }
-            script.push_str(&escaped(&plain_text(value)));
+            script.push_str(&escape_text(&plain_text(value)));
         }
         RhaiContext::Interpolated => {
             // A backslash before an interpolation would make it literal text.
@@ -111,20 +112,20 @@ fn place(
             let _ = write!(
                 script,
                 "${{{}}}",
-                quoted(&(backslashes + plain_text(value).as_str()))
+                quote_text(&(backslashes + plain_text(value).as_str()))
             );
         }
         RhaiContext::Raw => {
             let text = plain_text(value);
             if text.contains(|c: char| matches!(c, '"' | '#') || c.is_control()) {
-                return Err(refused(
+                return Err(refused_error(
                     "a raw string cannot contain this value; use double quotes, or pass the value under `input`",
                 ));
             }
             script.push_str(&text);
         }
         RhaiContext::Character => {
-            return Err(refused(
+            return Err(refused_error(
                 "a value is not allowed in single quotes; use double quotes, or pass it under `input`",
             ));
         }
@@ -139,7 +140,7 @@ fn place(
 
 fn place_in_code(value: &Value, reader: &RhaiReader, script: &mut String) -> Result<(), TaskError> {
     if reader.is_in_word() {
-        return Err(refused(
+        return Err(refused_error(
             "a value cannot be part of a name; mark it with `| ident`, or pass it under `input`",
         ));
     }
@@ -147,12 +148,12 @@ fn place_in_code(value: &Value, reader: &RhaiReader, script: &mut String) -> Res
     if script.ends_with(['"', '#']) {
         script.push(' ');
     }
-    script.push_str(&literal(value));
+    script.push_str(&rhai_literal(value));
     Ok(())
 }
 
 /// A value as a Rhai literal.
-fn literal(value: &Value) -> String {
+fn rhai_literal(value: &Value) -> String {
     match value {
         Value::Null => "()".to_owned(),
         Value::Bool(_) => value.to_string(),
@@ -162,26 +163,27 @@ fn literal(value: &Value) -> String {
         }
         Value::Number(number) if number.to_string().starts_with('-') => format!("({number})"),
         Value::Number(number) => number.to_string(),
-        Value::String(text) => quoted(text),
+        Value::String(text) => quote_text(text),
         Value::Array(items) => {
-            let items: Vec<_> = items.iter().map(literal).collect();
+            let items: Vec<_> = items.iter().map(rhai_literal).collect();
             format!("[{}]", items.join(", "))
         }
         Value::Object(entries) => {
-            let entry =
-                |(key, value): (&String, &Value)| format!("{}: {}", quoted(key), literal(value));
+            let entry = |(key, value): (&String, &Value)| {
+                format!("{}: {}", quote_text(key), rhai_literal(value))
+            };
             let entries: Vec<_> = entries.iter().map(entry).collect();
             format!("#{{{}}}", entries.join(", "))
         }
     }
 }
 
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", escaped(text))
+fn quote_text(text: &str) -> String {
+    format!("\"{}\"", escape_text(text))
 }
 
 /// Escapes text for double quotes. Leading white space is escaped, because a line continuation would skip it.
-fn escaped(text: &str) -> String {
+fn escape_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let leading = text.len() - text.trim_start().len();
     for (at, c) in text.char_indices() {
@@ -200,6 +202,6 @@ fn escaped(text: &str) -> String {
     out
 }
 
-fn refused(message: &str) -> TaskError {
-    cannot_place("RHAI_VALUE", "code", message)
+fn refused_error(message: &str) -> TaskError {
+    placement_error("RHAI_VALUE", "code", message)
 }

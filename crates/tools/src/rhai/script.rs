@@ -9,7 +9,7 @@ use ::rhai::{Dynamic, Engine, EvalAltResult, Scope};
 use model::outcome::{ErrorKind, TaskError};
 use serde_json::Value;
 
-use crate::call::timed_out;
+use crate::call::timeout_error;
 use crate::evaluation::{Language, ResultBudget};
 
 const OPERATIONS_MAX: u64 = 100_000_000;
@@ -35,7 +35,7 @@ pub(crate) fn run_script(
     }
     scope.push_constant_dynamic("input", to_script_value(&input)?);
     drop(input);
-    let engine = engine(Instant::now() + limit, print);
+    let engine = build_engine(Instant::now() + limit, print);
     let value: Dynamic = engine
         .eval_with_scope(&mut scope, code)
         .map_err(|error| task_error(&error, limit))?;
@@ -50,7 +50,7 @@ pub(crate) fn run_script(
     Ok(value)
 }
 
-fn engine(deadline: Instant, print: impl Fn(&str) + Send + Sync + 'static) -> Engine {
+fn build_engine(deadline: Instant, print: impl Fn(&str) + Send + Sync + 'static) -> Engine {
     let mut engine = Engine::new();
     engine
         .set_max_operations(OPERATIONS_MAX)
@@ -65,7 +65,7 @@ fn engine(deadline: Instant, print: impl Fn(&str) + Send + Sync + 'static) -> En
         let is_over = count.is_multiple_of(1024) && Instant::now() > deadline;
         is_over.then_some(Dynamic::UNIT)
     });
-    let printer = std::sync::Arc::new(Printer {
+    let printer = std::sync::Arc::new(LimitedPrinter {
         print,
         lines: AtomicUsize::new(0),
         bytes: AtomicUsize::new(0),
@@ -77,13 +77,13 @@ fn engine(deadline: Instant, print: impl Fn(&str) + Send + Sync + 'static) -> En
 }
 
 /// Forwards printed lines up to a limit.
-struct Printer<P> {
+struct LimitedPrinter<P> {
     print: P,
     lines: AtomicUsize,
     bytes: AtomicUsize,
 }
 
-impl<P: Fn(&str)> Printer<P> {
+impl<P: Fn(&str)> LimitedPrinter<P> {
     fn print(&self, line: &str) {
         let lines = self.lines.fetch_add(1, Ordering::Relaxed);
         let bytes = self.bytes.fetch_add(line.len(), Ordering::Relaxed);
@@ -101,10 +101,10 @@ fn to_script_value(value: &Value) -> Result<Dynamic, TaskError> {
 }
 
 fn task_error(error: &EvalAltResult, limit: Duration) -> TaskError {
-    let cause = innermost(error);
+    let cause = innermost_error(error);
     let position = cause.position();
     let task_error = match cause {
-        EvalAltResult::ErrorTerminated(..) => timed_out(limit),
+        EvalAltResult::ErrorTerminated(..) => timeout_error(limit),
         EvalAltResult::ErrorParsing(what, _) => {
             TaskError::new(ErrorKind::Parse, "RHAI_SYNTAX", what.to_string())
         }
@@ -118,17 +118,19 @@ fn task_error(error: &EvalAltResult, limit: Duration) -> TaskError {
         _ => TaskError::new(ErrorKind::Transform, "RHAI_ERROR", error.to_string()),
     };
     match (position.line(), position.position()) {
-        (Some(line), Some(column)) => task_error.with("line", line).with("column", column),
-        (Some(line), None) => task_error.with("line", line),
+        (Some(line), Some(column)) => task_error
+            .with_detail("line", line)
+            .with_detail("column", column),
+        (Some(line), None) => task_error.with_detail("line", line),
         (None, _) => task_error,
     }
 }
 
 /// Innermost error of nested function calls.
-fn innermost(error: &EvalAltResult) -> &EvalAltResult {
+fn innermost_error(error: &EvalAltResult) -> &EvalAltResult {
     match error {
         EvalAltResult::ErrorInFunctionCall(_, _, inner, _)
-        | EvalAltResult::ErrorInModule(_, inner, _) => innermost(inner),
+        | EvalAltResult::ErrorInModule(_, inner, _) => innermost_error(inner),
         other => other,
     }
 }

@@ -14,14 +14,14 @@ use crate::call::{Call, LogSink, Tool};
 use crate::evaluation::{Evaluation, EvaluationProcesses, Language};
 
 /// Default timeout of a script.
-const TOTAL: Duration = Duration::from_secs(30);
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The `rhai` tool.
-pub(crate) struct Rhai {
+pub(crate) struct RhaiTool {
     processes: Arc<EvaluationProcesses>,
 }
 
-impl Rhai {
+impl RhaiTool {
     pub(crate) fn new(processes: Arc<EvaluationProcesses>) -> Self {
         Self { processes }
     }
@@ -32,10 +32,10 @@ impl Rhai {
         stop: &CancellationToken,
         log: &dyn LogSink,
     ) -> Result<Value, TaskError> {
-        let Some(code) = call.text("code")? else {
-            return Err(call.missing("code", "set it to the script to run"));
+        let Some(code) = call.text_field("code")? else {
+            return Err(call.missing_key_error("code", "set it to the script to run"));
         };
-        let limit = call.timeout.total.unwrap_or(TOTAL);
+        let limit = call.timeout.total.unwrap_or(TOTAL_TIMEOUT);
         let evaluation = Evaluation {
             language: Language::Rhai,
             program: code.to_owned(),
@@ -43,12 +43,12 @@ impl Rhai {
             millis: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
         };
         let done = self.processes.run(evaluation, stop, log).await;
-        done.map_err(|error| locate(error, call))
+        done.map_err(|error| with_playbook_line(error, call))
     }
 }
 
 #[async_trait]
-impl Tool for Rhai {
+impl Tool for RhaiTool {
     fn is_pure(&self) -> bool {
         true
     }
@@ -62,51 +62,57 @@ impl Tool for Rhai {
 }
 
 /// Replaces the line in the script by the line in the playbook.
-fn locate(error: TaskError, call: &Call) -> TaskError {
+fn with_playbook_line(error: TaskError, call: &Call) -> TaskError {
     let Some(line) = error.details.get("line").and_then(Value::as_u64) else {
         return error;
     };
-    let first = u64::from(call.place.code_line.unwrap_or(1));
+    let first = u64::from(call.site.code_line.unwrap_or(1));
     error
-        .with("file", &*call.place.file)
-        .with("line", first + line - 1)
+        .with_detail("file", &*call.site.file)
+        .with_detail("line", first + line - 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::call::Stream;
-    use crate::testing::{call, error, result, run};
+    use crate::testing::{build_call, expect_error, expect_result, run_tool};
     use model::outcome::ErrorKind;
     use serde_json::json;
 
-    fn rhai() -> Rhai {
-        Rhai::new(Arc::new(EvaluationProcesses::new(None)))
+    fn rhai_tool() -> RhaiTool {
+        RhaiTool::new(Arc::new(EvaluationProcesses::new(None)))
     }
 
-    async fn eval(code: &str, input: Value) -> Outcome {
-        let mut call = call("rhai", json!({"code": code}), input);
-        call.place.code_line = Some(20);
+    async fn eval_script(code: &str, input: Value) -> Outcome {
+        let mut call = build_call("rhai", json!({"code": code}), input);
+        call.site.code_line = Some(20);
         call.timeout.total = Some(Duration::from_secs(60));
-        run(&rhai(), call).await
+        run_tool(&rhai_tool(), call).await
     }
 
     #[tokio::test]
     async fn the_last_expression_is_the_result() {
         let code = "let t = 0; for n in items { t += n; } #{total: t, first: items[0], ok: input.items.len() == 2}";
-        let outcome = eval(code, json!({"items": [1, 2]})).await;
-        assert_eq!(result(outcome), json!({"total": 3, "first": 1, "ok": true}));
-        assert_eq!(result(eval("let x = 1;", json!({})).await), Value::Null);
+        let outcome = eval_script(code, json!({"items": [1, 2]})).await;
+        assert_eq!(
+            expect_result(outcome),
+            json!({"total": 3, "first": 1, "ok": true})
+        );
+        assert_eq!(
+            expect_result(eval_script("let x = 1;", json!({})).await),
+            Value::Null
+        );
     }
 
     #[tokio::test]
     async fn an_error_names_its_line_in_the_playbook() {
-        let outcome = eval("let a = 1;\nlet b = a + gone;\nb", json!({})).await;
-        assert_eq!(error(&outcome).code, "RHAI_ERROR");
-        assert_eq!(error(&outcome).details["line"], 21);
-        let syntax = eval("let a = ;", json!({})).await;
-        assert_eq!(error(&syntax).code, "RHAI_SYNTAX");
-        assert_eq!(error(&syntax).details["line"], 20);
+        let outcome = eval_script("let a = 1;\nlet b = a + gone;\nb", json!({})).await;
+        assert_eq!(expect_error(&outcome).code, "RHAI_ERROR");
+        assert_eq!(expect_error(&outcome).details["line"], 21);
+        let syntax = eval_script("let a = ;", json!({})).await;
+        assert_eq!(expect_error(&syntax).code, "RHAI_SYNTAX");
+        assert_eq!(expect_error(&syntax).details["line"], 20);
     }
 
     #[tokio::test]
@@ -117,16 +123,19 @@ mod tests {
             ("let s = \"x\"; loop { s += s; }", "LIMIT_SCRIPT"),
             ("let a = [0]; loop { a.push(a); }", "LIMIT_SCRIPT"),
         ] {
-            let outcome = eval(code, json!({})).await;
-            assert_eq!(error(&outcome).code, wanted, "{code}: {outcome:?}");
+            let outcome = eval_script(code, json!({})).await;
+            assert_eq!(expect_error(&outcome).code, wanted, "{code}: {outcome:?}");
         }
     }
 
     #[tokio::test]
     async fn a_timeout_ends_the_script() {
-        let mut endless = call("rhai", json!({"code": "loop { }"}), json!({}));
+        let mut endless = build_call("rhai", json!({"code": "loop { }"}), json!({}));
         endless.timeout.total = Some(Duration::from_millis(1));
-        assert_eq!(error(&run(&rhai(), endless).await).code, "TIMEOUT");
+        assert_eq!(
+            expect_error(&run_tool(&rhai_tool(), endless).await).code,
+            "TIMEOUT"
+        );
     }
 
     #[tokio::test]
@@ -136,7 +145,7 @@ mod tests {
             "eval(\"1\")",
             "open_file(\"/etc/passwd\")",
         ] {
-            assert!(!eval(code, json!({})).await.is_ok(), "{code}");
+            assert!(!eval_script(code, json!({})).await.is_ok(), "{code}");
         }
     }
 
@@ -144,7 +153,7 @@ mod tests {
     struct StoppingLog(CancellationToken);
 
     impl LogSink for StoppingLog {
-        fn line(&self, stream: Stream, text: &str) {
+        fn write_line(&self, stream: Stream, text: &str) {
             assert_eq!((stream, text), (Stream::Stdout, "up"));
             self.0.cancel();
         }
@@ -154,8 +163,8 @@ mod tests {
     async fn a_printed_line_is_logged_at_once_and_a_stop_ends_the_script() {
         let code = json!({"code": "print(\"up\"); loop { }"});
         let log = StoppingLog(CancellationToken::new());
-        let endless = call("rhai", code, json!({}));
-        let outcome = rhai().call(endless, log.0.clone(), &log).await;
-        assert_eq!(error(&outcome).kind, ErrorKind::Cancelled);
+        let endless = build_call("rhai", code, json!({}));
+        let outcome = rhai_tool().call(endless, log.0.clone(), &log).await;
+        assert_eq!(expect_error(&outcome).kind, ErrorKind::Cancelled);
     }
 }

@@ -10,8 +10,8 @@ use model::template::Piece;
 use serde_json::json;
 
 use crate::isolation::SandboxLevel;
-use crate::shell::Shell;
-use crate::testing::{command, error, run};
+use crate::shell::ShellTool;
+use crate::testing::{command_call, expect_error, run_tool};
 
 /// What an attacker sends; `@` is where the canary's path goes.
 const ATTACKS: &[&str] = &[
@@ -137,17 +137,17 @@ const ATTACKS: &[&str] = &[
 ];
 
 /// A place: what stands before the value, what stands after it, and the shells that know it.
-struct Place {
+struct AttackContext {
     name: &'static str,
     before: &'static str,
     after: &'static str,
     shells: &'static [&'static str],
     /// What becomes of a value there.
-    fate: Fate,
+    expected_output: ExpectedOutput,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Fate {
+enum ExpectedOutput {
     /// It is printed exactly.
     Exact,
     /// It is printed exactly, but for ends of lines at its end, which the shell drops there.
@@ -158,123 +158,171 @@ enum Fate {
     Refused,
 }
 
-const BOTH: &[&str] = &["/bin/sh", "bash"];
-const BASH: &[&str] = &["bash"];
+const BOTH_SHELLS: &[&str] = &["/bin/sh", "bash"];
+const BASH_ONLY: &[&str] = &["bash"];
 
-const PLACES: &[Place] = &[
-    place("bare", "printf '%s' ", "", BOTH, Fate::Exact),
-    place(
+const CONTEXTS: &[AttackContext] = &[
+    context(
+        "bare",
+        "printf '%s' ",
+        "",
+        BOTH_SHELLS,
+        ExpectedOutput::Exact,
+    ),
+    context(
         "bare, as a part of a word",
         "printf '%s' pre",
         "post",
-        BOTH,
-        Fate::Exact,
+        BOTH_SHELLS,
+        ExpectedOutput::Exact,
     ),
-    place("double quotes", "printf '%s' \"", "\"", BOTH, Fate::Exact),
-    place(
+    context(
+        "double quotes",
+        "printf '%s' \"",
+        "\"",
+        BOTH_SHELLS,
+        ExpectedOutput::Exact,
+    ),
+    context(
         "double quotes, among others",
         "printf '%s' \"a $HOME_",
         " b\"",
-        BOTH,
-        Fate::Exact,
+        BOTH_SHELLS,
+        ExpectedOutput::Exact,
     ),
-    place("single quotes", "printf '%s' '", "'", BOTH, Fate::Exact),
-    place("ANSI quotes", "printf '%s' $'a\\'b", "'", BASH, Fate::Exact),
-    place(
+    context(
+        "single quotes",
+        "printf '%s' '",
+        "'",
+        BOTH_SHELLS,
+        ExpectedOutput::Exact,
+    ),
+    context(
+        "ANSI quotes",
+        "printf '%s' $'a\\'b",
+        "'",
+        BASH_ONLY,
+        ExpectedOutput::Exact,
+    ),
+    context(
         "assignment",
         "x=",
         "; printf '%s' \"$x\"",
-        BOTH,
-        Fate::Exact,
+        BOTH_SHELLS,
+        ExpectedOutput::Exact,
     ),
-    place(
+    context(
         "assignment in quotes",
         "x=\"",
         "\"; printf '%s' \"$x\"",
-        BOTH,
-        Fate::Exact,
+        BOTH_SHELLS,
+        ExpectedOutput::Exact,
     ),
-    place("heredoc", "cat <<EOF\n", "\nEOF\n", BOTH, Fate::Exact),
-    place(
+    context(
+        "heredoc",
+        "cat <<EOF\n",
+        "\nEOF\n",
+        BOTH_SHELLS,
+        ExpectedOutput::Exact,
+    ),
+    context(
         "heredoc, tabs stripped",
         "cat <<-EOF\n\tx",
         "\n\tEOF\n",
-        BOTH,
-        Fate::Exact,
+        BOTH_SHELLS,
+        ExpectedOutput::Exact,
     ),
-    place(
+    context(
         "$( )",
         "printf '%s' \"$(printf '%s' ",
         ")\"",
-        BOTH,
-        Fate::Trimmed,
+        BOTH_SHELLS,
+        ExpectedOutput::Trimmed,
     ),
-    place(
+    context(
         "$( ), double quotes",
         "printf '%s' \"$(printf '%s' \"",
         "\")\"",
-        BOTH,
-        Fate::Trimmed,
+        BOTH_SHELLS,
+        ExpectedOutput::Trimmed,
     ),
-    place(
+    context(
         "$( ), single quotes",
         "printf '%s' \"$(printf '%s' '",
         "')\"",
-        BOTH,
-        Fate::Trimmed,
+        BOTH_SHELLS,
+        ExpectedOutput::Trimmed,
     ),
-    place(
+    context(
         "backticks",
         "x=`printf '%s' ",
         "`; printf '%s' \"$x\"",
-        BOTH,
-        Fate::Trimmed,
+        BOTH_SHELLS,
+        ExpectedOutput::Trimmed,
     ),
-    place("subshell", "(printf '%s' ", ")", BOTH, Fate::Exact),
-    place(
+    context(
+        "subshell",
+        "(printf '%s' ",
+        ")",
+        BOTH_SHELLS,
+        ExpectedOutput::Exact,
+    ),
+    context(
         "condition",
         "if [ -n ",
         " ]; then :; fi",
-        BOTH,
-        Fate::Nothing,
+        BOTH_SHELLS,
+        ExpectedOutput::Nothing,
     ),
-    place(
+    context(
         "default of a parameter",
         "unset u; printf '%s' \"${u:-",
         "}\"",
-        BOTH,
-        Fate::Exact,
+        BOTH_SHELLS,
+        ExpectedOutput::Exact,
     ),
-    place("here-string", "cat <<< ", "", BASH, Fate::Exact),
-    place("comment", ": # ", "\n:", BOTH, Fate::Nothing),
-    place(
+    context(
+        "here-string",
+        "cat <<< ",
+        "",
+        BASH_ONLY,
+        ExpectedOutput::Exact,
+    ),
+    context(
+        "comment",
+        ": # ",
+        "\n:",
+        BOTH_SHELLS,
+        ExpectedOutput::Nothing,
+    ),
+    context(
         "arithmetic",
         "printf '%s' $(( 1 + ",
         " ))",
-        BOTH,
-        Fate::Refused,
+        BOTH_SHELLS,
+        ExpectedOutput::Refused,
     ),
 ];
 
-const fn place(
+const fn context(
     name: &'static str,
     before: &'static str,
     after: &'static str,
     shells: &'static [&'static str],
-    fate: Fate,
-) -> Place {
-    Place {
+    fate: ExpectedOutput,
+) -> AttackContext {
+    AttackContext {
         name,
         before,
         after,
         shells,
-        fate,
+        expected_output: fate,
     }
 }
 
-impl Place {
+impl AttackContext {
     /// What is printed there for a harmless word, with the value in the word's place.
-    fn wanted(&self, value: &str) -> String {
+    fn expected(&self, value: &str) -> String {
         let (before, after) = match self.name {
             "bare, as a part of a word" => ("pre", "post"),
             "double quotes, among others" => ("a ", " b"),
@@ -287,15 +335,20 @@ impl Place {
     }
 }
 
-fn tool() -> Shell {
+fn shell_tool() -> ShellTool {
     let path = "/usr/local/bin:/usr/bin:/bin".to_owned();
-    Shell::new(
+    ShellTool::new(
         BTreeMap::from([("PATH".to_owned(), path)]),
         SandboxLevel::None,
     )
 }
 
-async fn attack(place: &Place, shell: &str, value: &str, dir: &Path) -> Result<String, String> {
+async fn run_attack(
+    place: &AttackContext,
+    shell: &str,
+    value: &str,
+    dir: &Path,
+) -> Result<String, String> {
     let pieces = vec![
         Piece::Text(place.before.to_owned()),
         Piece::Value(value.into()),
@@ -306,32 +359,32 @@ async fn attack(place: &Place, shell: &str, value: &str, dir: &Path) -> Result<S
 
 /// What a script prints, or the code of its error.
 async fn run_pieces(pieces: Vec<Piece>, shell: &str, dir: &Path) -> Result<String, String> {
-    let mut call = command("shell", "", dir);
+    let mut call = command_call("shell", "", dir);
     call.pieces.insert("command".to_owned(), vec![pieces]);
     call.fields = json!({"shell": shell}).as_object().unwrap().clone();
-    let outcome = run(&tool(), call).await;
+    let outcome = run_tool(&shell_tool(), call).await;
     match &outcome {
         model::outcome::Outcome::Ok(success) => {
             Ok(success.result["stdout"].as_str().unwrap().to_owned())
         }
-        model::outcome::Outcome::Error(_) => Err(error(&outcome).code.clone()),
+        model::outcome::Outcome::Error(_) => Err(expect_error(&outcome).code.clone()),
     }
 }
 
 /// Tries every attack in one place; what went wrong, if anything did.
-async fn besiege(place: &Place) -> Vec<String> {
+async fn run_attacks(place: &AttackContext) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     let canary = dir.path().join("canary");
     let mut faults = Vec::new();
     for shell in place.shells {
         for attack_ in ATTACKS {
             let value = attack_.replace('@', canary.to_str().unwrap());
-            let came = attack(place, shell, &value, dir.path()).await;
-            let wanted = match place.fate {
-                Fate::Exact => Ok(place.wanted(&value)),
-                Fate::Trimmed => Ok(place.wanted(value.trim_end_matches('\n'))),
-                Fate::Nothing => Ok(String::new()),
-                Fate::Refused => Err("SHELL_VALUE".to_owned()),
+            let came = run_attack(place, shell, &value, dir.path()).await;
+            let wanted = match place.expected_output {
+                ExpectedOutput::Exact => Ok(place.expected(&value)),
+                ExpectedOutput::Trimmed => Ok(place.expected(value.trim_end_matches('\n'))),
+                ExpectedOutput::Nothing => Ok(String::new()),
+                ExpectedOutput::Refused => Err("SHELL_VALUE".to_owned()),
             };
             let name = place.name;
             if came != wanted {
@@ -350,8 +403,8 @@ async fn besiege(place: &Place) -> Vec<String> {
 async fn no_value_becomes_a_command_wherever_it_stands() {
     assert!(ATTACKS.len() >= 100, "{}", ATTACKS.len());
     let mut faults = Vec::new();
-    for place in PLACES {
-        faults.extend(besiege(place).await);
+    for place in CONTEXTS {
+        faults.extend(run_attacks(place).await);
     }
     assert!(
         faults.is_empty(),
@@ -363,13 +416,19 @@ async fn no_value_becomes_a_command_wherever_it_stands() {
 
 #[tokio::test]
 async fn a_raw_heredoc_takes_what_does_not_end_it() {
-    let raw = place("raw heredoc", "cat <<'EOF'\n", "\nEOF\n", BOTH, Fate::Exact);
+    let raw = context(
+        "raw heredoc",
+        "cat <<'EOF'\n",
+        "\nEOF\n",
+        BOTH_SHELLS,
+        ExpectedOutput::Exact,
+    );
     let dir = tempfile::tempdir().unwrap();
     let canary = dir.path().join("canary");
     let mut refused = 0;
     for attack_ in ATTACKS {
         let value = attack_.replace('@', canary.to_str().unwrap());
-        match attack(&raw, "/bin/sh", &value, dir.path()).await {
+        match run_attack(&raw, "/bin/sh", &value, dir.path()).await {
             Ok(came) => assert_eq!(came, format!("{value}\n")),
             Err(code) => {
                 assert_eq!(code, "SHELL_VALUE", "{value:?}");
@@ -382,7 +441,7 @@ async fn a_raw_heredoc_takes_what_does_not_end_it() {
 }
 
 /// Scripts with several values, each between `‹` and `›`, that spell something together; `@` is the canary.
-const TOGETHER: &[(&str, Result<&str, &str>)] = &[
+const COMBINED_ATTACKS: &[(&str, Result<&str, &str>)] = &[
     ("cat <<EOF\n‹EOF›\n‹touch @›\nEOF\n", Ok("EOF\ntouch @\n")),
     ("cat <<EOF\n‹E›‹OF›\n‹touch @›\nEOF\n", Ok("EOF\ntouch @\n")),
     ("cat <<EOF\nE‹OF›\n‹touch @›\nEOF\n", Ok("EOF\ntouch @\n")),
@@ -395,17 +454,29 @@ const TOGETHER: &[(&str, Result<&str, &str>)] = &[
         "cat <<A; cat <<B\n‹A›\nA\n‹B›\n‹touch @›\nB\n",
         Ok("A\nB\ntouch @\n"),
     ),
-    ("cat <<EOF\n$(( ‹a[$(touch @)]› ))\nEOF\n", Err(CODE)),
-    ("cat <<'EOF'\n‹EOF›\n‹touch @›\nEOF\n", Err(CODE)),
-    ("cat <<'EOF'\n‹E›‹OF›\n‹touch @›\nEOF\n", Err(CODE)),
-    ("cat <<'EOF'\nE‹OF›\n‹touch @›\nEOF\n", Err(CODE)),
-    ("cat <<'EOF'\n‹EO›F\n‹touch @›\nEOF\n", Err(CODE)),
-    ("cat <<'EOF'\n‹x\nE›‹OF\ntouch @›\nEOF\n", Err(CODE)),
-    ("cat <<\\EOF\n‹›EOF\n‹touch @›\nEOF\n", Err(CODE)),
-    ("cat <<-'EOF'\n\t‹EOF›\n‹touch @›\n\tEOF\n", Err(CODE)),
-    ("cat <<''\n‹›\n‹touch @›\n\n", Err(CODE)),
-    ("x=$(cat <<'EOF'\n‹EOF›); ‹touch @›\nEOF\n)", Err(CODE)),
-    ("x=`cat <<'EOF'\n‹`; touch @; echo `›\nEOF\n`", Err(CODE)),
+    (
+        "cat <<EOF\n$(( ‹a[$(touch @)]› ))\nEOF\n",
+        Err(REFUSED_CODE),
+    ),
+    ("cat <<'EOF'\n‹EOF›\n‹touch @›\nEOF\n", Err(REFUSED_CODE)),
+    ("cat <<'EOF'\n‹E›‹OF›\n‹touch @›\nEOF\n", Err(REFUSED_CODE)),
+    ("cat <<'EOF'\nE‹OF›\n‹touch @›\nEOF\n", Err(REFUSED_CODE)),
+    ("cat <<'EOF'\n‹EO›F\n‹touch @›\nEOF\n", Err(REFUSED_CODE)),
+    ("cat <<'EOF'\n‹x\nE›‹OF\ntouch @›\nEOF\n", Err(REFUSED_CODE)),
+    ("cat <<\\EOF\n‹›EOF\n‹touch @›\nEOF\n", Err(REFUSED_CODE)),
+    (
+        "cat <<-'EOF'\n\t‹EOF›\n‹touch @›\n\tEOF\n",
+        Err(REFUSED_CODE),
+    ),
+    ("cat <<''\n‹›\n‹touch @›\n\n", Err(REFUSED_CODE)),
+    (
+        "x=$(cat <<'EOF'\n‹EOF›); ‹touch @›\nEOF\n)",
+        Err(REFUSED_CODE),
+    ),
+    (
+        "x=`cat <<'EOF'\n‹`; touch @; echo `›\nEOF\n`",
+        Err(REFUSED_CODE),
+    ),
     ("cat <<'EOF'\n‹EOF›-‹EOF› EOF\nEOF\n", Ok("EOF-EOF EOF\n")),
     (
         "x=`printf a # ‹`; touch @; echo `›\n`; printf %s $x",
@@ -413,14 +484,14 @@ const TOGETHER: &[(&str, Result<&str, &str>)] = &[
     ),
 ];
 
-const CODE: &str = "SHELL_VALUE";
+const REFUSED_CODE: &str = "SHELL_VALUE";
 
 #[tokio::test]
 async fn values_do_not_become_commands_together() {
     let dir = tempfile::tempdir().unwrap();
     let canary = dir.path().join("canary");
     let canary_text = canary.to_str().unwrap();
-    for (script, wanted) in TOGETHER {
+    for (script, wanted) in COMBINED_ATTACKS {
         let script = script.replace('@', canary_text);
         let mut pieces = Vec::new();
         for part in script.split('‹') {
@@ -436,7 +507,7 @@ async fn values_do_not_become_commands_together() {
             Ok(text) => Ok(text.replace('@', canary_text)),
             Err(code) => Err((*code).to_owned()),
         };
-        for shell in BOTH {
+        for shell in BOTH_SHELLS {
             let came = run_pieces(pieces.clone(), shell, dir.path()).await;
             assert_eq!(came, wanted, "{shell}: {script}");
             assert!(!canary.exists(), "{shell}: {script}");
@@ -450,7 +521,7 @@ async fn a_value_in_the_environment_comes_through_exactly() {
     let canary = dir.path().join("canary");
     for attack_ in ATTACKS {
         let value = attack_.replace('@', canary.to_str().unwrap());
-        let mut call = command(
+        let mut call = command_call(
             "shell",
             "printf '%s' \"$VALUE\"; sh -c 'printf %s \"$VALUE\"'",
             dir.path(),
@@ -459,7 +530,7 @@ async fn a_value_in_the_environment_comes_through_exactly() {
             .as_object()
             .unwrap()
             .clone();
-        let result = crate::testing::result(run(&tool(), call).await);
+        let result = crate::testing::expect_result(run_tool(&shell_tool(), call).await);
         assert_eq!(result["stdout"], format!("{value}{value}"));
         assert!(!canary.exists(), "{value:?}");
     }
@@ -469,10 +540,10 @@ async fn a_value_in_the_environment_comes_through_exactly() {
 async fn the_canary_is_found_where_a_value_is_let_through() {
     let dir = tempfile::tempdir().unwrap();
     let canary = dir.path().join("canary");
-    let mut call = command("shell", "", dir.path());
+    let mut call = command_call("shell", "", dir.path());
     let raw = format!("; touch {}", canary.display());
     let pieces = vec![Piece::Text("true ".to_owned()), Piece::Raw(raw)];
     call.pieces.insert("command".to_owned(), vec![pieces]);
-    crate::testing::result(run(&tool(), call).await);
+    crate::testing::expect_result(run_tool(&shell_tool(), call).await);
     assert!(canary.exists(), "a corpus that cannot fail shows nothing");
 }

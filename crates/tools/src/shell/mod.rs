@@ -1,6 +1,6 @@
 //! The `shell` tool: runs commands in a shell; values are quoted by context.
 
-mod place;
+mod quoting;
 mod script;
 mod tool;
 
@@ -9,4 +9,4 @@ mod corpus;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use tool::Shell;
+pub(crate) use tool::ShellTool;

@@ -9,68 +9,72 @@ use model::outcome::{ErrorKind, TaskError};
 use model::template::Piece;
 use serde_json::Value;
 
-use crate::shell::place::{Place, Reader};
+use crate::shell::quoting::{QuoteContext, ScriptScanner};
 
 /// Reserved words of the shell.
-const RESERVED: [&str; 17] = [
+const RESERVED_WORDS: [&str; 17] = [
     "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for",
     "in", "function", "select", "time", "coproc",
 ];
 
 /// Script to run.
 #[derive(Debug)]
-pub(crate) struct Script {
+pub(crate) struct ShellScript {
     pub(crate) text: String,
     /// Whether it contains values, which may be secrets.
     pub(crate) has_values: bool,
 }
 
 /// Builds the script of one or more commands. They run in one shell, which stops at the first failure.
-pub(crate) fn script(commands: &[Vec<Piece>]) -> Result<Script, TaskError> {
+pub(crate) fn build_script(commands: &[Vec<Piece>]) -> Result<ShellScript, TaskError> {
     let mut variables = String::new();
     let mut count = 0;
     let mut bodies = Vec::new();
     for pieces in commands {
-        bodies.push(body(pieces, &mut variables, &mut count)?);
+        bodies.push(build_command(pieces, &mut variables, &mut count)?);
     }
     let body = bodies.join("\n");
     if commands.len() > 1 {
         variables.push_str("set -e\n");
     }
     let mut pieces = commands.iter().flatten();
-    Ok(Script {
+    Ok(ShellScript {
         text: variables + body.as_str(),
         has_values: pieces.any(|piece| !matches!(piece, Piece::Text(_))),
     })
 }
 
-fn body(pieces: &[Piece], variables: &mut String, count: &mut usize) -> Result<String, TaskError> {
-    let mut reader = Reader::default();
+fn build_command(
+    pieces: &[Piece],
+    variables: &mut String,
+    count: &mut usize,
+) -> Result<String, TaskError> {
+    let mut reader = ScriptScanner::default();
     let mut body = String::new();
     for piece in pieces {
         match piece {
             Piece::Text(text) | Piece::Raw(text) => {
-                reader.text(text);
+                reader.read_text(text);
                 body.push_str(text);
             }
             Piece::Value(value) | Piece::Ident(value) => {
-                let text = text_of(value)?;
-                body.push_str(&placed(&text, &reader, |text| {
+                let text = value_text(value)?;
+                body.push_str(&place_value(&text, &reader, |text| {
                     *count += 1;
                     let name = format!("_noetl_{count}");
-                    variables.push_str(&format!("{name}={}\n", quoted(text)));
+                    variables.push_str(&format!("{name}={}\n", quote_text(text)));
                     name
                 })?);
-                match reader.place() {
-                    Place::Comment => {}
-                    Place::RawHeredoc => reader.raw_value(&text),
-                    _ => reader.value(),
+                match reader.context() {
+                    QuoteContext::Comment => {}
+                    QuoteContext::RawHeredoc => reader.read_raw_value(&text),
+                    _ => reader.skip_value(),
                 }
             }
         }
     }
     if reader.is_ended_by_value() {
-        return Err(refused(
+        return Err(refused_error(
             "a value would end the here-document that contains it",
         ));
     }
@@ -78,35 +82,35 @@ fn body(pieces: &[Piece], variables: &mut String, count: &mut usize) -> Result<S
 }
 
 /// Script text for a value in the reader's current context.
-fn placed(
+fn place_value(
     text: &str,
-    reader: &Reader,
+    reader: &ScriptScanner,
     mut variable: impl FnMut(&str) -> String,
 ) -> Result<String, TaskError> {
-    let place = reader.place();
-    if is_plain(text) && place != Place::Heredoc {
+    let place = reader.context();
+    if is_plain(text) && place != QuoteContext::Heredoc {
         return Ok(text.to_owned());
     }
     match place {
-        Place::Bare => Ok(format!("\"${{{}}}\"", variable(text))),
-        Place::Double | Place::Heredoc => Ok(format!("${{{}}}", variable(text))),
-        Place::Single => Ok(format!("'\"${{{}}}\"'", variable(text))),
-        Place::Ansi => Ok(format!("'\"${{{}}}\"$'", variable(text))),
+        QuoteContext::Bare => Ok(format!("\"${{{}}}\"", variable(text))),
+        QuoteContext::Double | QuoteContext::Heredoc => Ok(format!("${{{}}}", variable(text))),
+        QuoteContext::Single => Ok(format!("'\"${{{}}}\"'", variable(text))),
+        QuoteContext::Ansi => Ok(format!("'\"${{{}}}\"$'", variable(text))),
         // The shell skips a comment, but a newline ends it, and so does a backtick if it is inside backticks.
-        Place::Comment => Ok(text.replace(|c| !is_plain_character(c), " ")),
-        Place::Arithmetic => Err(refused(
+        QuoteContext::Comment => Ok(text.replace(|c| !is_plain_character(c), " ")),
+        QuoteContext::Arithmetic => Err(refused_error(
             "only a number is allowed inside `$(( … ))`, because the shell would execute other text",
         )),
-        Place::RawHeredoc if reader.is_in_backticks() => Err(refused(
+        QuoteContext::RawHeredoc if reader.is_in_backticks() => Err(refused_error(
             "only a plain word is allowed in a quoted here-document inside backticks; use `$( … )`",
         )),
-        Place::RawHeredoc => Ok(text.to_owned()),
+        QuoteContext::RawHeredoc => Ok(text.to_owned()),
     }
 }
 
 /// Whether the shell takes the text literally in every context.
 fn is_plain(text: &str) -> bool {
-    !text.is_empty() && text.chars().all(is_plain_character) && !RESERVED.contains(&text)
+    !text.is_empty() && text.chars().all(is_plain_character) && !RESERVED_WORDS.contains(&text)
 }
 
 fn is_plain_character(c: char) -> bool {
@@ -114,14 +118,14 @@ fn is_plain_character(c: char) -> bool {
 }
 
 /// Text of a value: strings as they are, other types as JSON.
-fn text_of(value: &Value) -> Result<String, TaskError> {
+fn value_text(value: &Value) -> Result<String, TaskError> {
     let text = match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
         other => other.to_string(),
     };
     if text.contains('\0') {
-        return Err(refused(
+        return Err(refused_error(
             "a value contains a NUL character, which cannot be passed to a command",
         ));
     }
@@ -129,10 +133,10 @@ fn text_of(value: &Value) -> Result<String, TaskError> {
 }
 
 /// Text in single quotes.
-fn quoted(text: &str) -> String {
+fn quote_text(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-fn refused(message: &str) -> TaskError {
+fn refused_error(message: &str) -> TaskError {
     TaskError::new(ErrorKind::Schema, "SHELL_VALUE", message)
 }

@@ -12,52 +12,54 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, Stream, Tool};
 use crate::isolation::SandboxLevel;
-use crate::shell::Shell;
-use crate::testing::{Lines, command, error, gone, result, run};
+use crate::shell::ShellTool;
+use crate::testing::{
+    RecordedLogLines, command_call, expect_error, expect_result, run_tool, wait_until_gone,
+};
 
-fn tool() -> Shell {
+fn shell_tool() -> ShellTool {
     let path = "/usr/local/bin:/usr/bin:/bin".to_owned();
-    Shell::new(
+    ShellTool::new(
         BTreeMap::from([("PATH".to_owned(), path)]),
         SandboxLevel::None,
     )
 }
 
-fn sh(text: &str) -> Call {
-    command("shell", text, Path::new("/tmp"))
+fn shell_call(text: &str) -> Call {
+    command_call("shell", text, Path::new("/tmp"))
 }
 
-fn pieces(parts: &[Piece]) -> Call {
-    let mut call = sh("");
+fn call_with_pieces(parts: &[Piece]) -> Call {
+    let mut call = shell_call("");
     call.pieces
         .insert("command".to_owned(), vec![parts.to_vec()]);
     call
 }
 
-fn text(text: &str) -> Piece {
+fn text_piece(text: &str) -> Piece {
     Piece::Text(text.to_owned())
 }
 
-fn value(value: impl Into<Value>) -> Piece {
+fn value_piece(value: impl Into<Value>) -> Piece {
     Piece::Value(value.into())
 }
 
-async fn stdout(call: Call) -> String {
-    let result = result(run(&tool(), call).await);
+async fn run_stdout(call: Call) -> String {
+    let result = expect_result(run_tool(&shell_tool(), call).await);
     result["stdout"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
 async fn a_command_gives_its_outputs_and_its_exit_code() {
-    let outcome = run(&tool(), sh("echo out; echo err >&2")).await;
+    let outcome = run_tool(&shell_tool(), shell_call("echo out; echo err >&2")).await;
     let wanted = json!({"stdout": "out\n", "stderr": "err\n", "exit_code": 0});
-    assert_eq!(result(outcome), wanted);
+    assert_eq!(expect_result(outcome), wanted);
 }
 
 #[tokio::test]
 async fn another_exit_code_is_an_error_that_carries_the_outputs() {
-    let outcome = run(&tool(), sh("echo why >&2; exit 3")).await;
-    let failed = error(&outcome);
+    let outcome = run_tool(&shell_tool(), shell_call("echo why >&2; exit 3")).await;
+    let failed = expect_error(&outcome);
     assert_eq!(
         (failed.code.as_str(), failed.retryable),
         ("SHELL_EXIT", false)
@@ -68,19 +70,19 @@ async fn another_exit_code_is_an_error_that_carries_the_outputs() {
 
 #[tokio::test]
 async fn several_commands_share_a_shell_and_stop_at_the_first_that_fails() {
-    let mut call = sh("");
+    let mut call = shell_call("");
     let cmds = ["cd /usr", "pwd", "false", "echo never"];
-    let cmds = cmds.iter().map(|c| vec![text(c)]).collect();
+    let cmds = cmds.iter().map(|c| vec![text_piece(c)]).collect();
     call.pieces = BTreeMap::from([("cmds".to_owned(), cmds)]);
-    let outcome = run(&tool(), call).await;
-    assert_eq!(error(&outcome).details["stdout"], "/usr\n");
+    let outcome = run_tool(&shell_tool(), call).await;
+    assert_eq!(expect_error(&outcome).details["stdout"], "/usr\n");
 }
 
 #[tokio::test]
 async fn only_declared_variables_are_seen() {
-    let mut call = sh("env | cut -d= -f1 | sort | tr '\\n' ' '");
+    let mut call = shell_call("env | cut -d= -f1 | sort | tr '\\n' ' '");
     call.fields = json!({"env": {"MINE": 1}}).as_object().unwrap().clone();
-    let seen = stdout(call).await;
+    let seen = run_stdout(call).await;
     for name in seen.split_whitespace() {
         assert!(
             [
@@ -101,33 +103,36 @@ async fn only_declared_variables_are_seen() {
 
 #[tokio::test]
 async fn input_is_given_on_stdin() {
-    let mut call = sh("cat | tr a-z A-Z");
+    let mut call = shell_call("cat | tr a-z A-Z");
     call.fields = json!({"stdin": "hello"}).as_object().unwrap().clone();
-    assert_eq!(stdout(call).await, "HELLO");
-    let mut unread = sh("true");
+    assert_eq!(run_stdout(call).await, "HELLO");
+    let mut unread = shell_call("true");
     let long = "x".repeat(1_000_000);
     unread.fields = json!({"stdin": long}).as_object().unwrap().clone();
-    assert_eq!(stdout(unread).await, "");
+    assert_eq!(run_stdout(unread).await, "");
 }
 
 #[tokio::test]
 async fn another_shell_can_be_named() {
-    let mut call = sh("a=(1 2 3); echo ${#a[@]}");
+    let mut call = shell_call("a=(1 2 3); echo ${#a[@]}");
     call.fields = json!({"shell": "bash"}).as_object().unwrap().clone();
-    assert_eq!(stdout(call).await, "3\n");
-    let mut missing = sh("true");
+    assert_eq!(run_stdout(call).await, "3\n");
+    let mut missing = shell_call("true");
     missing.fields = json!({"shell": "no-such-shell"})
         .as_object()
         .unwrap()
         .clone();
-    let outcome = run(&tool(), missing).await;
-    assert_eq!(error(&outcome).code, "SHELL_START");
+    let outcome = run_tool(&shell_tool(), missing).await;
+    assert_eq!(expect_error(&outcome).code, "SHELL_START");
 }
 
 #[tokio::test]
 async fn a_child_left_behind_does_not_hold_the_call() {
     let started = Instant::now();
-    assert_eq!(stdout(sh("sleep 600 & echo started")).await, "started\n");
+    assert_eq!(
+        run_stdout(shell_call("sleep 600 & echo started")).await,
+        "started\n"
+    );
     assert!(started.elapsed() < Duration::from_secs(30));
 }
 
@@ -135,54 +140,63 @@ async fn a_child_left_behind_does_not_hold_the_call() {
 struct StopAtFirstLine(CancellationToken);
 
 impl LogSink for StopAtFirstLine {
-    fn line(&self, _stream: Stream, _text: &str) {
+    fn write_line(&self, _stream: Stream, _text: &str) {
         self.0.cancel();
     }
 }
 
-async fn stopped(script: &str) -> (Outcome, Duration) {
+async fn run_stopped(script: &str) -> (Outcome, Duration) {
     let stop = CancellationToken::new();
     let started = Instant::now();
-    let outcome = tool()
-        .call(sh(script), stop.clone(), &StopAtFirstLine(stop))
+    let outcome = shell_tool()
+        .call(shell_call(script), stop.clone(), &StopAtFirstLine(stop))
         .await;
     (outcome, started.elapsed())
 }
 
 #[tokio::test]
 async fn a_stop_ends_the_whole_group() {
-    let (outcome, _) = stopped("sh -c 'sleep 600; true' & echo $!; wait").await;
-    assert_eq!(error(&outcome).kind, ErrorKind::Cancelled);
-    gone(error(&outcome).details["stdout"].as_str().unwrap().trim()).await;
+    let (outcome, _) = run_stopped("sh -c 'sleep 600; true' & echo $!; wait").await;
+    assert_eq!(expect_error(&outcome).kind, ErrorKind::Cancelled);
+    wait_until_gone(
+        expect_error(&outcome).details["stdout"]
+            .as_str()
+            .unwrap()
+            .trim(),
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn what_ignores_the_request_to_end_is_killed() {
-    let (outcome, took) = stopped("trap '' TERM; echo up; while :; do sleep 1; done").await;
-    assert_eq!(error(&outcome).kind, ErrorKind::Cancelled);
-    assert!(took >= crate::process::GRACE, "{took:?}");
+    let (outcome, took) = run_stopped("trap '' TERM; echo up; while :; do sleep 1; done").await;
+    assert_eq!(expect_error(&outcome).kind, ErrorKind::Cancelled);
+    assert!(took >= crate::process::KILL_GRACE, "{took:?}");
 }
 
 #[tokio::test]
 async fn a_timeout_keeps_what_was_printed() {
-    let mut call = sh("echo before; sleep 600");
+    let mut call = shell_call("echo before; sleep 600");
     call.timeout.total = Some(Duration::from_millis(300));
-    let outcome = run(&tool(), call).await;
-    assert_eq!(error(&outcome).code, "TIMEOUT");
-    assert_eq!(error(&outcome).details["stdout"], "before\n");
+    let outcome = run_tool(&shell_tool(), call).await;
+    assert_eq!(expect_error(&outcome).code, "TIMEOUT");
+    assert_eq!(expect_error(&outcome).details["stdout"], "before\n");
 }
 
 #[tokio::test]
 async fn a_flood_is_cut_in_the_middle() {
-    let lines = Lines::default();
-    let outcome = tool()
+    let lines = RecordedLogLines::default();
+    let outcome = shell_tool()
         .call(
-            sh("yes 0123456789 | head -c 5000000; echo; echo end"),
+            shell_call("yes 0123456789 | head -c 5000000; echo; echo end"),
             CancellationToken::new(),
             &lines,
         )
         .await;
-    let stdout = result(outcome)["stdout"].as_str().unwrap().to_owned();
+    let stdout = expect_result(outcome)["stdout"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert!(stdout.len() < 1_100_000 && stdout.ends_with("end\n"));
     assert!(stdout.contains("bytes left out"));
 }
@@ -190,23 +204,23 @@ async fn a_flood_is_cut_in_the_middle() {
 #[tokio::test]
 async fn a_long_script_and_long_values_work() {
     let long = "a b".repeat(100_000);
-    let call = pieces(&[
-        text("printf %s "),
-        value(long.clone()),
-        text(" | wc -c | tr -d ' '"),
+    let call = call_with_pieces(&[
+        text_piece("printf %s "),
+        value_piece(long.clone()),
+        text_piece(" | wc -c | tr -d ' '"),
     ]);
-    assert_eq!(stdout(call).await, format!("{}\n", long.len()));
+    assert_eq!(run_stdout(call).await, format!("{}\n", long.len()));
 }
 
 #[tokio::test]
 async fn a_value_does_not_show_among_the_arguments() {
     for secret in ["hunter2", "a $secret; text"] {
-        let call = pieces(&[
-            text(": "),
-            value(secret),
-            text("; tr '\\0' ' ' < /proc/$$/cmdline; stat -c ' %a' \"$0\""),
+        let call = call_with_pieces(&[
+            text_piece(": "),
+            value_piece(secret),
+            text_piece("; tr '\\0' ' ' < /proc/$$/cmdline; stat -c ' %a' \"$0\""),
         ]);
-        let seen = stdout(call).await;
+        let seen = run_stdout(call).await;
         assert!(!seen.contains(secret), "{seen}");
         assert!(seen.ends_with(" 600\n"), "{seen}");
     }
@@ -214,43 +228,55 @@ async fn a_value_does_not_show_among_the_arguments() {
 
 #[tokio::test]
 async fn values_of_other_types_are_text_or_json() {
-    let call = pieces(&[
-        text("printf '[%s]' "),
-        value(5),
-        text(" "),
-        value(Value::Null),
-        text(" "),
-        value(true),
-        text(" "),
-        value(json!({"a b": [1]})),
+    let call = call_with_pieces(&[
+        text_piece("printf '[%s]' "),
+        value_piece(5),
+        text_piece(" "),
+        value_piece(Value::Null),
+        text_piece(" "),
+        value_piece(true),
+        text_piece(" "),
+        value_piece(json!({"a b": [1]})),
     ]);
-    assert_eq!(stdout(call).await, "[5][][true][{\"a b\":[1]}]");
+    assert_eq!(run_stdout(call).await, "[5][][true][{\"a b\":[1]}]");
 }
 
 #[tokio::test]
 async fn text_marked_as_raw_is_run() {
-    let call = pieces(&[text("echo "), Piece::Raw("a | tr a b".to_owned())]);
-    assert_eq!(stdout(call).await, "b\n");
+    let call = call_with_pieces(&[text_piece("echo "), Piece::Raw("a | tr a b".to_owned())]);
+    assert_eq!(run_stdout(call).await, "b\n");
 }
 
 #[tokio::test]
 async fn only_numbers_stand_in_arithmetic() {
-    let add = |v: Value| pieces(&[text("echo $(( 1 + "), Piece::Value(v), text(" ))")]);
-    assert_eq!(stdout(add(json!(4))).await, "5\n");
-    let outcome = run(&tool(), add(json!("a[$(touch /tmp/never)]"))).await;
-    assert_eq!(error(&outcome).code, "SHELL_VALUE");
+    let add = |v: Value| {
+        call_with_pieces(&[
+            text_piece("echo $(( 1 + "),
+            Piece::Value(v),
+            text_piece(" ))"),
+        ])
+    };
+    assert_eq!(run_stdout(add(json!(4))).await, "5\n");
+    let outcome = run_tool(&shell_tool(), add(json!("a[$(touch /tmp/never)]"))).await;
+    assert_eq!(expect_error(&outcome).code, "SHELL_VALUE");
 }
 
 #[tokio::test]
 async fn a_value_cannot_end_a_quoted_here_document() {
-    let cat = |v: &str| pieces(&[text("cat <<'EOF'\n"), value(v), text("\nEOF\n")]);
-    assert_eq!(stdout(cat("$HOME `x`")).await, "$HOME `x`\n");
-    let outcome = run(&tool(), cat("a\nEOF\ntouch /tmp/never")).await;
-    assert_eq!(error(&outcome).code, "SHELL_VALUE");
+    let cat = |v: &str| {
+        call_with_pieces(&[
+            text_piece("cat <<'EOF'\n"),
+            value_piece(v),
+            text_piece("\nEOF\n"),
+        ])
+    };
+    assert_eq!(run_stdout(cat("$HOME `x`")).await, "$HOME `x`\n");
+    let outcome = run_tool(&shell_tool(), cat("a\nEOF\ntouch /tmp/never")).await;
+    assert_eq!(expect_error(&outcome).code, "SHELL_VALUE");
 }
 
 /// Scripts that print the value between brackets, one for every context.
-const PLACES: [(&str, &str); 12] = [
+const CONTEXTS: [(&str, &str); 12] = [
     ("printf '<%s>' ", ""),
     ("printf '<%s>' \"", "\""),
     ("printf '<%s>' '", "'"),
@@ -291,9 +317,9 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         // A value never ends in the characters that the scripts cut off.
         let raw = format!("{raw}.");
-        for (before, after) in PLACES {
-            let call = pieces(&[text(before), value(raw.clone()), text(after)]);
-            let seen = runtime.block_on(stdout(call));
+        for (before, after) in CONTEXTS {
+            let call = call_with_pieces(&[text_piece(before), value_piece(raw.clone()), text_piece(after)]);
+            let seen = runtime.block_on(run_stdout(call));
             let in_document = before.contains("cat <<");
             let wanted = if in_document { format!("<{raw}\n>") } else { format!("<{raw}>") };
             prop_assert_eq!(&seen, &wanted, "in {}…{}", before, after);
@@ -302,24 +328,28 @@ proptest! {
 }
 
 /// Creates a file when the first line arrives; the program waits for it.
-struct Release(std::path::PathBuf, Lines);
+struct Release(std::path::PathBuf, RecordedLogLines);
 
 impl LogSink for Release {
-    fn line(&self, stream: Stream, text: &str) {
+    fn write_line(&self, stream: Stream, text: &str) {
         std::fs::write(&self.0, "").unwrap();
-        self.1.line(stream, text);
+        self.1.write_line(stream, text);
     }
 }
 
 #[tokio::test]
 async fn a_line_is_logged_while_the_command_runs_and_a_part_of_one_at_its_end() {
     let dir = tempfile::tempdir().unwrap();
-    let log = Release(dir.path().join("go"), Lines::default());
+    let log = Release(dir.path().join("go"), RecordedLogLines::default());
     let script = "echo first; until [ -e go ]; do :; done; printf err >&2; printf part; head -c 40000 /dev/zero | tr '\\0' x";
-    let mut call = command("shell", script, dir.path());
+    let mut call = command_call("shell", script, dir.path());
     call.timeout.total = Some(Duration::from_secs(30));
-    result(tool().call(call, CancellationToken::new(), &log).await);
-    let lines = log.1.of(Stream::Stdout);
+    expect_result(
+        shell_tool()
+            .call(call, CancellationToken::new(), &log)
+            .await,
+    );
+    let lines = log.1.lines_of(Stream::Stdout);
     assert_eq!(lines[0], "first");
     assert!(lines[1].starts_with("partxxx"));
     assert!(
@@ -327,5 +357,5 @@ async fn a_line_is_logged_while_the_command_runs_and_a_part_of_one_at_its_end() 
         "long lines are split"
     );
     assert_eq!(lines[1..].concat().len(), 40_004, "no part of them is lost");
-    assert_eq!(log.1.of(Stream::Stderr), ["err"]);
+    assert_eq!(log.1.lines_of(Stream::Stderr), ["err"]);
 }

@@ -13,13 +13,15 @@ use serde_json::{Value, json};
 use tempfile::{NamedTempFile, TempDir};
 use tokio_util::sync::CancellationToken;
 
-use crate::attend::{End, Printed, attend};
-use crate::call::{Call, LogSink, Tool, cancelled, timed_out};
-use crate::capture::tail_of;
-use crate::isolation::{Abilities, GO, Limits, Sandbox, SandboxLevel, limit_reached};
-use crate::process::{NotStarted, Program};
-use crate::python::request::environment;
-use crate::shell::script::{Script, script};
+use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error};
+use crate::capture::text_tail;
+use crate::isolation::{
+    GATE_OPEN_LINE, ResourceLimits, Sandbox, SandboxLevel, SandboxSupport, limit_reached,
+};
+use crate::process::{ProgramSpec, StartError};
+use crate::python::request::declared_environment;
+use crate::run_program::{ProgramEnd, ProgramOutput, run_to_end};
+use crate::shell::script::{ShellScript, build_script};
 
 /// Longer scripts go through a file, because the length of an argument is limited. So do scripts with values, because
 /// every user of the machine can read arguments.
@@ -29,14 +31,17 @@ const ARGUMENT_BYTES_MAX: usize = 100 * 1024;
 const TAIL_BYTES_MAX: usize = 4 * 1024;
 
 /// The `shell` tool.
-pub(crate) struct Shell {
+pub(crate) struct ShellTool {
     env: BTreeMap<String, String>,
-    demanded: SandboxLevel,
+    sandbox_level_min: SandboxLevel,
 }
 
-impl Shell {
-    pub(crate) fn new(env: BTreeMap<String, String>, demanded: SandboxLevel) -> Self {
-        Self { env, demanded }
+impl ShellTool {
+    pub(crate) fn new(env: BTreeMap<String, String>, sandbox_level_min: SandboxLevel) -> Self {
+        Self {
+            env,
+            sandbox_level_min,
+        }
     }
 
     async fn run(
@@ -45,36 +50,36 @@ impl Shell {
         stop: &CancellationToken,
         log: &dyn LogSink,
     ) -> Result<Outcome, TaskError> {
-        let script = script(&commands(call)?)?;
-        let shell = call.text("shell")?.unwrap_or("/bin/sh");
-        let limits = Limits::of(call)?;
-        let sandbox = Sandbox::of(call, self.demanded, Abilities::here())?;
-        let own = sandbox.own_dir()?;
+        let script = build_script(&read_commands(call)?)?;
+        let shell = call.text_field("shell")?.unwrap_or("/bin/sh");
+        let limits = ResourceLimits::from_call(call)?;
+        let sandbox = Sandbox::from_call(call, self.sandbox_level_min, SandboxSupport::detect())?;
+        let own = sandbox.create_own_dir()?;
         let own = own.as_ref().map(TempDir::path);
         let mut env = self.env.clone();
         if let Some(own) = own {
             env.insert("TMPDIR".to_owned(), own.display().to_string());
         }
-        env.extend(environment(call)?);
-        let cwd = match (call.text("cwd")?, own) {
-            (Some(path), _) => call.resolve(path),
+        env.extend(declared_environment(call)?);
+        let cwd = match (call.text_field("cwd")?, own) {
+            (Some(path), _) => call.resolve_path(path),
             (None, Some(own)) if sandbox.is_strict() => own.to_owned(),
-            (None, _) => call.place.base_dir.clone(),
+            (None, _) => call.site.base_dir.clone(),
         };
-        let input = stdin(call, &limits);
-        let failed = |error: NotStarted| not_started(shell, &cwd, &error);
-        let file = script_file(&script, own).map_err(|error| failed(error.into()))?;
+        let input = build_stdin(call, &limits);
+        let failed = |error: StartError| start_error(shell, &cwd, &error);
+        let file = write_script_file(&script, own).map_err(|error| failed(error.into()))?;
         let args = match &file {
             Some(file) => vec![file.path().to_str().unwrap_or_default()],
             None => vec!["-c", &script.text],
         };
-        let program = Program {
+        let program = ProgramSpec {
             path: &PathBuf::from(shell),
             args: &args,
             env: &env,
             cwd: &cwd,
             limits: &limits,
-            confines: &sandbox.confines(own, &[]),
+            sandbox_rules: &sandbox.rules(own, &[]),
         };
         let piped = if input.is_some() {
             Stdio::piped()
@@ -82,13 +87,13 @@ impl Shell {
             Stdio::null()
         };
         let mut group = program.start(piped).map_err(failed)?;
-        let (end, printed) = attend(&mut group, input, call.timeout.total, stop, log).await;
-        Ok(outcome(end, &printed))
+        let (end, printed) = run_to_end(&mut group, input, call.timeout.total, stop, log).await;
+        Ok(to_outcome(end, &printed))
     }
 }
 
 #[async_trait]
-impl Tool for Shell {
+impl Tool for ShellTool {
     fn is_pure(&self) -> bool {
         false
     }
@@ -102,17 +107,17 @@ impl Tool for Shell {
 }
 
 /// Commands of a call, as playbook text and values.
-fn commands(call: &Call) -> Result<Vec<Vec<Piece>>, TaskError> {
+fn read_commands(call: &Call) -> Result<Vec<Vec<Piece>>, TaskError> {
     for key in ["command", "cmds"] {
         if let Some(commands) = call.pieces.get(key).filter(|list| !list.is_empty()) {
             return Ok(commands.clone());
         }
     }
-    Err(call.missing("command", "set it to the command to run"))
+    Err(call.missing_key_error("command", "set it to the command to run"))
 }
 
-/// Standard input of the script, preceded by [`GO`] if the script has limits.
-fn stdin(call: &Call, limits: &Limits) -> Option<Vec<u8>> {
+/// Standard input of the script, preceded by [`GATE_OPEN_LINE`] if the script has limits.
+fn build_stdin(call: &Call, limits: &ResourceLimits) -> Option<Vec<u8>> {
     let text = call.field("stdin").map(|stdin| match stdin {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -120,11 +125,14 @@ fn stdin(call: &Call, limits: &Limits) -> Option<Vec<u8>> {
     if limits.is_empty() {
         return text.map(String::into_bytes);
     }
-    Some([GO, text.unwrap_or_default().as_bytes()].concat())
+    Some([GATE_OPEN_LINE, text.unwrap_or_default().as_bytes()].concat())
 }
 
 /// Temporary file for a script that cannot be an argument. Only its owner can read it; it is deleted after the call.
-fn script_file(script: &Script, dir: Option<&Path>) -> std::io::Result<Option<NamedTempFile>> {
+fn write_script_file(
+    script: &ShellScript,
+    dir: Option<&Path>,
+) -> std::io::Result<Option<NamedTempFile>> {
     if script.text.len() <= ARGUMENT_BYTES_MAX && !script.has_values {
         return Ok(None);
     }
@@ -138,21 +146,21 @@ fn script_file(script: &Script, dir: Option<&Path>) -> std::io::Result<Option<Na
     Ok(Some(file))
 }
 
-fn outcome(end: End, printed: &Printed) -> Outcome {
+fn to_outcome(end: ProgramEnd, printed: &ProgramOutput) -> Outcome {
     use std::os::unix::process::ExitStatusExt;
     let error = match end {
-        End::Exited(Ok(status)) if status.success() => {
+        ProgramEnd::Exited(Ok(status)) if status.success() => {
             return Outcome::ok(json!({
                 "stdout": printed.stdout,
                 "stderr": printed.stderr,
                 "exit_code": 0,
             }));
         }
-        End::Exited(Ok(status)) => match (status.code(), status.signal()) {
+        ProgramEnd::Exited(Ok(status)) => match (status.code(), status.signal()) {
             (Some(code), _) => {
                 let message = format!("command exited with code {code}");
                 TaskError::new(ErrorKind::ClientError, "SHELL_EXIT", message)
-                    .with("exit_code", code)
+                    .with_detail("exit_code", code)
             }
             (None, signal) => {
                 let signal = signal.unwrap_or_default();
@@ -161,25 +169,25 @@ fn outcome(end: End, printed: &Printed) -> Outcome {
                     None => format!("command was killed by signal {signal}"),
                 };
                 TaskError::new(ErrorKind::Unknown, "SHELL_KILLED", message)
-                    .with("signal", signal)
-                    .with("exit_code", 128 + signal)
+                    .with_detail("signal", signal)
+                    .with_detail("exit_code", 128 + signal)
             }
         },
-        End::Exited(Err(error)) => {
+        ProgramEnd::Exited(Err(error)) => {
             let message = format!("cannot read the exit status of the command: {error}");
             TaskError::new(ErrorKind::Unknown, "SHELL_LOST", message)
         }
-        End::TimedOut(limit) => timed_out(limit),
-        End::Stopped => cancelled(),
+        ProgramEnd::TimedOut(limit) => timeout_error(limit),
+        ProgramEnd::Stopped => cancelled_error(),
     };
     Outcome::error(
         error
-            .with("stdout", tail_of(&printed.stdout, TAIL_BYTES_MAX))
-            .with("stderr", tail_of(&printed.stderr, TAIL_BYTES_MAX)),
+            .with_detail("stdout", text_tail(&printed.stdout, TAIL_BYTES_MAX))
+            .with_detail("stderr", text_tail(&printed.stderr, TAIL_BYTES_MAX)),
     )
 }
 
-fn not_started(shell: &str, cwd: &Path, error: &NotStarted) -> TaskError {
+fn start_error(shell: &str, cwd: &Path, error: &StartError) -> TaskError {
     if let Some(error) = error.host_error() {
         return error;
     }

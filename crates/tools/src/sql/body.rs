@@ -3,9 +3,9 @@
 //! A body is read as a statement is, so that a value in it is placed by where it stands there. Its tag ends it wherever
 //! it stands, as the database reads it.
 
-use crate::sql::quote::fitting_tag;
+use crate::sql::quote::choose_tag;
 use crate::sql::statement::LineMark;
-use crate::sql::words::{QuotedText, Words};
+use crate::sql::statement_words::{QuotedText, StatementWords};
 
 /// The quotes that opened last.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ impl OpenQuotes {
     }
 
     /// Whether a comma stands before them, so that they are an argument of their own.
-    pub(super) fn follow_comma(&self, text: &str) -> bool {
+    pub(super) fn is_after_comma(&self, text: &str) -> bool {
         let before = text.get(..self.start).unwrap_or_default();
         before
             .trim_end_matches(['e', 'E'])
@@ -53,7 +53,7 @@ impl OpenQuotes {
     /// Closes dollar quotes, with another tag if a value in them holds theirs.
     pub(super) fn close(&self, tag: &str, text: &mut String, lines: &mut [LineMark]) {
         let content = text.get(self.content..).unwrap_or_default();
-        let fitting = fitting_tag(tag, content);
+        let fitting = choose_tag(tag, content);
         if fitting != tag {
             text.replace_range(self.start..self.content, &fitting);
             let grown = fitting.len().saturating_sub(tag.len());
@@ -67,40 +67,40 @@ impl OpenQuotes {
 
 /// The bodies that are open, the outermost first.
 #[derive(Debug, Default)]
-pub(super) struct Bodies {
-    open: Vec<Body>,
+pub(super) struct RoutineBodies {
+    open_bodies: Vec<RoutineBody>,
     has_values: bool,
 }
 
 /// A body, and what was read of the statement around it.
 #[derive(Debug)]
-pub(super) struct Body {
+pub(super) struct RoutineBody {
     pub(super) tag: String,
-    pub(super) words: Words,
+    pub(super) words: StatementWords,
     pub(super) quotes: OpenQuotes,
 }
 
-impl Bodies {
+impl RoutineBodies {
     pub(super) fn is_empty(&self) -> bool {
-        self.open.is_empty()
+        self.open_bodies.is_empty()
     }
 
-    pub(super) fn begin(&mut self, tag: String, words: Words, quotes: OpenQuotes) {
-        self.open.push(Body { tag, words, quotes });
+    pub(super) fn enter(&mut self, tag: String, words: StatementWords, quotes: OpenQuotes) {
+        self.open_bodies.push(RoutineBody { tag, words, quotes });
     }
 
     /// Ends the body whose tag stands here, and whatever is open in it.
-    pub(super) fn end(&mut self, text: &[char]) -> Option<Body> {
-        let is_here = |body: &Body| {
+    pub(super) fn leave(&mut self, text: &[char]) -> Option<RoutineBody> {
+        let is_here = |body: &RoutineBody| {
             let tag = body.tag.chars();
             tag.eq(text.iter().copied().take(body.tag.chars().count()))
         };
-        let at = self.open.iter().position(is_here)?;
-        self.open.drain(at..).next()
+        let at = self.open_bodies.iter().position(is_here)?;
+        self.open_bodies.drain(at..).next()
     }
 
     /// Takes note of a value in a body.
-    pub(super) fn note_value(&mut self) {
+    pub(super) fn mark_value(&mut self) {
         self.has_values |= !self.is_empty();
     }
 
@@ -110,7 +110,7 @@ impl Bodies {
     }
 
     /// Gives up all bodies, and returns the words of the statement around them.
-    pub(super) fn clear(&mut self) -> Option<Words> {
-        self.open.drain(..).next().map(|body| body.words)
+    pub(super) fn clear(&mut self) -> Option<StatementWords> {
+        self.open_bodies.drain(..).next().map(|body| body.words)
     }
 }

@@ -6,7 +6,7 @@
 use crate::sql::duckdb::sql_argument;
 
 /// What begins or continues a query, so that a `FROM` after it is followed by tables.
-const QUERIES: [&str; 8] = [
+const QUERY_WORDS: [&str; 8] = [
     "SELECT",
     "DELETE",
     "UPDATE",
@@ -38,7 +38,7 @@ const LIST_ENDS: [&str; 18] = [
     "LOOP",
 ];
 /// Kinds of objects that statements create, change and drop.
-const OBJECTS: [&str; 17] = [
+const OBJECT_WORDS: [&str; 17] = [
     "SCHEMA",
     "VIEW",
     "INDEX",
@@ -58,17 +58,17 @@ const OBJECTS: [&str; 17] = [
     "CONCURRENTLY",
 ];
 /// Statements about objects.
-const ABOUT_OBJECTS: [&str; 9] = [
+const OBJECT_STATEMENTS: [&str; 9] = [
     "CREATE", "DROP", "ALTER", "COMMENT", "GRANT", "REVOKE", "REFRESH", "REINDEX", "LOCK",
 ];
 
 /// The clauses of a statement, by their parentheses.
 #[derive(Debug, Clone)]
-pub(crate) struct Clauses {
+pub(crate) struct StatementClauses {
     /// The first word of the statement.
     first: String,
     has_renamed: bool,
-    levels: Vec<Level>,
+    levels: Vec<ClauseLevel>,
 }
 
 /// What stands between one pair of parentheses, so far.
@@ -77,17 +77,17 @@ pub(crate) struct Clauses {
     clippy::struct_excessive_bools,
     reason = "each flag is a fact of its own about the words so far"
 )]
-struct Level {
+struct ClauseLevel {
     /// Whether a query began here.
     is_query: bool,
     /// The verb of that query.
     verb: String,
     /// Whether a comma here is followed by another name.
-    lists_names: bool,
+    has_name_list: bool,
     /// Whether these are the columns of an `INSERT`.
     is_columns: bool,
     /// Whether parentheses here would hold the columns of an `INSERT`.
-    takes_columns: bool,
+    may_have_columns: bool,
     /// The function whose arguments these are, in capitals.
     function: String,
     /// How many commas have come.
@@ -106,12 +106,12 @@ enum LastToken {
     Other,
 }
 
-impl Clauses {
+impl StatementClauses {
     pub(crate) fn new() -> Self {
         Self {
             first: String::new(),
             has_renamed: false,
-            levels: vec![Level::default()],
+            levels: vec![ClauseLevel::default()],
         }
     }
 
@@ -123,7 +123,7 @@ impl Clauses {
         self.has_renamed |= word == "RENAME";
         let first = self.first.clone();
         let is_first_level = self.levels.len() == 1;
-        let level = self.level();
+        let level = self.current_level();
         let previous = match &level.last {
             LastToken::Word(previous) => previous.clone(),
             _ => String::new(),
@@ -132,14 +132,14 @@ impl Clauses {
         // Where a right is granted or an event named, nothing is queried.
         let is_named = matches!(previous.as_str(), "FOR" | "ON" | "BEFORE" | "AFTER" | "OR")
             || matches!(first.as_str(), "GRANT" | "REVOKE");
-        if QUERIES.contains(&word) && !is_named {
+        if QUERY_WORDS.contains(&word) && !is_named {
             level.is_query = true;
             word.clone_into(&mut level.verb);
         }
         if word == "FROM" && is_first && is_first_level {
             level.is_query = true;
         }
-        level.lists_names = match word {
+        level.has_name_list = match word {
             "FROM" => level.is_query && previous != "DISTINCT",
             "SET" => level.verb == "UPDATE",
             "TABLE" | "VIEW" | "SEQUENCE" | "SCHEMA" if is_first_level => {
@@ -147,11 +147,11 @@ impl Clauses {
             }
             "TRUNCATE" => true,
             word if LIST_ENDS.contains(&word) => false,
-            _ => level.lists_names,
+            _ => level.has_name_list,
         };
-        level.takes_columns = match word {
+        level.may_have_columns = match word {
             "INTO" => level.verb == "INSERT" || first == "REPLACE",
-            word => level.takes_columns && !LIST_ENDS.contains(&word),
+            word => level.may_have_columns && !LIST_ENDS.contains(&word),
         };
         level.before = previous;
         level.last = LastToken::Word(word.to_owned());
@@ -161,27 +161,27 @@ impl Clauses {
     pub(crate) fn add_sign(&mut self, sign: char) {
         match sign {
             '(' => {
-                let level = self.level();
-                let is_columns = std::mem::take(&mut level.takes_columns);
+                let level = self.current_level();
+                let is_columns = std::mem::take(&mut level.may_have_columns);
                 let function = match std::mem::replace(&mut level.last, LastToken::Other) {
                     LastToken::Word(word) => word,
                     _ => String::new(),
                 };
-                self.levels.push(Level {
+                self.levels.push(ClauseLevel {
                     is_columns,
-                    lists_names: is_columns,
+                    has_name_list: is_columns,
                     function,
-                    ..Level::default()
+                    ..ClauseLevel::default()
                 });
             }
             // A list or a map of values.
-            '[' | '{' => self.levels.push(Level::default()),
+            '[' | '{' => self.levels.push(ClauseLevel::default()),
             ')' | ']' | '}' if self.levels.len() > 1 => {
                 self.levels.pop();
                 self.add_other();
             }
             ',' => {
-                let level = self.level();
+                let level = self.current_level();
                 level.commas += 1;
                 level.last = LastToken::Comma;
             }
@@ -191,7 +191,7 @@ impl Clauses {
 
     /// Takes a value, a name that was put in, or quoted text.
     pub(crate) fn add_other(&mut self) {
-        let level = self.level();
+        let level = self.current_level();
         if let LastToken::Word(word) = &level.last {
             level.before.clone_from(word);
         }
@@ -199,11 +199,11 @@ impl Clauses {
     }
 
     /// Whether what comes next can only be a name.
-    pub(crate) fn expect_name(&self) -> bool {
+    pub(crate) fn needs_name(&self) -> bool {
         let level = self.levels.last().expect("the statement itself is a level");
         match &level.last {
             LastToken::Start => level.is_columns,
-            LastToken::Comma => level.lists_names,
+            LastToken::Comma => level.has_name_list,
             LastToken::Word(word) => self.is_followed_by_name(level, word),
             LastToken::Other => false,
         }
@@ -211,13 +211,13 @@ impl Clauses {
 
     /// Whether what comes next is a part of a text that a function of `DuckDB` runs as SQL.
     pub(crate) fn is_in_sql_text(&self) -> bool {
-        let is_sql = |level: &Level| sql_argument(&level.function) == Some(level.commas);
+        let is_sql = |level: &ClauseLevel| sql_argument(&level.function) == Some(level.commas);
         self.levels.iter().any(is_sql)
     }
 
-    fn is_followed_by_name(&self, level: &Level, word: &str) -> bool {
+    fn is_followed_by_name(&self, level: &ClauseLevel, word: &str) -> bool {
         let is_first_level = self.levels.len() == 1;
-        let is_about_objects = ABOUT_OBJECTS.contains(&self.first.as_str());
+        let is_about_objects = OBJECT_STATEMENTS.contains(&self.first.as_str());
         match word {
             "TABLE" | "JOIN" | "UPDATE" | "ONLY" | "REFERENCES" | "TRUNCATE" => true,
             // `VACUUM INTO` takes the name of a file.
@@ -236,12 +236,12 @@ impl Clauses {
             "TO" => self.first == "ALTER" && (self.has_renamed || level.before == "OWNER"),
             // Behind the name of a column stands a type, which is written as it is.
             "TYPE" => matches!(level.before.as_str(), "CREATE" | "DROP" | "ALTER"),
-            word if OBJECTS.contains(&word) => is_about_objects && is_first_level,
+            word if OBJECT_WORDS.contains(&word) => is_about_objects && is_first_level,
             _ => false,
         }
     }
 
-    fn level(&mut self) -> &mut Level {
+    fn current_level(&mut self) -> &mut ClauseLevel {
         self.levels
             .last_mut()
             .expect("the statement itself is a level")
@@ -254,7 +254,7 @@ mod tests {
 
     /// Whether a name is expected at the end of a text that has words and single signs, blanks between.
     fn expects_name(text: &str) -> bool {
-        let mut clauses = Clauses::new();
+        let mut clauses = StatementClauses::new();
         for token in text.split_whitespace() {
             match token {
                 "?" => clauses.add_other(),
@@ -264,7 +264,7 @@ mod tests {
                 signs => signs.chars().for_each(|sign| clauses.add_sign(sign)),
             }
         }
-        clauses.expect_name()
+        clauses.needs_name()
     }
 
     #[test]

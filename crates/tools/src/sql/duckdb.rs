@@ -4,7 +4,7 @@
 //! quotes knows neither `/* … */` nor `\'`, and can miss the end of dollar quotes. So statements are written without such
 //! blanks among tokens, without quotes in comments, and with `''` for `\'`. Otherwise a blank in a value would change.
 
-use crate::sql::place::Place;
+use crate::sql::sql_context::SqlContext;
 
 /// The characters beyond ASCII that are blanks to `DuckDB`.
 pub(super) fn is_wide_blank(c: char) -> bool {
@@ -16,11 +16,11 @@ pub(super) fn is_wide_blank(c: char) -> bool {
 }
 
 /// Adds a character that is read at a place.
-pub(super) fn push_char(text: &mut String, place: &Place, c: char) {
+pub(super) fn push_char(text: &mut String, place: &SqlContext, c: char) {
     match (place, c) {
-        (Place::Code, c) if is_wide_blank(c) => text.push(' '),
-        (Place::Block(_), '\'' | '"' | '$' | '-') => text.push(' '),
-        (Place::Escape, '\'') if text.ends_with('\\') => {
+        (SqlContext::Code, c) if is_wide_blank(c) => text.push(' '),
+        (SqlContext::BlockComment(_), '\'' | '"' | '$' | '-') => text.push(' '),
+        (SqlContext::Escape, '\'') if text.ends_with('\\') => {
             text.pop();
             text.push_str("''");
         }

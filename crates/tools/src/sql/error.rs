@@ -12,7 +12,7 @@ pub(crate) enum BindError {
     #[error("a value holds a NUL character, which SQL cannot take")]
     Nul,
     #[error("`$n` needs `params`; it cannot stand beside `{{{{ … }}}}` without them")]
-    Unnumbered,
+    UnnumberedParam,
     #[error("the statement is one template, which is bound as a value and is no statement")]
-    Whole,
+    TemplateStatement,
 }

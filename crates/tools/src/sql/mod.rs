@@ -11,22 +11,25 @@ mod duckdb;
 mod error;
 mod neighbors;
 mod params;
-mod place;
+mod place_value;
 mod quote;
+mod sql_context;
 mod statement;
+mod statement_words;
 mod task;
 mod unclear;
-mod words;
 
 #[cfg(test)]
 mod tests;
 
 #[cfg(test)]
-pub(crate) use bind::{Command, bind};
+pub(crate) use bind::{CommandText, bind_command};
 #[cfg(test)]
 pub(crate) use error::BindError;
 #[cfg(test)]
 pub(crate) use params::Params;
-pub(crate) use place::Dialect;
-pub(crate) use statement::{Statement, StatementText};
-pub(crate) use task::{Commands, bound, literals, memory_bytes, statements, unique};
+pub(crate) use sql_context::SqlDialect;
+pub(crate) use statement::{SqlStatement, StatementText};
+pub(crate) use task::{
+    CommandTexts, bind_commands, bind_statements, memory_bytes, quoted_texts, unique_names,
+};

@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use crate::sql::error::BindError;
-use crate::sql::place::{Dialect, Place};
+use crate::sql::sql_context::{SqlContext, SqlDialect};
 
 /// How a negative number is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sign {
+pub(crate) enum SignStyle {
     /// In parentheses, so that a cast or an operator behind it takes the whole number.
     Parentheses,
     /// As it is, for statements that take numbers and no expressions.
@@ -15,7 +15,7 @@ pub(crate) enum Sign {
 }
 
 /// A value as a literal. A text means the same whatever the session says about backslashes.
-pub(crate) fn literal(value: &Value, dialect: Dialect, sign: Sign) -> String {
+pub(crate) fn sql_literal(value: &Value, dialect: SqlDialect, sign: SignStyle) -> String {
     let text = match value {
         Value::Null => return "NULL".to_owned(),
         Value::Bool(true) => return "TRUE".to_owned(),
@@ -23,15 +23,15 @@ pub(crate) fn literal(value: &Value, dialect: Dialect, sign: Sign) -> String {
         Value::Number(number) => {
             let digits = number.to_string();
             return match sign {
-                Sign::Parentheses if digits.starts_with('-') => format!("({digits})"),
-                Sign::Parentheses | Sign::Bare => digits,
+                SignStyle::Parentheses if digits.starts_with('-') => format!("({digits})"),
+                SignStyle::Parentheses | SignStyle::Bare => digits,
             };
         }
         Value::String(text) => text.clone(),
         Value::Array(_) | Value::Object(_) => value.to_string(),
     };
     let quoted = text.replace('\'', "''");
-    if dialect == Dialect::Postgres && quoted.contains('\\') {
+    if dialect == SqlDialect::Postgres && quoted.contains('\\') {
         format!("E'{}'", quoted.replace('\\', "\\\\"))
     } else {
         format!("'{quoted}'")
@@ -39,11 +39,13 @@ pub(crate) fn literal(value: &Value, dialect: Dialect, sign: Sign) -> String {
 }
 
 /// Whether a value among tokens is written as a literal of its type, and not bound.
-pub(crate) fn is_typed_literal(value: &Value, dialect: Dialect) -> bool {
+pub(crate) fn is_typed_literal(value: &Value, dialect: SqlDialect) -> bool {
     match value {
         Value::Null | Value::Bool(_) => true,
         // Sqlite reads an integer beyond 63 bits as a real number, which loses digits.
-        Value::Number(number) => dialect != Dialect::Sqlite || !number.is_u64() || number.is_i64(),
+        Value::Number(number) => {
+            dialect != SqlDialect::Sqlite || !number.is_u64() || number.is_i64()
+        }
         Value::String(_) | Value::Array(_) | Value::Object(_) => false,
     }
 }
@@ -89,7 +91,7 @@ pub(crate) struct QuotedNames {
 }
 
 /// A tag for dollar quotes around a text: the one it has, or another if the text would end at that too early.
-pub(crate) fn fitting_tag(tag: &str, content: &str) -> String {
+pub(crate) fn choose_tag(tag: &str, content: &str) -> String {
     let ends_at_its_end = |tag: &str| {
         // `DuckDB` looks for blanks outside of quotes, and begins its search for their end with the last dollar of the tag.
         let whole = format!("{tag}{content}{tag}");
@@ -104,29 +106,31 @@ pub(crate) fn fitting_tag(tag: &str, content: &str) -> String {
 }
 
 /// A text for the quotes or the comment it stands in.
-pub(crate) fn escaped(place: &Place, text: String) -> Result<String, BindError> {
+pub(crate) fn escape_text(place: &SqlContext, text: String) -> Result<String, BindError> {
     Ok(match place {
-        Place::Code => unreachable!("values among tokens are placed elsewhere"),
-        Place::Text { escapes: true } => text.replace('\\', "\\\\").replace('\'', "''"),
-        Place::Text { .. } if is_escaped_already(&text) => text,
-        Place::Text { .. } => text.replace('\'', "''"),
-        Place::Escape => {
+        SqlContext::Code => unreachable!("values among tokens are placed elsewhere"),
+        SqlContext::Text { has_escapes: true } => text.replace('\\', "\\\\").replace('\'', "''"),
+        SqlContext::Text { .. } if is_escaped(&text) => text,
+        SqlContext::Text { .. } => text.replace('\'', "''"),
+        SqlContext::Escape => {
             return Err(BindError::Place(
                 "right after a backslash in `E'…'`; write a backslash of the text as `\\\\`",
             ));
         }
-        Place::Unicode(_) => {
+        SqlContext::Unicode(_) => {
             return Err(BindError::Place("inside `U&` quotes; use plain quotes"));
         }
-        Place::Ident(']') if text.contains(']') => return Err(BindError::Ident(text)),
-        Place::Ident(']') | Place::Dollar(_) => text,
-        Place::Ident(end) => text.replace(*end, &end.to_string().repeat(2)),
-        Place::Line | Place::Block(_) => text.replace(['\n', '\r', '*', '/'], " "),
+        SqlContext::Ident(']') if text.contains(']') => return Err(BindError::Ident(text)),
+        SqlContext::Ident(']') | SqlContext::DollarQuoted(_) => text,
+        SqlContext::Ident(end) => text.replace(*end, &end.to_string().repeat(2)),
+        SqlContext::LineComment | SqlContext::BlockComment(_) => {
+            text.replace(['\n', '\r', '*', '/'], " ")
+        }
     })
 }
 
 /// Whether every quote in a text is doubled, so that it can stand in a literal and not end it.
-fn is_escaped_already(text: &str) -> bool {
+fn is_escaped(text: &str) -> bool {
     text.contains('\'')
         && text
             .split(|c| c != '\'')
@@ -134,7 +138,7 @@ fn is_escaped_already(text: &str) -> bool {
 }
 
 /// A value as text, to stand between quotes of some kind.
-pub(crate) fn text_of(value: &Value) -> Result<String, BindError> {
+pub(crate) fn value_text(value: &Value) -> Result<String, BindError> {
     let text = match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
@@ -152,14 +156,14 @@ mod tests {
 
     #[test]
     fn a_tag_is_kept_while_it_fits() {
-        assert_eq!(fitting_tag("$$", "costs 5"), "$$");
-        assert_eq!(fitting_tag("$$", "costs $5"), "$$");
-        assert_eq!(fitting_tag("$$", "costs $$5"), "$q1$");
-        assert_eq!(fitting_tag("$$", "costs $"), "$q1$");
-        assert_eq!(fitting_tag("$$", "$5"), "$q1$");
-        assert_eq!(fitting_tag("$t$", "t$"), "$q1$");
-        assert_eq!(fitting_tag("$a$", "$a$ $q1$"), "$q2$");
-        assert_eq!(fitting_tag("$a$", "$a"), "$q1$");
-        assert_eq!(fitting_tag("$q1$", "$q1$ $q"), "$q2$");
+        assert_eq!(choose_tag("$$", "costs 5"), "$$");
+        assert_eq!(choose_tag("$$", "costs $5"), "$$");
+        assert_eq!(choose_tag("$$", "costs $$5"), "$q1$");
+        assert_eq!(choose_tag("$$", "costs $"), "$q1$");
+        assert_eq!(choose_tag("$$", "$5"), "$q1$");
+        assert_eq!(choose_tag("$t$", "t$"), "$q1$");
+        assert_eq!(choose_tag("$a$", "$a$ $q1$"), "$q2$");
+        assert_eq!(choose_tag("$a$", "$a"), "$q1$");
+        assert_eq!(choose_tag("$q1$", "$q1$ $q"), "$q2$");
     }
 }

@@ -5,21 +5,21 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::sql::place::{Dialect, is_word};
-use crate::sql::quote::{Sign, literal};
+use crate::sql::quote::{SignStyle, sql_literal};
+use crate::sql::sql_context::{SqlDialect, is_word_character};
 
 /// Statements in which a number is an expression. Others may take nothing but a signed number.
-const EXPRESSIONS: [&str; 9] = [
+const EXPRESSION_VERBS: [&str; 9] = [
     "SELECT", "FROM", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "VALUES", "REPLACE",
 ];
 
 /// One statement and its values.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Statement {
-    pub(super) dialect: Dialect,
+pub(crate) struct SqlStatement {
+    pub(super) dialect: SqlDialect,
     /// The text around the values; each has a blank in its place.
     pub(super) frame: String,
-    pub(super) slots: Vec<Slot>,
+    pub(super) slots: Vec<ValueSlot>,
     pub(super) lines: Vec<LineMark>,
     /// Names that were given as values and stand in quotes, before they were split at their dots.
     pub(super) names: Vec<String>,
@@ -35,7 +35,7 @@ pub(crate) struct Statement {
 
 /// A value among tokens.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Slot {
+pub(super) struct ValueSlot {
     /// The blank in the frame that stands for it.
     pub(super) range: Range<usize>,
     pub(super) value: Value,
@@ -64,7 +64,7 @@ pub(super) struct LineMark {
 
 /// How the values of a statement are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum ValueForm {
     /// Numbers as literals; texts as parameters, one for each expression.
     Shared,
     /// Every value as a parameter of its own.
@@ -103,9 +103,9 @@ impl StatementText {
     }
 }
 
-impl Statement {
+impl SqlStatement {
     /// Leaves out so many bytes at the beginning, and finds the line on which it begins.
-    pub(super) fn skip(&mut self, bytes: usize) {
+    pub(super) fn skip_bytes(&mut self, bytes: usize) {
         for slot in &mut self.slots {
             slot.range = slot.range.start - bytes..slot.range.end - bytes;
         }
@@ -118,7 +118,7 @@ impl Statement {
     }
 
     /// Says on which line of the playbook its command begins.
-    pub(crate) fn begin_at_line(&mut self, line: usize) {
+    pub(crate) fn set_start_line(&mut self, line: usize) {
         let moved = line.saturating_sub(1);
         self.line += moved;
         self.lines.iter_mut().for_each(|mark| mark.line += moved);
@@ -146,23 +146,23 @@ impl Statement {
 
     /// The text with numbers as literals and texts as parameters; an expression that occurs twice is one parameter.
     pub(crate) fn text(&self) -> StatementText {
-        self.write(Form::Shared)
+        self.write(ValueForm::Shared)
     }
 
     /// The text in which every value is a parameter of its own, whose type follows from its place; none if that is no
     /// other text.
     pub(crate) fn text_with_separate_params(&self) -> Option<StatementText> {
-        let separate = self.write(Form::Separate);
+        let separate = self.write(ValueForm::Separate);
         (separate.params.len() != self.text().params.len()).then_some(separate)
     }
 
     /// The text with every value as a literal, for statements that take no parameters.
     pub(crate) fn text_with_literals(&self) -> StatementText {
-        self.write(Form::Literals)
+        self.write(ValueForm::Literals)
     }
 
-    fn write(&self, form: Form) -> StatementText {
-        let mut written = Written {
+    fn write(&self, form: ValueForm) -> StatementText {
+        let mut written = StatementWriter {
             text: String::new(),
             params: Vec::new(),
             sources: Vec::new(),
@@ -171,22 +171,22 @@ impl Statement {
         };
         let mut end = 0;
         for slot in &self.slots {
-            written.copy(&self.frame, end..slot.range.start);
+            written.copy_frame(&self.frame, end..slot.range.start);
             written.add_mark(slot.range.start);
             let after = self.frame[slot.range.end..].chars().next();
-            if form == Form::Literals || (form == Form::Shared && slot.is_literal) {
-                written.literal(&self.literal(&slot.value), after);
+            if form == ValueForm::Literals || (form == ValueForm::Shared && slot.is_literal) {
+                written.add_literal(&self.to_literal(&slot.value), after);
             } else {
-                let number = written.param(slot, form);
+                let number = written.param_number(slot, form);
                 let sign = match self.dialect {
-                    Dialect::Sqlite => '?',
-                    Dialect::Postgres | Dialect::Duckdb => '$',
+                    SqlDialect::Sqlite => '?',
+                    SqlDialect::Postgres | SqlDialect::Duckdb => '$',
                 };
                 written.text.push_str(&format!("{sign}{number}"));
             }
             end = slot.range.end;
         }
-        written.copy(&self.frame, end..self.frame.len());
+        written.copy_frame(&self.frame, end..self.frame.len());
         StatementText {
             text: written.text,
             params: written.params,
@@ -194,19 +194,20 @@ impl Statement {
         }
     }
 
-    fn literal(&self, value: &Value) -> String {
-        let is_expression = EXPRESSIONS.contains(&self.first_word()) || self.is_in_parentheses();
+    fn to_literal(&self, value: &Value) -> String {
+        let is_expression =
+            EXPRESSION_VERBS.contains(&self.first_word()) || self.is_in_parentheses();
         let sign = if is_expression {
-            Sign::Parentheses
+            SignStyle::Parentheses
         } else {
-            Sign::Bare
+            SignStyle::Bare
         };
-        literal(value, self.dialect, sign)
+        sql_literal(value, self.dialect, sign)
     }
 }
 
 /// A text under way.
-struct Written<'s> {
+struct StatementWriter<'s> {
     text: String,
     params: Vec<Value>,
     sources: Vec<&'s SlotSource>,
@@ -215,9 +216,9 @@ struct Written<'s> {
     marks: &'s [LineMark],
 }
 
-impl<'s> Written<'s> {
+impl<'s> StatementWriter<'s> {
     /// Copies a part of the frame.
-    fn copy(&mut self, frame: &str, part: Range<usize>) {
+    fn copy_frame(&mut self, frame: &str, part: Range<usize>) {
         let start = self.text.len();
         while let Some((mark, rest)) = self.marks.split_first()
             && mark.offset < part.end
@@ -245,21 +246,21 @@ impl<'s> Written<'s> {
     }
 
     /// Adds a literal, apart from what it would otherwise become one token with.
-    fn literal(&mut self, literal: &str, after: Option<char>) {
+    fn add_literal(&mut self, literal: &str, after: Option<char>) {
         let is_apart = |c: char| c.is_ascii_whitespace() || "(),;".contains(c);
         let before = self.text.chars().next_back();
         if before.is_some_and(|c| !is_apart(c)) {
             self.text.push(' ');
         }
         self.text.push_str(literal);
-        if after.is_some_and(|c| !is_apart(c) && c != ':' && !is_word(c)) {
+        if after.is_some_and(|c| !is_apart(c) && c != ':' && !is_word_character(c)) {
             self.text.push(' ');
         }
     }
 
     /// The number of the parameter for a value.
-    fn param(&mut self, slot: &'s Slot, form: Form) -> usize {
-        let is_known = form == Form::Shared && slot.source != SlotSource::Unknown;
+    fn param_number(&mut self, slot: &'s ValueSlot, form: ValueForm) -> usize {
+        let is_known = form == ValueForm::Shared && slot.source != SlotSource::Unknown;
         let mut known = self.sources.iter().zip(&self.params);
         let same =
             known.position(|(source, value)| **source == slot.source && *value == slot.value);

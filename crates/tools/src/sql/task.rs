@@ -5,29 +5,32 @@ use model::template::{Piece, PieceOrigin};
 use serde_json::Value;
 
 use crate::call::Call;
-use crate::sql::bind::{Command, bind};
+use crate::sql::bind::{CommandText, bind_command};
 use crate::sql::error::BindError;
 use crate::sql::params::Params;
-use crate::sql::place::{Dialect, Place};
-use crate::sql::statement::Statement;
+use crate::sql::sql_context::{SqlContext, SqlDialect};
+use crate::sql::statement::SqlStatement;
 
 /// What a value takes in memory besides its text.
 const VALUE_BYTES: usize = 64;
 
 /// The statements of a call, its values and `params` bound.
-pub(crate) fn statements(call: &Call, dialect: Dialect) -> Result<Vec<Statement>, TaskError> {
+pub(crate) fn bind_statements(
+    call: &Call,
+    dialect: SqlDialect,
+) -> Result<Vec<SqlStatement>, TaskError> {
     let key = ["command", "commands", "query"];
     let key = key.iter().find(|key| call.pieces.contains_key(**key));
-    let key = key.ok_or_else(|| call.missing("command", "write the SQL to run"))?;
-    let commands = Commands {
+    let key = key.ok_or_else(|| call.missing_key_error("command", "write the SQL to run"))?;
+    let commands = CommandTexts {
         pieces: call.pieces.get(*key).map_or(&[], Vec::as_slice),
         origins: call.origins.get(*key).map_or(&[], Vec::as_slice),
     };
-    let mut statements = bound(call, commands, call.field("params"), dialect)?;
+    let mut statements = bind_commands(call, commands, call.field("params"), dialect)?;
     for statement in &mut statements {
-        let lines = &call.place.command_lines;
+        let lines = &call.site.command_lines;
         if let Some(line) = lines.get(statement.command).or(lines.first()) {
-            statement.begin_at_line(*line as usize);
+            statement.set_start_line(*line as usize);
         }
     }
     Ok(statements)
@@ -35,49 +38,55 @@ pub(crate) fn statements(call: &Call, dialect: Dialect) -> Result<Vec<Statement>
 
 /// The commands of a task, in pieces, with where these come from as far as that is known.
 #[derive(Clone, Copy)]
-pub(crate) struct Commands<'a> {
+pub(crate) struct CommandTexts<'a> {
     pub(crate) pieces: &'a [Vec<Piece>],
     pub(crate) origins: &'a [Vec<PieceOrigin>],
 }
 
 /// The statements of some commands of a call.
-pub(crate) fn bound(
+pub(crate) fn bind_commands(
     call: &Call,
-    commands: Commands<'_>,
+    commands: CommandTexts<'_>,
     params: Option<&Value>,
-    dialect: Dialect,
-) -> Result<Vec<Statement>, TaskError> {
+    dialect: SqlDialect,
+) -> Result<Vec<SqlStatement>, TaskError> {
     let params = match params {
         None => Params::None,
         Some(Value::Array(list)) => Params::List(list.clone()),
         Some(Value::Object(map)) => Params::Map(map.clone()),
-        Some(other) => return Err(call.wrong_type("params", "a list or a map", other)),
+        Some(other) => return Err(call.wrong_type_error("params", "a list or a map", other)),
     };
-    let mut statements: Vec<Statement> = Vec::new();
+    let mut statements: Vec<SqlStatement> = Vec::new();
     for (at, pieces) in commands.pieces.iter().enumerate() {
-        let command = Command {
+        let command = CommandText {
             pieces,
             origins: commands.origins.get(at).map_or(&[], Vec::as_slice),
         };
-        let mut bound = bind(command, dialect, &params).map_err(|error| refused(&error))?;
+        let mut bound =
+            bind_command(command, dialect, &params).map_err(|error| bind_task_error(&error))?;
         for statement in &mut bound {
             statement.command = at;
         }
         statements.extend(bound);
     }
     if statements.is_empty() {
-        return Err(call.missing("command", "it holds no statement"));
+        return Err(call.missing_key_error("command", "it holds no statement"));
     }
     Ok(statements)
 }
 
 /// The texts in quotes of a statement, as far as they may name files.
-pub(crate) fn literals(sql: &str, dialect: Dialect) -> Vec<String> {
+pub(crate) fn quoted_texts(sql: &str, dialect: SqlDialect) -> Vec<String> {
     let text: Vec<char> = sql.chars().collect();
-    let (mut place, mut at, mut before) = (Place::Code, 0, String::new());
+    let (mut place, mut at, mut before) = (SqlContext::Code, 0, String::new());
     let mut found = Vec::new();
     let mut open = String::new();
-    let is_inside = |place: &Place| !matches!(place, Place::Code | Place::Line | Place::Block(_));
+    let is_inside = |place: &SqlContext| {
+        !matches!(
+            place,
+            SqlContext::Code | SqlContext::LineComment | SqlContext::BlockComment(_)
+        )
+    };
     while at < text.len() {
         let quote = text[at];
         let is_doubled = is_quote_of(&place, quote) && text.get(at + 1) == Some(&quote);
@@ -86,14 +95,14 @@ pub(crate) fn literals(sql: &str, dialect: Dialect) -> Vec<String> {
             at += 2;
             continue;
         }
-        let (next, length) = place.step(&text[at..], &before, dialect);
+        let (next, length) = place.advance(&text[at..], &before, dialect);
         let end = (at + length).min(text.len());
         match (is_inside(&place), is_inside(&next)) {
             (true, true) => open.extend(&text[at..end]),
             (true, false) => found.push(std::mem::take(&mut open)),
             (false, _) => {}
         }
-        if place == Place::Code {
+        if place == SqlContext::Code {
             before.extend(&text[at..end]);
         } else {
             before.clear();
@@ -105,11 +114,15 @@ pub(crate) fn literals(sql: &str, dialect: Dialect) -> Vec<String> {
 }
 
 /// Whether a character ends the quotes of a place, so that two of them are one character of the text.
-fn is_quote_of(place: &Place, c: char) -> bool {
+fn is_quote_of(place: &SqlContext, c: char) -> bool {
     match place {
-        Place::Text { .. } => c == '\'',
-        Place::Ident(end) | Place::Unicode(end) => c == *end && c != ']',
-        Place::Code | Place::Escape | Place::Line | Place::Block(_) | Place::Dollar(_) => false,
+        SqlContext::Text { .. } => c == '\'',
+        SqlContext::Ident(end) | SqlContext::Unicode(end) => c == *end && c != ']',
+        SqlContext::Code
+        | SqlContext::Escape
+        | SqlContext::LineComment
+        | SqlContext::BlockComment(_)
+        | SqlContext::DollarQuoted(_) => false,
     }
 }
 
@@ -129,7 +142,7 @@ pub(crate) fn memory_bytes(value: &Value) -> usize {
 }
 
 /// Two columns of one name would be one key, so the second gets a number.
-pub(crate) fn unique(names: impl Iterator<Item = String>) -> Vec<String> {
+pub(crate) fn unique_names(names: impl Iterator<Item = String>) -> Vec<String> {
     let mut columns: Vec<String> = Vec::new();
     for name in names {
         let mut candidate = name.clone();
@@ -143,11 +156,16 @@ pub(crate) fn unique(names: impl Iterator<Item = String>) -> Vec<String> {
     columns
 }
 
-fn refused(error: &BindError) -> TaskError {
+fn bind_task_error(error: &BindError) -> TaskError {
     let remedy = match error {
         BindError::Ident(_) => "; use letters, digits and `_`, or `| ident` for a whole name",
-        BindError::Whole => "; write `| raw_sql` behind it, if nobody else can write what it holds",
-        BindError::Missing(_) | BindError::Place(_) | BindError::Nul | BindError::Unnumbered => "",
+        BindError::TemplateStatement => {
+            "; write `| raw_sql` behind it, if nobody else can write what it holds"
+        }
+        BindError::Missing(_)
+        | BindError::Place(_)
+        | BindError::Nul
+        | BindError::UnnumberedParam => "",
     };
     TaskError::new(ErrorKind::Schema, "SQL_BIND", format!("{error}{remedy}"))
 }

@@ -1,54 +1,58 @@
 //! Splitting and binding, by example and by property.
 
 use model::source::Span;
-use model::template::{Data, Piece, Scope, Template};
+use model::template::{LazyValue, Piece, Scope, Template};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::sql::{BindError, Command, Dialect, Params, Statement};
+use crate::sql::{BindError, CommandText, Params, SqlDialect, SqlStatement};
 
 /// The statements of pieces whose origin nobody knows.
-fn bind(pieces: &[Piece], dialect: Dialect, params: &Params) -> Result<Vec<Statement>, BindError> {
+fn bind_pieces(
+    pieces: &[Piece],
+    dialect: SqlDialect,
+    params: &Params,
+) -> Result<Vec<SqlStatement>, BindError> {
     let origins = &[];
-    crate::sql::bind(Command { pieces, origins }, dialect, params)
+    crate::sql::bind_command(CommandText { pieces, origins }, dialect, params)
 }
 
 /// The statement of a template over a map, in which the places of expressions are known.
-fn of_template(source: &str, workload: Value, dialect: Dialect) -> Statement {
+fn bind_template(source: &str, workload: Value, dialect: SqlDialect) -> SqlStatement {
     let scope = Scope {
-        workload: Data::new(workload),
+        workload: LazyValue::new(workload),
         ..Scope::default()
     };
     let template = Template::parse(source, Span::default()).unwrap();
     let rendered = template.rendered_pieces(&scope).unwrap();
-    let command = Command {
+    let command = CommandText {
         pieces: &rendered.pieces,
         origins: &rendered.origins,
     };
-    let mut statements = crate::sql::bind(command, dialect, &Params::None).unwrap();
+    let mut statements = crate::sql::bind_command(command, dialect, &Params::None).unwrap();
     assert_eq!(statements.len(), 1, "{statements:?}");
     statements.remove(0)
 }
 
-const DIALECTS: [Dialect; 3] = [Dialect::Sqlite, Dialect::Postgres, Dialect::Duckdb];
+const DIALECTS: [SqlDialect; 3] = [SqlDialect::Sqlite, SqlDialect::Postgres, SqlDialect::Duckdb];
 
-fn text(text: &str) -> Piece {
+fn text_piece(text: &str) -> Piece {
     Piece::Text(text.to_owned())
 }
 
-fn value(value: impl Into<Value>) -> Piece {
+fn value_piece(value: impl Into<Value>) -> Piece {
     Piece::Value(value.into())
 }
 
-fn one(pieces: &[Piece], dialect: Dialect) -> Statement {
-    let mut statements = bind(pieces, dialect, &Params::None).unwrap();
+fn bind_one(pieces: &[Piece], dialect: SqlDialect) -> SqlStatement {
+    let mut statements = bind_pieces(pieces, dialect, &Params::None).unwrap();
     assert_eq!(statements.len(), 1, "{statements:?}");
     statements.remove(0)
 }
 
 /// The statements of author text alone.
-fn split(sql: &str, dialect: Dialect) -> Vec<String> {
-    let statements = bind(&[text(sql)], dialect, &Params::None).unwrap();
+fn split_statements(sql: &str, dialect: SqlDialect) -> Vec<String> {
+    let statements = bind_pieces(&[text_piece(sql)], dialect, &Params::None).unwrap();
     statements.into_iter().map(|s| s.text().text).collect()
 }
 
@@ -56,7 +60,7 @@ fn split(sql: &str, dialect: Dialect) -> Vec<String> {
 fn semicolons_split_only_among_tokens() {
     let sql = "-- a; b\nINSERT INTO t VALUES ('x; y', \"c;d\"); /* ; */ SELECT 1;;\n; ";
     assert_eq!(
-        split(sql, Dialect::Sqlite),
+        split_statements(sql, SqlDialect::Sqlite),
         [
             "-- a; b\nINSERT INTO t VALUES ('x; y', \"c;d\")",
             "/* ; */ SELECT 1"
@@ -64,7 +68,7 @@ fn semicolons_split_only_among_tokens() {
     );
     let dollar = "DO $f$ BEGIN; 'x; END $f$; SELECT $$;$$, E'\\';'; SELECT /* /* ; */ ; */ 2";
     assert_eq!(
-        split(dollar, Dialect::Postgres),
+        split_statements(dollar, SqlDialect::Postgres),
         [
             "DO $f$ BEGIN; 'x; END $f$",
             "SELECT $$;$$, E'\\';'",
@@ -73,7 +77,7 @@ fn semicolons_split_only_among_tokens() {
     );
     let quoted = "SELECT `a;b`, [c;d]; SELECT 'it''s; ok'";
     assert_eq!(
-        split(quoted, Dialect::Sqlite),
+        split_statements(quoted, SqlDialect::Sqlite),
         ["SELECT `a;b`, [c;d]", "SELECT 'it''s; ok'"]
     );
 }
@@ -81,7 +85,7 @@ fn semicolons_split_only_among_tokens() {
 #[test]
 fn a_trigger_keeps_its_body() {
     let sql = "CREATE TEMP TRIGGER r AFTER INSERT ON t BEGIN UPDATE t SET a = CASE WHEN 1 THEN 2 END; DELETE FROM u; END; SELECT 1";
-    let statements = split(sql, Dialect::Sqlite);
+    let statements = split_statements(sql, SqlDialect::Sqlite);
     assert_eq!(statements.len(), 2, "{statements:?}");
     assert_eq!(statements[1], "SELECT 1");
 }
@@ -89,20 +93,20 @@ fn a_trigger_keeps_its_body() {
 #[test]
 fn a_value_among_tokens_is_bound() {
     let pieces = [
-        text("SELECT * FROM t WHERE a = "),
-        value("x' OR 1=1 --"),
-        text(" AND b="),
-        value(2),
+        text_piece("SELECT * FROM t WHERE a = "),
+        value_piece("x' OR 1=1 --"),
+        text_piece(" AND b="),
+        value_piece(2),
     ];
-    let statement = one(&pieces, Dialect::Sqlite);
+    let statement = bind_one(&pieces, SqlDialect::Sqlite);
     let sent = statement.text();
     assert_eq!(sent.text, "SELECT * FROM t WHERE a = ?1 AND b= 2");
     assert_eq!(sent.params, [json!("x' OR 1=1 --")]);
     assert_eq!(
-        one(&pieces, Dialect::Postgres).text().text,
+        bind_one(&pieces, SqlDialect::Postgres).text().text,
         "SELECT * FROM t WHERE a = $1 AND b= 2"
     );
-    let separate = one(&pieces, Dialect::Postgres).text_with_separate_params();
+    let separate = bind_one(&pieces, SqlDialect::Postgres).text_with_separate_params();
     let separate = separate.unwrap();
     assert_eq!(separate.text, "SELECT * FROM t WHERE a = $1 AND b=$2");
     assert_eq!(separate.params, [json!("x' OR 1=1 --"), json!(2)]);
@@ -111,9 +115,12 @@ fn a_value_among_tokens_is_bound() {
 #[test]
 fn a_value_in_quotes_is_escaped_once() {
     let quoted = |v: &str| {
-        one(&[text("SELECT 'a "), value(v), text("'")], Dialect::Sqlite)
-            .text()
-            .text
+        bind_one(
+            &[text_piece("SELECT 'a "), value_piece(v), text_piece("'")],
+            SqlDialect::Sqlite,
+        )
+        .text()
+        .text
     };
     assert_eq!(quoted("it's"), "SELECT 'a it''s'");
     assert_eq!(quoted("it''s"), "SELECT 'a it''s'");
@@ -122,57 +129,68 @@ fn a_value_in_quotes_is_escaped_once() {
 
 #[test]
 fn an_identifier_is_quoted_and_a_name_is_only_extended_by_letters() {
-    let pieces = [text("SELECT * FROM "), Piece::Ident(json!("s.t\"x"))];
+    let pieces = [text_piece("SELECT * FROM "), Piece::Ident(json!("s.t\"x"))];
     assert_eq!(
-        one(&pieces, Dialect::Sqlite).text().text,
+        bind_one(&pieces, SqlDialect::Sqlite).text().text,
         "SELECT * FROM \"s\".\"t\"\"x\""
     );
-    let part = [text("SELECT * FROM log_"), value(2024), text("_v")];
+    let part = [
+        text_piece("SELECT * FROM log_"),
+        value_piece(2024),
+        text_piece("_v"),
+    ];
     assert_eq!(
-        one(&part, Dialect::Sqlite).text().text,
+        bind_one(&part, SqlDialect::Sqlite).text().text,
         "SELECT * FROM log_2024_v"
     );
-    let bad = [text("SELECT * FROM log_"), value("1; DROP TABLE t")];
+    let bad = [
+        text_piece("SELECT * FROM log_"),
+        value_piece("1; DROP TABLE t"),
+    ];
     assert_eq!(
-        bind(&bad, Dialect::Sqlite, &Params::None),
+        bind_pieces(&bad, SqlDialect::Sqlite, &Params::None),
         Err(BindError::Ident("1; DROP TABLE t".to_owned()))
     );
 }
 
 #[test]
 fn a_name_is_not_extended_by_what_a_database_takes_for_a_blank() {
-    for dialect in [Dialect::Sqlite, Dialect::Postgres, Dialect::Duckdb] {
+    for dialect in [SqlDialect::Sqlite, SqlDialect::Postgres, SqlDialect::Duckdb] {
         for blank in ['\u{a0}', '\u{2003}', '\u{3000}', '\u{200b}', '\u{feff}'] {
             let wide = format!("a{blank}JOIN{blank}secrets");
-            let pieces = [text("SELECT * FROM log_"), value(wide.as_str())];
-            let refused = bind(&pieces, dialect, &Params::None);
+            let pieces = [text_piece("SELECT * FROM log_"), value_piece(wide.as_str())];
+            let refused = bind_pieces(&pieces, dialect, &Params::None);
             assert_eq!(refused, Err(BindError::Ident(wide)));
             let apart = [
-                text(&format!("SELECT *{blank}FROM t WHERE a ={blank}")),
-                value("b"),
+                text_piece(&format!("SELECT *{blank}FROM t WHERE a ={blank}")),
+                value_piece("b"),
             ];
             // To Postgres it is a letter, so that a parameter would be a part of a name.
-            if dialect == Dialect::Postgres {
-                let refused = bind(&apart, dialect, &Params::None);
+            if dialect == SqlDialect::Postgres {
+                let refused = bind_pieces(&apart, dialect, &Params::None);
                 assert!(matches!(refused, Err(BindError::Place(_))), "{refused:?}");
             } else {
-                assert_eq!(one(&apart, dialect).text().params, [json!("b")]);
+                assert_eq!(bind_one(&apart, dialect).text().params, [json!("b")]);
             }
         }
     }
-    let letters = [text("SELECT * FROM log_"), value("é")];
+    let letters = [text_piece("SELECT * FROM log_"), value_piece("é")];
     assert_eq!(
-        one(&letters, Dialect::Duckdb).text().text,
+        bind_one(&letters, SqlDialect::Duckdb).text().text,
         "SELECT * FROM log_é"
     );
 }
 
 #[test]
 fn a_value_right_after_a_backslash_is_refused() {
-    for dialect in [Dialect::Postgres, Dialect::Duckdb] {
+    for dialect in [SqlDialect::Postgres, SqlDialect::Duckdb] {
         let with = |before: &str| {
-            let pieces = [text(before), value("' OR 1=1 --"), text("'")];
-            bind(&pieces, dialect, &Params::None)
+            let pieces = [
+                text_piece(before),
+                value_piece("' OR 1=1 --"),
+                text_piece("'"),
+            ];
+            bind_pieces(&pieces, dialect, &Params::None)
         };
         assert!(matches!(with(r"SELECT E'dir\"), Err(BindError::Place(_))));
         assert!(matches!(with(r"SELECT E'\\\"), Err(BindError::Place(_))));
@@ -184,15 +202,19 @@ fn a_value_right_after_a_backslash_is_refused() {
 #[test]
 fn a_list_after_in_becomes_several_parameters() {
     let pieces = [
-        text("SELECT 1 WHERE a IN ("),
-        value(json!([1, "b"])),
-        text(")"),
+        text_piece("SELECT 1 WHERE a IN ("),
+        value_piece(json!([1, "b"])),
+        text_piece(")"),
     ];
-    let statement = one(&pieces, Dialect::Sqlite);
+    let statement = bind_one(&pieces, SqlDialect::Sqlite);
     assert_eq!(statement.text().text, "SELECT 1 WHERE a IN (1, ?1)");
-    let none = [text("SELECT 1 WHERE a in ( "), value(json!([])), text(")")];
+    let none = [
+        text_piece("SELECT 1 WHERE a in ( "),
+        value_piece(json!([])),
+        text_piece(")"),
+    ];
     assert_eq!(
-        one(&none, Dialect::Sqlite).text().text,
+        bind_one(&none, SqlDialect::Sqlite).text().text,
         "SELECT 1 WHERE a in ( NULL)"
     );
 }
@@ -201,32 +223,41 @@ fn a_list_after_in_becomes_several_parameters() {
 fn the_authors_placeholders_take_from_params() {
     let list = Params::List(vec![json!("a"), json!("b")]);
     let pieces = [
-        text("INSERT INTO t VALUES (?, "),
-        value(9),
-        text("); SELECT ?, '?', ?1"),
+        text_piece("INSERT INTO t VALUES (?, "),
+        value_piece(9),
+        text_piece("); SELECT ?, '?', ?1"),
     ];
-    let statements = bind(&pieces, Dialect::Sqlite, &list).unwrap();
+    let statements = bind_pieces(&pieces, SqlDialect::Sqlite, &list).unwrap();
     assert_eq!(statements[0].text().text, "INSERT INTO t VALUES (?1, 9)");
     assert_eq!(statements[0].text().params, [json!("a")]);
     assert_eq!(statements[1].text().text, "SELECT ?1, '?', ?2");
     assert_eq!(statements[1].text().params, [json!("b"), json!("a")]);
     let map = Params::Map(json!({"n": 1}).as_object().unwrap().clone());
-    let named = bind(&[text("SELECT :n::int, a::text")], Dialect::Postgres, &map).unwrap();
+    let named = bind_pieces(
+        &[text_piece("SELECT :n::int, a::text")],
+        SqlDialect::Postgres,
+        &map,
+    )
+    .unwrap();
     assert_eq!(named[0].text().text, "SELECT $1::int, a::text");
-    let twice = bind(&[text("SELECT :n, :n")], Dialect::Postgres, &map).unwrap();
+    let twice = bind_pieces(&[text_piece("SELECT :n, :n")], SqlDialect::Postgres, &map).unwrap();
     assert_eq!(twice[0].text().text, "SELECT $1, $1");
     assert_eq!(
-        bind(&[text("SELECT :gone")], Dialect::Sqlite, &map),
+        bind_pieces(&[text_piece("SELECT :gone")], SqlDialect::Sqlite, &map),
         Err(BindError::Missing("gone".to_owned()))
     );
 }
 
 #[test]
 fn dollar_quotes_get_a_tag_that_the_value_does_not_hold() {
-    for dialect in [Dialect::Postgres, Dialect::Duckdb] {
+    for dialect in [SqlDialect::Postgres, SqlDialect::Duckdb] {
         let quoted = |v: &str| {
-            let pieces = [text("SELECT $a$ "), value(v), text(" $a$, 1")];
-            one(&pieces, dialect).text().text
+            let pieces = [
+                text_piece("SELECT $a$ "),
+                value_piece(v),
+                text_piece(" $a$, 1"),
+            ];
+            bind_one(&pieces, dialect).text().text
         };
         assert_eq!(quoted("costs $5"), "SELECT $a$ costs $5 $a$, 1");
         assert_eq!(
@@ -234,9 +265,9 @@ fn dollar_quotes_get_a_tag_that_the_value_does_not_hold() {
             "SELECT $q2$ x $a$; DROP $q1$ $q2$, 1"
         );
     }
-    let touching = [text("SELECT $$"), value("5$"), text("$$")];
+    let touching = [text_piece("SELECT $$"), value_piece("5$"), text_piece("$$")];
     assert_eq!(
-        one(&touching, Dialect::Postgres).text().text,
+        bind_one(&touching, SqlDialect::Postgres).text().text,
         "SELECT $q1$5$$q1$"
     );
 }
@@ -244,17 +275,17 @@ fn dollar_quotes_get_a_tag_that_the_value_does_not_hold() {
 #[test]
 fn numbers_and_booleans_are_literals_of_their_types() {
     for dialect in DIALECTS {
-        let sum = of_template(
+        let sum = bind_template(
             "SELECT {{ a }} * {{ b }}::int, {{ c }}, {{ d }}-{{ a }}",
             json!({"a": 3, "b": -4, "c": true, "d": 1.5}),
             dialect,
         );
         assert_eq!(sum.text().text, "SELECT 3 * (-4)::int, TRUE, 1.5 - 3");
         assert!(sum.text().params.is_empty());
-        let setting = of_template("PRAGMA cache_size = {{ a }}", json!({"a": -4}), dialect);
+        let setting = bind_template("PRAGMA cache_size = {{ a }}", json!({"a": -4}), dialect);
         assert_eq!(setting.text().text, "PRAGMA cache_size = -4");
     }
-    let large = of_template("SELECT {{ a }}", json!({"a": u64::MAX}), Dialect::Sqlite);
+    let large = bind_template("SELECT {{ a }}", json!({"a": u64::MAX}), SqlDialect::Sqlite);
     assert_eq!(large.text().params, [json!(u64::MAX)]);
 }
 
@@ -262,13 +293,13 @@ fn numbers_and_booleans_are_literals_of_their_types() {
 fn an_expression_that_occurs_twice_is_one_parameter() {
     let source = "SELECT {{ a }} || x, {{ b }} GROUP BY {{ a }} || x";
     let workload = json!({"a": "v", "b": "v"});
-    let postgres = of_template(source, workload.clone(), Dialect::Postgres);
+    let postgres = bind_template(source, workload.clone(), SqlDialect::Postgres);
     assert_eq!(postgres.text().text, "SELECT $1 || x, $2 GROUP BY $1 || x");
     assert_eq!(postgres.text().params, [json!("v"), json!("v")]);
-    let sqlite = of_template(source, workload, Dialect::Sqlite);
+    let sqlite = bind_template(source, workload, SqlDialect::Sqlite);
     assert_eq!(sqlite.text().text, "SELECT ?1 || x, ?2 GROUP BY ?1 || x");
     let rows = "SELECT {% for i in l %}{{ i }}, {% endfor %}1";
-    let rows = of_template(rows, json!({"l": ["a", "b", "a"]}), Dialect::Duckdb);
+    let rows = bind_template(rows, json!({"l": ["a", "b", "a"]}), SqlDialect::Duckdb);
     assert_eq!(rows.text().text, "SELECT $1, $2, $1, 1");
 }
 
@@ -277,7 +308,7 @@ fn a_value_where_only_a_name_can_stand_is_a_quoted_name() {
     for dialect in DIALECTS {
         let named = |source: &str| {
             let workload = json!({"t": "s.a\"b", "c": "x", "l": ["p", "q"], "n": 7});
-            of_template(source, workload, dialect).text().text
+            bind_template(source, workload, dialect).text().text
         };
         for (source, expected) in [
             (
@@ -307,12 +338,12 @@ fn a_value_where_only_a_name_can_stand_is_a_quoted_name() {
         let marked = "SELECT * FROM \"s\"{{ a | ident }}";
         for source in ["SELECT * FROM {{ a }}{{ b }}", marked] {
             let scope = Scope {
-                workload: Data::new(json!({"a": "x", "b": "y"})),
+                workload: LazyValue::new(json!({"a": "x", "b": "y"})),
                 ..Scope::default()
             };
             let pieces = Template::parse(source, Span::default()).unwrap();
             let pieces = pieces.rendered_pieces(&scope).unwrap().pieces;
-            let refused = bind(&pieces, dialect, &Params::None);
+            let refused = bind_pieces(&pieces, dialect, &Params::None);
             assert!(matches!(refused, Err(BindError::Place(_))), "{source}");
         }
     }
@@ -321,9 +352,13 @@ fn a_value_where_only_a_name_can_stand_is_a_quoted_name() {
 #[test]
 fn a_statement_that_is_one_value_is_refused() {
     for dialect in DIALECTS {
-        let whole = [text("SELECT 1; "), value("DROP TABLE t"), text(" ;")];
-        let refused = bind(&whole, dialect, &Params::None);
-        assert_eq!(refused, Err(BindError::Whole));
+        let whole = [
+            text_piece("SELECT 1; "),
+            value_piece("DROP TABLE t"),
+            text_piece(" ;"),
+        ];
+        let refused = bind_pieces(&whole, dialect, &Params::None);
+        assert_eq!(refused, Err(BindError::TemplateStatement));
     }
 }
 
@@ -331,7 +366,7 @@ fn a_statement_that_is_one_value_is_refused() {
 fn bodies_of_routines_take_values_by_where_they_stand_in_them() {
     let body = |source: &str| {
         let workload = json!({"v": "it's $$ \\", "t": "a.b", "n": -3});
-        of_template(source, workload, Dialect::Postgres)
+        bind_template(source, workload, SqlDialect::Postgres)
             .text_with_literals()
             .text
     };
@@ -361,12 +396,12 @@ fn a_place_in_the_sent_text_leads_to_the_line_of_the_template() {
         "-- first\nSELECT '{{ v }}',\n{% if n %}\n  {{ n }},\n{% endif %}\n  nosuch\nFROM t";
     let workload = json!({"v": "a\nb\nc", "n": 1});
     for dialect in DIALECTS {
-        let mut statement = of_template(source, workload.clone(), dialect);
+        let mut statement = bind_template(source, workload.clone(), dialect);
         let sent = statement.text();
         let at = sent.text.find("nosuch").unwrap();
         assert_eq!(sent.line_of_byte(at), 6, "{}", sent.text);
         assert_eq!(sent.line_of_char(0), 1);
-        statement.begin_at_line(10);
+        statement.set_start_line(10);
         let sent = statement.text();
         assert_eq!(sent.line_of_char(sent.text.find("FROM").unwrap()), 16);
     }
@@ -376,13 +411,17 @@ fn a_place_in_the_sent_text_leads_to_the_line_of_the_template() {
 fn quotes_that_go_on_keep_their_escapes() {
     let attack = r"\' ; DROP";
     for before in ["SELECT E'it''s ", "SELECT E'a'\n '", "SELECT E'a' -- b\n'"] {
-        let pieces = [text(before), value(attack), text("'")];
-        let bound = one(&pieces, Dialect::Postgres).text().text;
+        let pieces = [text_piece(before), value_piece(attack), text_piece("'")];
+        let bound = bind_one(&pieces, SqlDialect::Postgres).text().text;
         assert!(bound.ends_with(r"\\'' ; DROP'"), "{bound}");
     }
-    let plain = [text("SELECT 'it''s "), value(attack), text("'")];
+    let plain = [
+        text_piece("SELECT 'it''s "),
+        value_piece(attack),
+        text_piece("'"),
+    ];
     assert!(
-        one(&plain, Dialect::Postgres)
+        bind_one(&plain, SqlDialect::Postgres)
             .text()
             .text
             .ends_with(r"\'' ; DROP'")
@@ -393,10 +432,14 @@ fn quotes_that_go_on_keep_their_escapes() {
 fn a_quote_in_a_comment_behind_quotes_is_a_part_of_the_comment() {
     for dialect in DIALECTS {
         let before = "SELECT * FROM t WHERE a = 'x' -- it's\n AND b = ";
-        let statement = one(&[text(before), value("1 OR 1=1")], dialect);
+        let statement = bind_one(&[text_piece(before), value_piece("1 OR 1=1")], dialect);
         assert_eq!(statement.text().params, [json!("1 OR 1=1")]);
-        let quoted = [text(&format!("{before}'")), value("' OR 1=1 --"), text("'")];
-        let sent = one(&quoted, dialect).text();
+        let quoted = [
+            text_piece(&format!("{before}'")),
+            value_piece("' OR 1=1 --"),
+            text_piece("'"),
+        ];
+        let sent = bind_one(&quoted, dialect).text();
         assert!(sent.text.ends_with("''' OR 1=1 --'"), "{}", sent.text);
     }
 }
@@ -404,39 +447,47 @@ fn a_quote_in_a_comment_behind_quotes_is_a_part_of_the_comment() {
 #[test]
 fn a_comment_ends_where_its_database_ends_it() {
     let pieces = [
-        text("SELECT 1 -- it's\r, '"),
-        value("' OR 1=1 --"),
-        text("'"),
+        text_piece("SELECT 1 -- it's\r, '"),
+        value_piece("' OR 1=1 --"),
+        text_piece("'"),
     ];
-    for dialect in [Dialect::Postgres, Dialect::Duckdb] {
-        let sent = one(&pieces, dialect).text();
+    for dialect in [SqlDialect::Postgres, SqlDialect::Duckdb] {
+        let sent = bind_one(&pieces, dialect).text();
         assert!(sent.text.ends_with("''' OR 1=1 --'"), "{}", sent.text);
     }
-    let sent = one(&pieces, Dialect::Sqlite).text();
+    let sent = bind_one(&pieces, SqlDialect::Sqlite).text();
     assert!(sent.text.ends_with(", '' OR 1=1 --'"), "{}", sent.text);
 }
 
 #[test]
 fn dollar_quotes_are_found_whatever_their_tag_is() {
-    for dialect in [Dialect::Postgres, Dialect::Duckdb] {
-        let tagged = [text("SELECT $🦀$it's "), value("$🦀$;"), text("$🦀$")];
-        let sent = one(&tagged, dialect).text();
+    for dialect in [SqlDialect::Postgres, SqlDialect::Duckdb] {
+        let tagged = [
+            text_piece("SELECT $🦀$it's "),
+            value_piece("$🦀$;"),
+            text_piece("$🦀$"),
+        ];
+        let sent = bind_one(&tagged, dialect).text();
         assert_eq!(sent.text, "SELECT $q1$it's $🦀$;$q1$");
         for open in ["SELECT $t$", "SELECT $", "SELECT $$ '"] {
-            let pieces = [text(open), value("$t$ $$; DROP TABLE t")];
-            let refused = bind(&pieces, dialect, &Params::None);
+            let pieces = [text_piece(open), value_piece("$t$ $$; DROP TABLE t")];
+            let refused = bind_pieces(&pieces, dialect, &Params::None);
             assert!(matches!(refused, Err(BindError::Place(_))), "{refused:?}");
         }
     }
-    let named = [text("SELECT 🦀$$, '"), value("'"), text("'")];
-    let sent = one(&named, Dialect::Postgres).text();
+    let named = [
+        text_piece("SELECT 🦀$$, '"),
+        value_piece("'"),
+        text_piece("'"),
+    ];
+    let sent = bind_one(&named, SqlDialect::Postgres).text();
     assert!(sent.text.ends_with("''''"), "{}", sent.text);
     let body = [
-        text("DO $$ BEGIN PERFORM '"),
-        value("$$; DROP TABLE t; --"),
-        text("'"),
+        text_piece("DO $$ BEGIN PERFORM '"),
+        value_piece("$$; DROP TABLE t; --"),
+        text_piece("'"),
     ];
-    let refused = bind(&body, Dialect::Postgres, &Params::None);
+    let refused = bind_pieces(&body, SqlDialect::Postgres, &Params::None);
     assert!(matches!(refused, Err(BindError::Place(_))), "{refused:?}");
 }
 
@@ -454,9 +505,9 @@ fn values_are_refused_where_they_would_be_read_as_something_else() {
         "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT ''",
         "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT'\n' ''",
     ] {
-        let refused = bind(
-            &[text(before), value("x")],
-            Dialect::Postgres,
+        let refused = bind_pieces(
+            &[text_piece(before), value_piece("x")],
+            SqlDialect::Postgres,
             &Params::None,
         );
         assert!(
@@ -464,26 +515,29 @@ fn values_are_refused_where_they_would_be_read_as_something_else() {
             "{before}: {refused:?}"
         );
     }
-    let numbers = [text("SELECT $1, "), value("x")];
+    let numbers = [text_piece("SELECT $1, "), value_piece("x")];
     assert_eq!(
-        bind(&numbers, Dialect::Postgres, &Params::None),
-        Err(BindError::Unnumbered)
+        bind_pieces(&numbers, SqlDialect::Postgres, &Params::None),
+        Err(BindError::UnnumberedParam)
     );
 }
 
 #[test]
 fn postgres_names_hold_dollars_and_routines_hold_semicolons() {
     assert_eq!(
-        split("SELECT a$$b; SELECT c$$d", Dialect::Postgres).len(),
+        split_statements("SELECT a$$b; SELECT c$$d", SqlDialect::Postgres).len(),
         2
     );
-    assert_eq!(split("SELECT $é$;$é$, 1", Dialect::Postgres).len(), 1);
-    let trigger = "CREATE TRIGGER t BEFORE INSERT ON x EXECUTE FUNCTION f(); SELECT 1";
-    assert_eq!(split(trigger, Dialect::Postgres).len(), 2);
-    let routine = "CREATE OR REPLACE PROCEDURE p() BEGIN ATOMIC SELECT CASE WHEN true THEN 1 END; SELECT 2; END; SELECT 3";
-    assert_eq!(split(routine, Dialect::Postgres).len(), 2);
     assert_eq!(
-        split("BEGIN; SELECT 1; END; SELECT 2", Dialect::Postgres).len(),
+        split_statements("SELECT $é$;$é$, 1", SqlDialect::Postgres).len(),
+        1
+    );
+    let trigger = "CREATE TRIGGER t BEFORE INSERT ON x EXECUTE FUNCTION f(); SELECT 1";
+    assert_eq!(split_statements(trigger, SqlDialect::Postgres).len(), 2);
+    let routine = "CREATE OR REPLACE PROCEDURE p() BEGIN ATOMIC SELECT CASE WHEN true THEN 1 END; SELECT 2; END; SELECT 3";
+    assert_eq!(split_statements(routine, SqlDialect::Postgres).len(), 2);
+    assert_eq!(
+        split_statements("BEGIN; SELECT 1; END; SELECT 2", SqlDialect::Postgres).len(),
         4
     );
 }
@@ -491,7 +545,7 @@ fn postgres_names_hold_dollars_and_routines_hold_semicolons() {
 #[test]
 fn a_statement_knows_what_it_does_and_where_it_begins() {
     let sql = "-- one\nSELECT 1;\n\nWITH a AS (SELECT 1)\nUPDATE t SET x = 1";
-    let statements = bind(&[text(sql)], Dialect::Postgres, &Params::None).unwrap();
+    let statements = bind_pieces(&[text_piece(sql)], SqlDialect::Postgres, &Params::None).unwrap();
     let seen: Vec<(&str, &str, usize)> = statements
         .iter()
         .map(|s| (s.first_word(), s.verb.as_str(), s.line))
@@ -502,14 +556,14 @@ fn a_statement_knows_what_it_does_and_where_it_begins() {
 #[test]
 fn literals_mean_the_same_whatever_a_backslash_means() {
     let pieces = [
-        text("  COMMENT ON TABLE t IS "),
-        value(r"it's \ so"),
-        text(" -"),
-        value(-1),
-        text(", "),
-        value(Value::Null),
+        text_piece("  COMMENT ON TABLE t IS "),
+        value_piece(r"it's \ so"),
+        text_piece(" -"),
+        value_piece(-1),
+        text_piece(", "),
+        value_piece(Value::Null),
     ];
-    let statement = one(&pieces, Dialect::Postgres);
+    let statement = bind_one(&pieces, SqlDialect::Postgres);
     assert_eq!(
         statement.text_with_literals().text,
         r"COMMENT ON TABLE t IS E'it''s \\ so' - -1, NULL"
@@ -517,7 +571,7 @@ fn literals_mean_the_same_whatever_a_backslash_means() {
 }
 
 /// What sqlite itself makes of a statement.
-fn answer(statement: &Statement) -> String {
+fn sqlite_answer(statement: &SqlStatement) -> String {
     let db = rusqlite::Connection::open_in_memory().unwrap();
     let sent = statement.text();
     let params = sent.params.iter().map(|v| v.as_str().unwrap().to_owned());
@@ -526,7 +580,7 @@ fn answer(statement: &Statement) -> String {
 }
 
 /// The program into which sqlite compiles a statement, without its literals.
-fn program(db: &rusqlite::Connection, sql: &str) -> Vec<(String, i64)> {
+fn sqlite_program(db: &rusqlite::Connection, sql: &str) -> Vec<(String, i64)> {
     let mut listing = db.prepare(&format!("EXPLAIN {sql}")).unwrap();
     let rows = listing.query_map([], |row| {
         let opcode: String = row.get("opcode")?;
@@ -545,45 +599,45 @@ proptest! {
     #[test]
     fn every_value_comes_back_from_every_place(v in "[^\u{0}]{0,24}|['\";$-]{0,12}") {
         for (before, after) in [("SELECT ", ""), ("SELECT /* it's */ ", " -- '"), ("SELECT ", "\n;\n")] {
-            let statement = one(&[text(before), value(v.clone()), text(after)], Dialect::Sqlite);
-            prop_assert_eq!(answer(&statement), v.clone());
+            let statement = bind_one(&[text_piece(before), value_piece(v.clone()), text_piece(after)], SqlDialect::Sqlite);
+            prop_assert_eq!(sqlite_answer(&statement), v.clone());
         }
         // A text whose quotes are all doubled counts as escaped already.
-        let quoted = one(&[text("SELECT '"), value(v.clone()), text("'")], Dialect::Sqlite);
-        let seen = answer(&quoted);
+        let quoted = bind_one(&[text_piece("SELECT '"), value_piece(v.clone()), text_piece("'")], SqlDialect::Sqlite);
+        let seen = sqlite_answer(&quoted);
         prop_assert!(seen == v || seen == v.replace("''", "'"), "{seen:?} {v:?}");
         if !v.is_empty() {
-            let named = one(&[text("SELECT 1 AS \""), value(v.clone()), text("\"")], Dialect::Sqlite);
+            let named = bind_one(&[text_piece("SELECT 1 AS \""), value_piece(v.clone()), text_piece("\"")], SqlDialect::Sqlite);
             let db = rusqlite::Connection::open_in_memory().unwrap();
             let prepared = db.prepare(&named.text().text).unwrap();
             prop_assert_eq!(prepared.column_name(0).unwrap(), v.as_str());
         }
-        let comment = one(&[text("SELECT 'k' -- "), value(v.clone()), text("\n")], Dialect::Sqlite);
-        prop_assert_eq!(answer(&comment), "k");
-        let block = one(&[text("SELECT /* "), value(v.clone()), text(" */ 'k'")], Dialect::Sqlite);
-        prop_assert_eq!(answer(&block), "k");
+        let comment = bind_one(&[text_piece("SELECT 'k' -- "), value_piece(v.clone()), text_piece("\n")], SqlDialect::Sqlite);
+        prop_assert_eq!(sqlite_answer(&comment), "k");
+        let block = bind_one(&[text_piece("SELECT /* "), value_piece(v.clone()), text_piece(" */ 'k'")], SqlDialect::Sqlite);
+        prop_assert_eq!(sqlite_answer(&block), "k");
     }
 
     #[test]
     fn every_name_comes_back_and_every_number_is_itself(v in "[^\u{0}.]{1,24}|['\"`;\\[\\]-]{1,12}", n in any::<i64>(), r in any::<f64>()) {
         let db = rusqlite::Connection::open_in_memory().unwrap();
-        let named = one(&[text("SELECT 1 AS "), value(v.clone()), text(" -- '")], Dialect::Sqlite);
+        let named = bind_one(&[text_piece("SELECT 1 AS "), value_piece(v.clone()), text_piece(" -- '")], SqlDialect::Sqlite);
         let prepared = db.prepare(&named.text().text).unwrap();
         prop_assert_eq!(prepared.column_count(), 1);
         prop_assert_eq!(prepared.column_name(0).unwrap(), v.as_str());
-        let numbers = [text("SELECT 1+"), value(n), text("*"), value(r), text("+0, 1")];
-        let sent = one(&numbers, Dialect::Sqlite).text();
-        let plain = [text("SELECT 1+"), value(7), text("*"), value(7.5), text("+0, 1")];
-        let plain = one(&plain, Dialect::Sqlite).text();
+        let numbers = [text_piece("SELECT 1+"), value_piece(n), text_piece("*"), value_piece(r), text_piece("+0, 1")];
+        let sent = bind_one(&numbers, SqlDialect::Sqlite).text();
+        let plain = [text_piece("SELECT 1+"), value_piece(7), text_piece("*"), value_piece(7.5), text_piece("+0, 1")];
+        let plain = bind_one(&plain, SqlDialect::Sqlite).text();
         if r.is_finite() {
-            prop_assert_eq!(program(&db, &sent.text), program(&db, &plain.text), "{}", sent.text);
+            prop_assert_eq!(sqlite_program(&db, &sent.text), sqlite_program(&db, &plain.text), "{}", sent.text);
         }
     }
 
     #[test]
     fn splitting_loses_nothing_but_semicolons_and_blanks(sql in "[a-z'\"\\-/*;\n ]{0,60}") {
-        for dialect in [Dialect::Sqlite, Dialect::Postgres] {
-            let parts = split(&sql, dialect);
+        for dialect in [SqlDialect::Sqlite, SqlDialect::Postgres] {
+            let parts = split_statements(&sql, dialect);
             let strip = |s: &str| s.replace([';', ' ', '\n'], "");
             let joined: String = parts.iter().map(|p| strip(p)).collect();
             // What is dropped is comments that stand alone.

@@ -7,11 +7,11 @@ use serde_json::json;
 
 /// Why a command failed.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum SqliteError {
     /// Error of SQLite in this statement.
     Database {
         error: rusqlite::Error,
-        statement: FailedStatement,
+        statement: FailedSqliteStatement,
     },
     /// Error found by the tool.
     Task(Box<TaskError>),
@@ -19,7 +19,7 @@ pub(crate) enum Failure {
 
 /// The failed statement.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct FailedStatement {
+pub(crate) struct FailedSqliteStatement {
     /// Index in the command.
     pub(crate) index: usize,
     /// Whether it contains values of templates.
@@ -28,18 +28,18 @@ pub(crate) struct FailedStatement {
     pub(crate) line: Option<usize>,
 }
 
-impl From<TaskError> for Failure {
+impl From<TaskError> for SqliteError {
     fn from(error: TaskError) -> Self {
         Self::Task(Box::new(error))
     }
 }
 
-impl Failure {
+impl SqliteError {
     /// Converts the failure to an outcome.
-    pub(crate) fn outcome(self) -> Outcome {
+    pub(crate) fn into_outcome(self) -> Outcome {
         match self {
             Self::Task(error) => Outcome::error(*error),
-            Self::Database { error, statement } => database(&error, &statement),
+            Self::Database { error, statement } => database_outcome(&error, &statement),
         }
     }
 
@@ -50,7 +50,7 @@ impl Failure {
     }
 }
 
-fn database(error: &rusqlite::Error, statement: &FailedStatement) -> Outcome {
+fn database_outcome(error: &rusqlite::Error, statement: &FailedSqliteStatement) -> Outcome {
     let mut message = match error {
         // Leave out the statement's text.
         rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
@@ -68,10 +68,10 @@ fn database(error: &rusqlite::Error, statement: &FailedStatement) -> Outcome {
         message.push_str("; a table or column name needs `| ident`");
     }
     let mut task_error = TaskError::new(kind, code, message)
-        .with("sqlstate", sqlstate)
-        .with("statement", statement.index);
+        .with_detail("sqlstate", sqlstate)
+        .with_detail("statement", statement.index);
     if let Some(line) = statement.line {
-        task_error = task_error.with("line", line);
+        task_error = task_error.with_detail("line", line);
     }
     task_error.retryable = matches!(kind, ErrorKind::DbTimeout | ErrorKind::DbDeadlock);
     Outcome::error(task_error).with_facets(Facets {
@@ -85,7 +85,7 @@ fn classify(error: &rusqlite::Error, message: &str) -> (ErrorKind, &'static str,
         Some(ErrorCode::DatabaseBusy) => (ErrorKind::DbTimeout, "SQLITE_BUSY", "55P03"),
         Some(ErrorCode::DatabaseLocked) => (ErrorKind::DbDeadlock, "SQLITE_LOCKED", "40P01"),
         Some(ErrorCode::ConstraintViolation) => {
-            let state = constraint(error.sqlite_extended_error_code());
+            let state = constraint_state(error.sqlite_extended_error_code());
             (ErrorKind::DbConstraint, "SQLITE_CONSTRAINT", state)
         }
         Some(ErrorCode::CannotOpen) => (ErrorKind::DbConnection, "SQLITE_CANTOPEN", "08001"),
@@ -97,11 +97,15 @@ fn classify(error: &rusqlite::Error, message: &str) -> (ErrorKind, &'static str,
         Some(ErrorCode::PermissionDenied) => (ErrorKind::Auth, "SQLITE_PERM", "42501"),
         Some(ErrorCode::TypeMismatch) => (ErrorKind::ClientError, "SQLITE_MISMATCH", "42804"),
         Some(ErrorCode::TooBig) => (ErrorKind::ClientError, "SQLITE_TOOBIG", "54000"),
-        _ => (ErrorKind::ClientError, "SQLITE_ERROR", by_message(message)),
+        _ => (
+            ErrorKind::ClientError,
+            "SQLITE_ERROR",
+            state_by_message(message),
+        ),
     }
 }
 
-fn constraint(extended: Option<i32>) -> &'static str {
+fn constraint_state(extended: Option<i32>) -> &'static str {
     match extended {
         Some(
             ffi::SQLITE_CONSTRAINT_UNIQUE
@@ -115,7 +119,7 @@ fn constraint(extended: Option<i32>) -> &'static str {
     }
 }
 
-fn by_message(message: &str) -> &'static str {
+fn state_by_message(message: &str) -> &'static str {
     if message.contains("syntax error") || message.contains("incomplete input") {
         "42601"
     } else if message.contains("no such table") {

@@ -11,12 +11,12 @@ use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use serde_json::{Map, Value, json};
 
-use crate::exhaustion::{exhausted, find_shortage};
-use crate::sql::{Statement, StatementText, memory_bytes, unique};
-use crate::sqlite::failure::{FailedStatement, Failure};
+use crate::exhaustion::{exhausted_error, find_shortage};
+use crate::sql::{SqlStatement, StatementText, memory_bytes, unique_names};
+use crate::sqlite::failure::{FailedSqliteStatement, SqliteError};
 
 /// Maximum wait for the lock of another connection.
-const BUSY: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum size of a text or blob.
 const VALUE_BYTES_MAX: i32 = 32 * 1024 * 1024;
@@ -24,13 +24,13 @@ const VALUE_BYTES_MAX: i32 = 32 * 1024 * 1024;
 const MEMORY_PAGES_MAX: u32 = 64 * 1024;
 
 /// Attempts to open a database: file descriptors may be freed before the shortage is detected.
-const OPEN_ATTEMPTS: usize = 3;
+const OPEN_ATTEMPTS_MAX: usize = 3;
 
 /// Maximum total size of the rows.
 const RESULT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Statements that manage transactions, or cannot run inside one.
-const OWN_TRANSACTION: [&str; 9] = [
+const OWN_TRANSACTION_VERBS: [&str; 9] = [
     "BEGIN",
     "COMMIT",
     "END",
@@ -43,7 +43,7 @@ const OWN_TRANSACTION: [&str; 9] = [
 ];
 
 /// Opens the database of a call.
-pub(crate) fn open(database: &str, path: &Path) -> Result<Connection, Failure> {
+pub(crate) fn open_database(database: &str, path: &Path) -> Result<Connection, SqliteError> {
     // Without the URI flag, the name is always a path.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
@@ -53,36 +53,37 @@ pub(crate) fn open(database: &str, path: &Path) -> Result<Connection, Failure> {
         _ => Connection::open_with_flags(path, flags),
     };
     let mut opened = open_once();
-    for _ in 1..OPEN_ATTEMPTS {
-        let is_unopened = |error: &rusqlite::Error| cannot_open(error);
+    for _ in 1..OPEN_ATTEMPTS_MAX {
+        let is_unopened = |error: &rusqlite::Error| is_open_error(error);
         if !opened.as_ref().is_err_and(is_unopened) || find_shortage().is_some() {
             break;
         }
         opened = open_once();
     }
-    let connection = opened.map_err(|error| unless_exhausted(at(error, 0)))?;
+    let connection = opened.map_err(|error| with_exhaustion(statement_error(error, 0)))?;
     if database == ":memory:" {
         connection
             .pragma_update(None, "max_page_count", MEMORY_PAGES_MAX)
-            .map_err(|error| at(error, 0))?;
+            .map_err(|error| statement_error(error, 0))?;
     }
     connection
         .set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
-        .map_err(|error| at(error, 0))?;
+        .map_err(|error| statement_error(error, 0))?;
     connection
-        .busy_timeout(BUSY)
+        .busy_timeout(BUSY_TIMEOUT)
         .and_then(|()| connection.pragma_update(None, "foreign_keys", true))
-        .map_err(|error| at(error, 0))?;
+        .map_err(|error| statement_error(error, 0))?;
     Ok(connection)
 }
 
 /// Runs all statements; several statements run in one transaction, unless one of them manages transactions.
-pub(crate) fn run(
+pub(crate) fn run_statements(
     connection: &Connection,
-    statements: &[Statement],
+    statements: &[SqlStatement],
     forbidden: &[PathBuf],
-) -> Result<Value, Failure> {
-    let is_plain = |statement: &Statement| !OWN_TRANSACTION.contains(&statement.first_word());
+) -> Result<Value, SqliteError> {
+    let is_plain =
+        |statement: &SqlStatement| !OWN_TRANSACTION_VERBS.contains(&statement.first_word());
     let wraps = statements.len() > 1 && statements.iter().all(is_plain);
     if !wraps {
         let result = run_each(connection, statements, forbidden);
@@ -90,7 +91,7 @@ pub(crate) fn run(
         let is_undone = statements.len() == 1;
         let result = result.map_err(|failure| {
             if is_undone {
-                unless_exhausted(failure)
+                with_exhaustion(failure)
             } else {
                 failure
             }
@@ -107,11 +108,11 @@ pub(crate) fn run(
     }
     let transaction = connection
         .unchecked_transaction()
-        .map_err(|error| unless_exhausted(at(error, 0)))?;
-    let result = run_each(connection, statements, forbidden).map_err(unless_exhausted)?;
+        .map_err(|error| with_exhaustion(statement_error(error, 0)))?;
+    let result = run_each(connection, statements, forbidden).map_err(with_exhaustion)?;
     let last = statements.len() - 1;
     let committed = transaction.commit();
-    committed.map_err(|error| unless_exhausted(at(error, last)))?;
+    committed.map_err(|error| with_exhaustion(statement_error(error, last)))?;
     Ok(result)
 }
 
@@ -138,13 +139,13 @@ pub(crate) fn check_file(path: &Path, forbidden: &[PathBuf]) -> Result<(), TaskE
 
 fn run_each(
     connection: &Connection,
-    statements: &[Statement],
+    statements: &[SqlStatement],
     forbidden: &[PathBuf],
-) -> Result<Value, Failure> {
+) -> Result<Value, SqliteError> {
     let mut result = Map::new();
     let mut bytes = 0;
     for (index, statement) in statements.iter().enumerate() {
-        // `CREATE VIEW`, `CREATE TRIGGER` and `PRAGMA` accept no parameters.
+        // `CREATE_TABLE VIEW`, `CREATE_TABLE TRIGGER` and `PRAGMA` accept no parameters.
         let sent = match statement.first_word() {
             "CREATE" | "PRAGMA" => statement.text_with_literals(),
             _ => statement.text(),
@@ -154,9 +155,9 @@ fn run_each(
                 rusqlite::Error::SqlInputError { offset, .. } => usize::try_from(*offset).ok(),
                 _ => None,
             };
-            Failure::Database {
+            SqliteError::Database {
                 error,
-                statement: FailedStatement {
+                statement: FailedSqliteStatement {
                     index,
                     has_values: statement.has_values(),
                     line: line.map(|offset| sent.line_of_byte(offset)),
@@ -194,7 +195,7 @@ fn execute(
     for (at, param) in statement.params.iter().enumerate() {
         prepared.raw_bind_parameter(at + 1, sql_value(param))?;
     }
-    let columns = unique(prepared.column_names().map(str::to_owned));
+    let columns = unique_names(prepared.column_names().map(str::to_owned));
     let mut rows = Vec::new();
     let mut cursor = prepared.raw_query();
     while let Some(row) = cursor.next()? {
@@ -222,14 +223,14 @@ fn execute(
     }))
 }
 
-fn check_attached(connection: &Connection, forbidden: &[PathBuf]) -> Result<(), Failure> {
+fn check_attached(connection: &Connection, forbidden: &[PathBuf]) -> Result<(), SqliteError> {
     let mut list = connection
         .prepare("PRAGMA database_list")
-        .map_err(|error| at(error, 0))?;
+        .map_err(|error| statement_error(error, 0))?;
     let files = list
         .query_map([], |row| row.get::<_, String>(2))
         .and_then(Iterator::collect::<rusqlite::Result<Vec<String>>>)
-        .map_err(|error| at(error, 0))?;
+        .map_err(|error| statement_error(error, 0))?;
     for file in files.iter().filter(|file| !file.is_empty()) {
         check_file(Path::new(file), forbidden)?;
     }
@@ -265,35 +266,35 @@ pub(crate) fn json_value(value: ValueRef<'_>) -> Value {
 }
 
 /// Converts an error to a task error.
-pub(crate) fn told(error: rusqlite::Error) -> TaskError {
-    match at(error, 0).outcome() {
+pub(crate) fn task_error(error: rusqlite::Error) -> TaskError {
+    match statement_error(error, 0).into_outcome() {
         model::outcome::Outcome::Error(failure) => failure.error,
         model::outcome::Outcome::Ok(_) => unreachable!("a failure gives an error outcome"),
     }
 }
 
-fn cannot_open(error: &rusqlite::Error) -> bool {
+fn is_open_error(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::CannotOpen)
 }
 
 /// Failure of statements without effect. If a file could not be opened, reports a shortage of file descriptors as the
 /// cause.
-fn unless_exhausted(failure: Failure) -> Failure {
+fn with_exhaustion(failure: SqliteError) -> SqliteError {
     match &failure {
-        Failure::Database { error, .. } if cannot_open(error) => match find_shortage() {
-            Some(shortage) => exhausted(&shortage).into(),
+        SqliteError::Database { error, .. } if is_open_error(error) => match find_shortage() {
+            Some(shortage) => exhausted_error(&shortage).into(),
             None => failure,
         },
         _ => failure,
     }
 }
 
-fn at(error: rusqlite::Error, index: usize) -> Failure {
-    Failure::Database {
+fn statement_error(error: rusqlite::Error, index: usize) -> SqliteError {
+    SqliteError::Database {
         error,
-        statement: FailedStatement {
+        statement: FailedSqliteStatement {
             index,
-            ..FailedStatement::default()
+            ..FailedSqliteStatement::default()
         },
     }
 }

@@ -8,35 +8,41 @@ use model::template::Piece;
 use serde_json::{Value, json};
 
 use crate::call::Call;
-use crate::sqlite::Sqlite;
-use crate::testing::{command, error, result, run};
+use crate::sqlite::SqliteTool;
+use crate::testing::{command_call, expect_error, expect_result, run_tool};
 
-fn sql(text: &str, folder: &Path) -> Call {
-    let mut call = command("sqlite", text, folder);
+fn sqlite_call(text: &str, folder: &Path) -> Call {
+    let mut call = command_call("sqlite", text, folder);
     call.fields.insert("database".to_owned(), json!("test.db"));
     call
 }
 
-async fn in_memory(text: &str) -> Outcome {
-    let mut call = command("sqlite", text, Path::new("/tmp"));
+async fn run_in_memory(text: &str) -> Outcome {
+    let mut call = command_call("sqlite", text, Path::new("/tmp"));
     call.fields.insert("database".to_owned(), json!(":memory:"));
-    run(&Sqlite::new(Vec::new()), call).await
+    run_tool(&SqliteTool::new(Vec::new()), call).await
 }
 
 #[tokio::test]
 async fn a_file_persists_between_calls() {
     let folder = tempfile::tempdir().unwrap();
-    let tool = Sqlite::new(Vec::new());
-    let made = sql(
+    let tool = SqliteTool::new(Vec::new());
+    let made = sqlite_call(
         "CREATE TABLE t (a INTEGER PRIMARY KEY, b); INSERT INTO t (b) VALUES ('x'), ('y') RETURNING a;",
         folder.path(),
     );
-    let made = result(run(&tool, made).await);
+    let made = expect_result(run_tool(&tool, made).await);
     assert_eq!(made["rows"], json!([{"a": 1}, {"a": 2}]));
     assert_eq!(made["affected_rows"], 2);
     assert_eq!(made["command_0"]["row_count"], 0);
     assert_eq!(made["command_1"]["row_count"], 2);
-    let read = result(run(&tool, sql("SELECT a, b FROM t ORDER BY a", folder.path())).await);
+    let read = expect_result(
+        run_tool(
+            &tool,
+            sqlite_call("SELECT a, b FROM t ORDER BY a", folder.path()),
+        )
+        .await,
+    );
     assert_eq!(read["columns"], json!(["a", "b"]));
     assert_eq!(read["rows"][1], json!({"a": 2, "b": "y"}));
     assert_eq!(read["row_count"], 2);
@@ -44,8 +50,8 @@ async fn a_file_persists_between_calls() {
 
 #[tokio::test]
 async fn every_type_comes_back_as_json() {
-    let read = result(
-        in_memory(
+    let read = expect_result(
+        run_in_memory(
             "SELECT 1 AS i, 1.5 AS r, 'x' AS t, NULL AS n, x'6869' AS b, 2 AS i, 9e999 AS inf",
         )
         .await,
@@ -58,7 +64,7 @@ async fn every_type_comes_back_as_json() {
 
 #[tokio::test]
 async fn values_and_params_are_bound() {
-    let mut call = command("sqlite", "", Path::new("/tmp"));
+    let mut call = command_call("sqlite", "", Path::new("/tmp"));
     call.fields = json!({"database": ":memory:", "params": ["p", {"k": 1}]})
         .as_object()
         .unwrap()
@@ -74,7 +80,7 @@ async fn values_and_params_are_bound() {
         Piece::Text(" AS e".to_owned()),
     ];
     call.pieces.insert("command".to_owned(), vec![pieces]);
-    let read = result(run(&Sqlite::new(Vec::new()), call).await);
+    let read = expect_result(run_tool(&SqliteTool::new(Vec::new()), call).await);
     assert_eq!(
         read["rows"][0],
         json!({"a": "p", "b": "'; DROP TABLE t; --", "c": "'; DROP TABLE t; --", "d": "{\"k\":1}", "e": 1})
@@ -84,29 +90,35 @@ async fn values_and_params_are_bound() {
 #[tokio::test]
 async fn a_failing_statement_undoes_the_ones_before_it() {
     let folder = tempfile::tempdir().unwrap();
-    let tool = Sqlite::new(Vec::new());
-    result(
-        run(
+    let tool = SqliteTool::new(Vec::new());
+    expect_result(
+        run_tool(
             &tool,
-            sql(
+            sqlite_call(
                 "CREATE TABLE t (a UNIQUE NOT NULL CHECK (a < 10))",
                 folder.path(),
             ),
         )
         .await,
     );
-    let twice = sql(
+    let twice = sqlite_call(
         "INSERT INTO t VALUES (1); INSERT INTO t VALUES (1)",
         folder.path(),
     );
-    let outcome = run(&tool, twice).await;
-    assert_eq!(error(&outcome).kind, ErrorKind::DbConstraint);
-    assert_eq!(error(&outcome).details["statement"], 1);
+    let outcome = run_tool(&tool, twice).await;
+    assert_eq!(expect_error(&outcome).kind, ErrorKind::DbConstraint);
+    assert_eq!(expect_error(&outcome).details["statement"], 1);
     assert_eq!(
         outcome.facets().pg,
         Some(json!({"code": "23505", "sqlstate": "23505"}))
     );
-    let count = result(run(&tool, sql("SELECT count(*) AS n FROM t", folder.path())).await);
+    let count = expect_result(
+        run_tool(
+            &tool,
+            sqlite_call("SELECT count(*) AS n FROM t", folder.path()),
+        )
+        .await,
+    );
     assert_eq!(count["rows"][0]["n"], 0);
     for (statement, state) in [
         ("INSERT INTO t VALUES (NULL)", "23502"),
@@ -115,33 +127,39 @@ async fn a_failing_statement_undoes_the_ones_before_it() {
         ("SELEC 1", "42601"),
         ("SELECT nope FROM t", "42703"),
     ] {
-        let outcome = run(&tool, sql(statement, folder.path())).await;
+        let outcome = run_tool(&tool, sqlite_call(statement, folder.path())).await;
         let pg = outcome.facets().pg.clone().unwrap_or(Value::Null);
         assert_eq!(pg["sqlstate"], state, "{statement}: {outcome:?}");
-        assert!(!error(&outcome).retryable);
+        assert!(!expect_error(&outcome).retryable);
     }
 }
 
 #[tokio::test]
 async fn a_transaction_that_is_left_open_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    let tool = Sqlite::new(Vec::new());
+    let tool = SqliteTool::new(Vec::new());
     let whole = "BEGIN; CREATE TABLE t (a); INSERT INTO t VALUES (1); COMMIT";
-    result(run(&tool, sql(whole, folder.path())).await);
+    expect_result(run_tool(&tool, sqlite_call(whole, folder.path())).await);
     for open in ["BEGIN", "SAVEPOINT s"] {
         let text = format!("{open}; INSERT INTO t VALUES (2)");
-        let outcome = run(&tool, sql(&text, folder.path())).await;
-        assert_eq!(error(&outcome).code, "SQLITE_TRANSACTION_OPEN");
+        let outcome = run_tool(&tool, sqlite_call(&text, folder.path())).await;
+        assert_eq!(expect_error(&outcome).code, "SQLITE_TRANSACTION_OPEN");
     }
-    let count = result(run(&tool, sql("SELECT count(*) AS n FROM t", folder.path())).await);
+    let count = expect_result(
+        run_tool(
+            &tool,
+            sqlite_call("SELECT count(*) AS n FROM t", folder.path()),
+        )
+        .await,
+    );
     assert_eq!(count["rows"][0]["n"], 1);
 }
 
 #[tokio::test]
 async fn a_table_named_by_a_plain_value_is_found_and_errors_have_lines() {
-    let tool = Sqlite::new(Vec::new());
+    let tool = SqliteTool::new(Vec::new());
     let asked = |before: &str, after: &str| {
-        let mut call = command("sqlite", "", Path::new("/tmp"));
+        let mut call = command_call("sqlite", "", Path::new("/tmp"));
         call.fields.insert("database".to_owned(), json!(":memory:"));
         let pieces = vec![
             Piece::Text(before.to_owned()),
@@ -149,13 +167,16 @@ async fn a_table_named_by_a_plain_value_is_found_and_errors_have_lines() {
             Piece::Text(after.to_owned()),
         ];
         call.pieces.insert("command".to_owned(), vec![pieces]);
-        call.place.command_lines = vec![20];
+        call.site.command_lines = vec![20];
         call
     };
     let made = asked("CREATE TABLE t (a);\nSELECT count(*) AS n FROM ", " AS x");
-    assert_eq!(result(run(&tool, made).await)["rows"][0]["n"], 0);
-    let wrong = run(&tool, asked("SELECT 1,\n  2 ", " x")).await;
-    let failed = error(&wrong);
+    assert_eq!(
+        expect_result(run_tool(&tool, made).await)["rows"][0]["n"],
+        0
+    );
+    let wrong = run_tool(&tool, asked("SELECT 1,\n  2 ", " x")).await;
+    let failed = expect_error(&wrong);
     assert!(failed.message.contains("| ident"), "{failed:?}");
     assert_eq!(failed.details["line"], 21, "{failed:?}");
 }
@@ -164,11 +185,11 @@ async fn a_table_named_by_a_plain_value_is_found_and_errors_have_lines() {
 async fn an_endless_statement_is_interrupted() {
     let endless =
         "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT max(x) FROM c";
-    let mut call = command("sqlite", endless, Path::new("/tmp"));
+    let mut call = command_call("sqlite", endless, Path::new("/tmp"));
     call.fields.insert("database".to_owned(), json!(":memory:"));
     call.timeout.total = Some(Duration::from_millis(100));
-    let outcome = run(&Sqlite::new(Vec::new()), call).await;
-    assert_eq!(error(&outcome).code, "TIMEOUT");
+    let outcome = run_tool(&SqliteTool::new(Vec::new()), call).await;
+    assert_eq!(expect_error(&outcome).code, "TIMEOUT");
 }
 
 #[tokio::test]
@@ -178,13 +199,13 @@ async fn a_locked_database_is_worth_a_retry() {
     holder
         .execute_batch("CREATE TABLE t (a); BEGIN EXCLUSIVE")
         .unwrap();
-    let outcome = run(
-        &Sqlite::new(Vec::new()),
-        sql("INSERT INTO t VALUES (1)", folder.path()),
+    let outcome = run_tool(
+        &SqliteTool::new(Vec::new()),
+        sqlite_call("INSERT INTO t VALUES (1)", folder.path()),
     )
     .await;
-    assert_eq!(error(&outcome).code, "SQLITE_BUSY");
-    assert!(error(&outcome).retryable);
+    assert_eq!(expect_error(&outcome).code, "SQLITE_BUSY");
+    assert!(expect_error(&outcome).retryable);
 }
 
 #[tokio::test]
@@ -197,27 +218,33 @@ async fn the_engines_own_file_is_refused_under_every_name() {
         .unwrap();
     std::fs::hard_link(&own, folder.path().join("test.db")).unwrap();
     std::os::unix::fs::symlink(&own, folder.path().join("link.db")).unwrap();
-    let tool = Sqlite::new(vec![own.clone()]);
-    let outcome = run(&tool, sql("SELECT 1", folder.path())).await;
-    assert_eq!(error(&outcome).code, "DATABASE_FORBIDDEN");
+    let tool = SqliteTool::new(vec![own.clone()]);
+    let outcome = run_tool(&tool, sqlite_call("SELECT 1", folder.path())).await;
+    assert_eq!(expect_error(&outcome).code, "DATABASE_FORBIDDEN");
     let attach = format!(
         "ATTACH '{}' AS e; SELECT * FROM e.t",
         folder.path().join("link.db").display()
     );
-    let mut attach = command("sqlite", &attach, folder.path());
+    let mut attach = command_call("sqlite", &attach, folder.path());
     attach
         .fields
         .insert("database".to_owned(), json!(":memory:"));
-    assert_eq!(error(&run(&tool, attach).await).code, "DATABASE_FORBIDDEN");
+    assert_eq!(
+        expect_error(&run_tool(&tool, attach).await).code,
+        "DATABASE_FORBIDDEN"
+    );
 }
 
 #[tokio::test]
 async fn a_database_and_a_command_are_required() {
-    let outcome = run(
-        &Sqlite::new(Vec::new()),
-        command("sqlite", "SELECT 1", Path::new("/tmp")),
+    let outcome = run_tool(
+        &SqliteTool::new(Vec::new()),
+        command_call("sqlite", "SELECT 1", Path::new("/tmp")),
     )
     .await;
-    assert_eq!(error(&outcome).details["key"], "database");
-    assert_eq!(error(&in_memory(" -- nothing\n;").await).code, "TOOL_INPUT");
+    assert_eq!(expect_error(&outcome).details["key"], "database");
+    assert_eq!(
+        expect_error(&run_in_memory(" -- nothing\n;").await).code,
+        "TOOL_INPUT"
+    );
 }

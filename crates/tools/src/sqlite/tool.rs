@@ -10,56 +10,58 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool, cancelled, elapsed, timed_out};
-use crate::sql::{Dialect, statements};
-use crate::sqlite::failure::Failure;
+use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error, wait_for_timeout};
+use crate::sql::{SqlDialect, bind_statements};
+use crate::sqlite::failure::SqliteError;
 use crate::sqlite::run;
 
 /// Interval between interrupts of a running statement.
-const INTERRUPT_EVERY: Duration = Duration::from_millis(20);
+const INTERRUPT_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The `sqlite` tool.
-pub(crate) struct Sqlite {
+pub(crate) struct SqliteTool {
     forbidden_files: Vec<PathBuf>,
 }
 
-impl Sqlite {
+impl SqliteTool {
     pub(crate) fn new(forbidden_files: Vec<PathBuf>) -> Self {
         Self { forbidden_files }
     }
 
     async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
         let database = call
-            .text("database")?
-            .ok_or_else(|| call.missing("database", "set it to a file, or to `:memory:`"))?
+            .text_field("database")?
+            .ok_or_else(|| {
+                call.missing_key_error("database", "set it to a file, or to `:memory:`")
+            })?
             .to_owned();
-        let path = call.resolve(&database);
-        let statements = statements(call, Dialect::Sqlite)?;
+        let path = call.resolve_path(&database);
+        let statements = bind_statements(call, SqlDialect::Sqlite)?;
         let forbidden = self.forbidden_files.clone();
         run::check_file(&path, &forbidden)?;
         let (send_handle, handle) = oneshot::channel();
         let work = tokio::task::spawn_blocking(move || {
-            let connection = run::open(&database, &path)?;
+            let connection = run::open_database(&database, &path)?;
             // If the receiver is gone, the call has ended and the statements must not run.
             if send_handle.send(connection.get_interrupt_handle()).is_err() {
-                return Err(cancelled().into());
+                return Err(cancelled_error().into());
             }
-            run::run(&connection, &statements, &forbidden)
+            run::run_statements(&connection, &statements, &forbidden)
         });
         tokio::pin!(work);
         let limit = call.timeout.total;
         let why = tokio::select! {
             biased;
-            done = &mut work => return Ok(outcome(done, None)),
-            () = stop.cancelled() => cancelled(),
-            limit = elapsed(limit) => timed_out(limit),
+            done = &mut work => return Ok(to_outcome(done, None)),
+            () = stop.cancelled() => cancelled_error(),
+            limit = wait_for_timeout(limit) => timeout_error(limit),
         };
         let handle = handle.await.ok();
-        let mut again = tokio::time::interval(INTERRUPT_EVERY);
+        let mut again = tokio::time::interval(INTERRUPT_INTERVAL);
         loop {
             tokio::select! {
                 biased;
-                done = &mut work => return Ok(outcome(done, Some(why))),
+                done = &mut work => return Ok(to_outcome(done, Some(why))),
                 // An interrupt between two statements has no effect, so it is repeated.
                 _ = again.tick() => handle.iter().for_each(InterruptHandle::interrupt),
             }
@@ -68,7 +70,7 @@ impl Sqlite {
 }
 
 #[async_trait]
-impl Tool for Sqlite {
+impl Tool for SqliteTool {
     fn is_pure(&self) -> bool {
         false
     }
@@ -82,14 +84,14 @@ impl Tool for Sqlite {
 }
 
 /// Outcome of the statements; `why` is the reason of an interruption.
-fn outcome(
-    done: Result<Result<Value, Failure>, tokio::task::JoinError>,
+fn to_outcome(
+    done: Result<Result<Value, SqliteError>, tokio::task::JoinError>,
     why: Option<TaskError>,
 ) -> Outcome {
     match (done, why) {
         (Ok(Ok(result)), _) => Outcome::ok(result),
         (Ok(Err(failure)), Some(why)) if failure.is_interrupt() => Outcome::error(why),
-        (Ok(Err(failure)), _) => failure.outcome(),
+        (Ok(Err(failure)), _) => failure.into_outcome(),
         (Err(error), _) => {
             let message = format!("the thread that ran the statements failed: {error}");
             Outcome::error(TaskError::new(ErrorKind::Unknown, "SQLITE_LOST", message))

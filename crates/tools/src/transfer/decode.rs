@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use model::outcome::{ErrorKind, TaskError};
-use results::Pieces;
+use results::ByteStream;
 use serde_json::{Map, Value};
 
-use super::flow::{Outlet, Row, broken_row};
-use super::plan::Format;
+use super::flow::{RowSender, TransferRow, row_error};
+use super::options::FileFormat;
 
 /// Maximum size of a row.
 const ROW_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -16,40 +16,40 @@ const ROW_BYTES_MAX: usize = 64 * 1024 * 1024;
 const SAMPLE_ROWS: usize = 1_000;
 
 /// Reads a whole source.
-pub(super) async fn read(
-    mut pieces: Pieces,
-    format: Format,
+pub(super) async fn decode_rows(
+    mut pieces: ByteStream,
+    format: FileFormat,
     path: Option<&str>,
-    outlet: &mut Outlet,
+    outlet: &mut RowSender,
 ) -> Result<(), TaskError> {
     let mut reader = match format {
-        Format::Csv => Reader::Csv(Csv::default()),
-        _ => Reader::Json(Json::new(format == Format::Json)),
+        FileFormat::Csv => RowDecoder::Csv(CsvDecoder::default()),
+        _ => RowDecoder::Json(JsonDecoder::new(format == FileFormat::Json)),
     };
-    let mut rows = Rows::default();
+    let mut rows = DecodedRows::default();
     while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|error| broken_off(&error))?;
+        let piece = piece.map_err(|error| source_read_error(&error))?;
         reader.feed(&piece, &mut rows)?;
-        rows.pass(outlet, false).await?;
+        rows.send_rows(outlet, false).await?;
     }
     reader.finish(path, &mut rows)?;
-    rows.pass(outlet, true).await
+    rows.send_rows(outlet, true).await
 }
 
-enum Reader {
-    Csv(Csv),
-    Json(Json),
+enum RowDecoder {
+    Csv(CsvDecoder),
+    Json(JsonDecoder),
 }
 
-impl Reader {
-    fn feed(&mut self, bytes: &[u8], rows: &mut Rows) -> Result<(), TaskError> {
+impl RowDecoder {
+    fn feed(&mut self, bytes: &[u8], rows: &mut DecodedRows) -> Result<(), TaskError> {
         match self {
             Self::Csv(csv) => csv.feed(bytes, rows),
             Self::Json(json) => json.feed(bytes, rows),
         }
     }
 
-    fn finish(&mut self, path: Option<&str>, rows: &mut Rows) -> Result<(), TaskError> {
+    fn finish(&mut self, path: Option<&str>, rows: &mut DecodedRows) -> Result<(), TaskError> {
         match self {
             Self::Csv(csv) => csv.finish(rows),
             Self::Json(json) => json.finish(path, rows),
@@ -59,32 +59,32 @@ impl Reader {
 
 /// Decoded rows on their way to the target.
 #[derive(Default)]
-struct Rows {
+struct DecodedRows {
     columns: Option<Arc<[String]>>,
-    plain: Vec<Row>,
+    rows: Vec<TransferRow>,
     maps: Vec<Value>,
     count: u64,
 }
 
-impl Rows {
-    async fn pass(&mut self, outlet: &mut Outlet, is_last: bool) -> Result<(), TaskError> {
+impl DecodedRows {
+    async fn send_rows(&mut self, outlet: &mut RowSender, is_last: bool) -> Result<(), TaskError> {
         if let (Some(columns), false) = (&self.columns, outlet.has_columns()) {
-            outlet.begin(columns.to_vec());
+            outlet.set_columns(columns.to_vec());
         }
-        for row in std::mem::take(&mut self.plain) {
+        for row in std::mem::take(&mut self.rows) {
             if outlet.push(row) {
                 outlet.send().await?;
             }
         }
         if !outlet.has_columns() && (self.maps.len() >= SAMPLE_ROWS || is_last) {
-            outlet.begin(keys(&self.maps));
+            outlet.set_columns(collect_keys(&self.maps));
         }
         if !outlet.has_columns() {
             return Ok(());
         }
         for map in std::mem::take(&mut self.maps) {
             self.count += 1;
-            let row = row(map, outlet.columns(), self.count)?;
+            let row = to_row(map, outlet.columns(), self.count)?;
             if outlet.push(row) {
                 outlet.send().await?;
             }
@@ -94,7 +94,7 @@ impl Rows {
 }
 
 /// Keys of all rows, in order of appearance.
-fn keys(maps: &[Value]) -> Vec<String> {
+fn collect_keys(maps: &[Value]) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
     for map in maps {
         for key in map.as_object().into_iter().flat_map(Map::keys) {
@@ -106,9 +106,9 @@ fn keys(maps: &[Value]) -> Vec<String> {
     keys
 }
 
-fn row(value: Value, columns: &[String], number: u64) -> Result<Row, TaskError> {
+fn to_row(value: Value, columns: &[String], number: u64) -> Result<TransferRow, TaskError> {
     let Value::Object(mut map) = value else {
-        return Err(broken_row(number, "it is not an object"));
+        return Err(row_error(number, "it is not an object"));
     };
     let row = columns
         .iter()
@@ -116,7 +116,7 @@ fn row(value: Value, columns: &[String], number: u64) -> Result<Row, TaskError> 
     let row = row.collect();
     match map.keys().next() {
         None => Ok(row),
-        Some(key) => Err(broken_row(
+        Some(key) => Err(row_error(
             number,
             &format!("its key `{key}` does not occur in the first {SAMPLE_ROWS} rows"),
         )),
@@ -125,23 +125,23 @@ fn row(value: Value, columns: &[String], number: u64) -> Result<Row, TaskError> 
 
 /// CSV as in RFC 4180; an empty unquoted field is null.
 #[derive(Default)]
-struct Csv {
+struct CsvDecoder {
     field: Vec<u8>,
-    was_quoted: bool,
-    in_quotes: bool,
+    is_quoted: bool,
+    is_in_quotes: bool,
     /// A quote was read inside quotes: the end, or the first of two.
-    after_quote: bool,
+    is_after_quote: bool,
     record: Vec<Value>,
     count: u64,
 }
 
-impl Csv {
-    fn feed(&mut self, bytes: &[u8], rows: &mut Rows) -> Result<(), TaskError> {
+impl CsvDecoder {
+    fn feed(&mut self, bytes: &[u8], rows: &mut DecodedRows) -> Result<(), TaskError> {
         for byte in bytes {
-            self.byte(*byte, rows)?;
+            self.read_byte(*byte, rows)?;
         }
         if self.field.len() > ROW_BYTES_MAX {
-            return Err(broken_row(
+            return Err(row_error(
                 self.count,
                 "a field exceeds 64 MiB; a closing quote may be missing",
             ));
@@ -149,19 +149,19 @@ impl Csv {
         Ok(())
     }
 
-    fn byte(&mut self, byte: u8, rows: &mut Rows) -> Result<(), TaskError> {
-        if self.after_quote {
-            self.after_quote = false;
+    fn read_byte(&mut self, byte: u8, rows: &mut DecodedRows) -> Result<(), TaskError> {
+        if self.is_after_quote {
+            self.is_after_quote = false;
             if byte == b'"' {
                 self.field.push(b'"');
                 return Ok(());
             }
-            self.in_quotes = false;
+            self.is_in_quotes = false;
         }
         match byte {
-            b'"' if self.in_quotes => self.after_quote = true,
-            _ if self.in_quotes => self.field.push(byte),
-            b'"' if self.field.is_empty() => (self.in_quotes, self.was_quoted) = (true, true),
+            b'"' if self.is_in_quotes => self.is_after_quote = true,
+            _ if self.is_in_quotes => self.field.push(byte),
+            b'"' if self.field.is_empty() => (self.is_in_quotes, self.is_quoted) = (true, true),
             b',' => self.end_field()?,
             b'\n' => self.end_record(rows)?,
             other => self.field.push(other),
@@ -171,12 +171,12 @@ impl Csv {
 
     fn end_field(&mut self) -> Result<(), TaskError> {
         let mut bytes = std::mem::take(&mut self.field);
-        let was_quoted = std::mem::take(&mut self.was_quoted);
+        let was_quoted = std::mem::take(&mut self.is_quoted);
         if self.count == 0 && self.record.is_empty() && bytes.starts_with(b"\xef\xbb\xbf") {
             bytes.drain(..3);
         }
-        let text = String::from_utf8(bytes)
-            .map_err(|_| broken_row(self.count, "it is not valid UTF-8"))?;
+        let text =
+            String::from_utf8(bytes).map_err(|_| row_error(self.count, "it is not valid UTF-8"))?;
         let is_null = text.is_empty() && !was_quoted;
         self.record.push(if is_null {
             Value::Null
@@ -186,11 +186,11 @@ impl Csv {
         Ok(())
     }
 
-    fn end_record(&mut self, rows: &mut Rows) -> Result<(), TaskError> {
+    fn end_record(&mut self, rows: &mut DecodedRows) -> Result<(), TaskError> {
         if self.field.last() == Some(&b'\r') {
             self.field.pop();
         }
-        let is_blank = self.record.is_empty() && self.field.is_empty() && !self.was_quoted;
+        let is_blank = self.record.is_empty() && self.field.is_empty() && !self.is_quoted;
         if is_blank {
             return Ok(());
         }
@@ -210,15 +210,15 @@ impl Csv {
                 record.len(),
                 columns.len()
             );
-            return Err(broken_row(self.count, &problem));
+            return Err(row_error(self.count, &problem));
         }
-        rows.plain.push(record);
+        rows.rows.push(record);
         Ok(())
     }
 
-    fn finish(&mut self, rows: &mut Rows) -> Result<(), TaskError> {
-        if self.in_quotes && !self.after_quote {
-            return Err(broken_row(self.count + 1, "a closing quote is missing"));
+    fn finish(&mut self, rows: &mut DecodedRows) -> Result<(), TaskError> {
+        if self.is_in_quotes && !self.is_after_quote {
+            return Err(row_error(self.count + 1, "a closing quote is missing"));
         }
         self.end_record(rows)
     }
@@ -229,45 +229,45 @@ impl Csv {
     clippy::struct_excessive_bools,
     reason = "each is part of the scanner's state"
 )]
-struct Json {
+struct JsonDecoder {
     /// Whether the text is one document whose list elements are the rows.
     is_document: bool,
-    begun: Option<u8>,
+    opening_byte: Option<u8>,
     value: Vec<u8>,
     depth: u32,
-    in_text: bool,
-    escaped: bool,
+    is_in_text: bool,
+    is_escaped: bool,
     count: u64,
-    is_over: bool,
+    is_ended: bool,
 }
 
-impl Json {
+impl JsonDecoder {
     fn new(is_document: bool) -> Self {
         Self {
             is_document,
-            begun: None,
+            opening_byte: None,
             value: Vec::new(),
             depth: 0,
-            in_text: false,
-            escaped: false,
+            is_in_text: false,
+            is_escaped: false,
             count: 0,
-            is_over: false,
+            is_ended: false,
         }
     }
 
-    fn feed(&mut self, bytes: &[u8], rows: &mut Rows) -> Result<(), TaskError> {
+    fn feed(&mut self, bytes: &[u8], rows: &mut DecodedRows) -> Result<(), TaskError> {
         for byte in bytes {
-            if self.begun.is_none() {
+            if self.opening_byte.is_none() {
                 if byte.is_ascii_whitespace() {
                     continue;
                 }
-                self.begun = Some(*byte);
+                self.opening_byte = Some(*byte);
                 if self.is_document && *byte == b'[' {
                     continue;
                 }
             }
-            match (self.is_document, self.begun) {
-                (true, Some(b'[')) => self.element(*byte, rows)?,
+            match (self.is_document, self.opening_byte) {
+                (true, Some(b'[')) => self.read_element_byte(*byte, rows)?,
                 (false, _) if *byte == b'\n' => self.end_value(rows)?,
                 _ => self.value.push(*byte),
             }
@@ -279,16 +279,16 @@ impl Json {
         Ok(())
     }
 
-    fn element(&mut self, byte: u8, rows: &mut Rows) -> Result<(), TaskError> {
-        if self.is_over {
+    fn read_element_byte(&mut self, byte: u8, rows: &mut DecodedRows) -> Result<(), TaskError> {
+        if self.is_ended {
             return Ok(());
         }
-        if self.in_text {
+        if self.is_in_text {
             self.value.push(byte);
             match byte {
-                _ if self.escaped => self.escaped = false,
-                b'\\' => self.escaped = true,
-                b'"' => self.in_text = false,
+                _ if self.is_escaped => self.is_escaped = false,
+                b'\\' => self.is_escaped = true,
+                b'"' => self.is_in_text = false,
                 _ => {}
             }
             return Ok(());
@@ -296,10 +296,10 @@ impl Json {
         match byte {
             b',' if self.depth == 0 => return self.end_value(rows),
             b']' if self.depth == 0 => {
-                self.is_over = true;
+                self.is_ended = true;
                 return self.end_value(rows);
             }
-            b'"' => self.in_text = true,
+            b'"' => self.is_in_text = true,
             b'[' | b'{' => self.depth += 1,
             b']' | b'}' => self.depth = self.depth.saturating_sub(1),
             _ => {}
@@ -308,7 +308,7 @@ impl Json {
         Ok(())
     }
 
-    fn end_value(&mut self, rows: &mut Rows) -> Result<(), TaskError> {
+    fn end_value(&mut self, rows: &mut DecodedRows) -> Result<(), TaskError> {
         let bytes = std::mem::take(&mut self.value);
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Ok(());
@@ -317,20 +317,20 @@ impl Json {
         let value = serde_json::from_slice(&bytes);
         rows.maps.push(
             value.map_err(|error| {
-                broken_row(self.count, &format!("it is not valid JSON: {error}"))
+                row_error(self.count, &format!("it is not valid JSON: {error}"))
             })?,
         );
         Ok(())
     }
 
-    fn finish(&mut self, path: Option<&str>, rows: &mut Rows) -> Result<(), TaskError> {
+    fn finish(&mut self, path: Option<&str>, rows: &mut DecodedRows) -> Result<(), TaskError> {
         if !self.is_document {
             return self.end_value(rows);
         }
-        match self.begun {
+        match self.opening_byte {
             None => Ok(()),
-            Some(b'[') if self.is_over => Ok(()),
-            Some(b'[') => Err(broken_row(
+            Some(b'[') if self.is_ended => Ok(()),
+            Some(b'[') => Err(row_error(
                 self.count + 1,
                 "the closing bracket of the list is missing",
             )),
@@ -342,7 +342,7 @@ impl Json {
                         format!("the source is not valid JSON: {error}"),
                     )
                 })?;
-                rows.maps = list(&value, path)?;
+                rows.maps = find_list(&value, path)?;
                 Ok(())
             }
         }
@@ -350,7 +350,7 @@ impl Json {
 }
 
 /// Finds the list inside a document.
-fn list(value: &Value, path: Option<&str>) -> Result<Vec<Value>, TaskError> {
+fn find_list(value: &Value, path: Option<&str>) -> Result<Vec<Value>, TaskError> {
     let found = match path {
         Some(path) => {
             let parts = path.trim_start_matches("$.").split('.');
@@ -369,7 +369,7 @@ fn list(value: &Value, path: Option<&str>) -> Result<Vec<Value>, TaskError> {
     }
 }
 
-fn broken_off(error: &std::io::Error) -> TaskError {
+fn source_read_error(error: &std::io::Error) -> TaskError {
     let message = format!("reading the source failed: {error}");
     TaskError::new(ErrorKind::Connection, "TRANSFER_SOURCE", message)
 }
@@ -380,18 +380,18 @@ mod tests {
 
     use super::*;
 
-    fn csv(text: &str) -> Result<Vec<Row>, TaskError> {
-        let (mut csv, mut rows) = (Csv::default(), Rows::default());
+    fn decode_csv(text: &str) -> Result<Vec<TransferRow>, TaskError> {
+        let (mut csv, mut rows) = (CsvDecoder::default(), DecodedRows::default());
         for byte in text.as_bytes().chunks(1) {
             csv.feed(byte, &mut rows)?;
         }
         csv.finish(&mut rows)?;
-        Ok(rows.plain)
+        Ok(rows.rows)
     }
 
     #[test]
     fn quotes_line_ends_and_empty_fields_are_read_as_written() {
-        let rows = csv("\u{feff}a,b\r\n1,\"x \"\"y\"\"\n,z\"\r\n,\"\"\n\n3,é").unwrap();
+        let rows = decode_csv("\u{feff}a,b\r\n1,\"x \"\"y\"\"\n,z\"\r\n,\"\"\n\n3,é").unwrap();
         assert_eq!(
             rows,
             [
@@ -400,14 +400,14 @@ mod tests {
                 vec![json!("3"), json!("é")]
             ]
         );
-        assert_eq!(csv("a,b\n1\n").unwrap_err().code, "TRANSFER_ROW");
-        assert_eq!(csv("a\n\"open\n").unwrap_err().code, "TRANSFER_ROW");
+        assert_eq!(decode_csv("a,b\n1\n").unwrap_err().code, "TRANSFER_ROW");
+        assert_eq!(decode_csv("a\n\"open\n").unwrap_err().code, "TRANSFER_ROW");
     }
 
     #[test]
     fn a_list_is_read_element_by_element_and_lines_one_by_one() {
         let read = |text: &str, is_document| {
-            let (mut json, mut rows) = (Json::new(is_document), Rows::default());
+            let (mut json, mut rows) = (JsonDecoder::new(is_document), DecodedRows::default());
             for byte in text.as_bytes().chunks(1) {
                 json.feed(byte, &mut rows)?;
             }

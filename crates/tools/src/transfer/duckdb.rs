@@ -5,27 +5,29 @@ use std::path::{Path, PathBuf};
 use model::outcome::{ErrorKind, TaskError};
 use serde_json::{Map, Value};
 
-use super::flow::{Inlet, Outlet, Stops, Totals};
-use super::plan::{Format, Mode, listed, on_conflict, quoted};
-use crate::duckdb::{Appender, Connection, Databases, Fault, Lease, failed, may_attach};
-use crate::sql::{Statement, unique};
+use super::flow::{RowReceiver, RowSender, StopCallbacks, TransferTotals};
+use super::options::{FileFormat, WriteMode, conflict_clause, quote_column_list, quote_table_name};
+use crate::duckdb::{
+    Appender, DatabaseHandle, DatabasePool, DuckdbConnection, DuckdbError, may_attach, task_error,
+};
+use crate::sql::{SqlStatement, unique_names};
 
 /// Temporary table for the rows of an upsert.
-const STAGE: &str = "noetl_transfer";
+const STAGING_TABLE: &str = "noetl_transfer";
 
 /// A database, and the callbacks that cancel its work.
-pub(super) struct Base {
-    pub(super) databases: Databases,
+pub(super) struct DuckdbEndpoint {
+    pub(super) databases: DatabasePool,
     pub(super) file: Option<PathBuf>,
     pub(super) folder: PathBuf,
-    pub(super) stops: Stops,
+    pub(super) stop_callbacks: StopCallbacks,
 }
 
-impl Base {
-    fn connect(&self) -> Result<Lease, TaskError> {
+impl DuckdbEndpoint {
+    fn connect(&self) -> Result<DatabaseHandle, TaskError> {
         let lease = self.databases.connect(self.file.as_deref())?;
-        let connection = lease.handle();
-        self.stops.add(move || {
+        let connection = lease.weak_connection();
+        self.stop_callbacks.add(move || {
             if let Some(connection) = connection.upgrade() {
                 connection.interrupt();
             }
@@ -33,46 +35,50 @@ impl Base {
         Ok(lease)
     }
 
-    fn check(&self, query: &Statement) -> Result<(), TaskError> {
+    fn check_query(&self, query: &SqlStatement) -> Result<(), TaskError> {
         if may_attach(query) {
             let message = "the query of a source must be a SELECT and cannot attach a database";
             return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
         }
-        self.databases.guard().statement(query, &self.folder)
+        self.databases.guard().check_statement(query, &self.folder)
     }
 }
 
 /// Reads the rows of a query.
-pub(super) fn read(base: &Base, query: &Statement, outlet: &mut Outlet) -> Result<(), TaskError> {
-    base.check(query)?;
+pub(super) fn read_query(
+    base: &DuckdbEndpoint,
+    query: &SqlStatement,
+    outlet: &mut RowSender,
+) -> Result<(), TaskError> {
+    base.check_query(query)?;
     let lease = base.connect()?;
     let sent = query.text();
-    pump(lease.connection(), &sent.text, &sent.params, outlet)
+    send_rows(lease.connection(), &sent.text, &sent.params, outlet)
 }
 
 /// Reads a file that DuckDB supports.
 pub(super) fn read_file(
-    base: &Base,
+    base: &DuckdbEndpoint,
     file: &Path,
-    format: Format,
-    outlet: &mut Outlet,
+    format: FileFormat,
+    outlet: &mut RowSender,
 ) -> Result<(), TaskError> {
     let lease = base.connect()?;
-    let text = format!("SELECT * FROM {}", reader(file, format));
-    pump(lease.connection(), &text, &[], outlet)
+    let text = format!("SELECT * FROM {}", file_reader(file, format));
+    send_rows(lease.connection(), &text, &[], outlet)
 }
 
-fn pump(
-    connection: &Connection,
+fn send_rows(
+    connection: &DuckdbConnection,
     sql: &str,
     params: &[Value],
-    outlet: &mut Outlet,
+    outlet: &mut RowSender,
 ) -> Result<(), TaskError> {
     let mut rows = connection
-        .run(sql, params)
-        .map_err(|fault| failed(&fault))?;
-    outlet.begin(unique(rows.names().iter().cloned()));
-    while let Some(chunk) = rows.next().map_err(|fault| failed(&fault))? {
+        .query(sql, params)
+        .map_err(|fault| task_error(&fault))?;
+    outlet.set_columns(unique_names(rows.names().iter().cloned()));
+    while let Some(chunk) = rows.next_chunk().map_err(|fault| task_error(&fault))? {
         for row in chunk.rows() {
             if outlet.push(row) {
                 outlet.send_blocking()?;
@@ -83,17 +89,17 @@ fn pump(
 }
 
 /// Writes all chunks to a table in one transaction.
-pub(super) fn write(
-    base: &Base,
+pub(super) fn write_table(
+    base: &DuckdbEndpoint,
     table: &str,
-    mode: &Mode,
-    mut inlet: Inlet,
-) -> Result<Totals, TaskError> {
+    mode: &WriteMode,
+    mut inlet: RowReceiver,
+) -> Result<TransferTotals, TaskError> {
     let lease = base.connect()?;
     let connection = lease.connection();
-    let told = |fault: Fault| failed(&fault);
+    let told = |fault: DuckdbError| task_error(&fault);
     connection.execute("BEGIN").map_err(told)?;
-    let done = fill(connection, table, mode, &mut inlet);
+    let done = write_rows(connection, table, mode, &mut inlet);
     match done {
         Ok(()) => connection.execute("COMMIT").map_err(told)?,
         Err(error) => {
@@ -105,21 +111,21 @@ pub(super) fn write(
     Ok(inlet.totals)
 }
 
-fn fill(
-    connection: &Connection,
+fn write_rows(
+    connection: &DuckdbConnection,
     table: &str,
-    mode: &Mode,
-    inlet: &mut Inlet,
+    mode: &WriteMode,
+    inlet: &mut RowReceiver,
 ) -> Result<(), TaskError> {
-    let told = |fault: Fault| failed(&fault);
-    let name = quoted(table);
+    let told = |fault: DuckdbError| task_error(&fault);
+    let name = quote_table_name(table);
     // Report a missing table before reading the source.
     drop(
         connection
-            .run(&format!("SELECT * FROM {name} LIMIT 0"), &[])
+            .query(&format!("SELECT * FROM {name} LIMIT 0"), &[])
             .map_err(told)?,
     );
-    if *mode == Mode::Replace {
+    if *mode == WriteMode::Replace {
         connection
             .execute(&format!("DELETE FROM {name}"))
             .map_err(told)?;
@@ -133,7 +139,7 @@ fn fill(
         }
         if appender.is_none() {
             columns = batch.columns.to_vec();
-            appender = Some(begin(connection, table, mode, &columns)?);
+            appender = Some(start_write(connection, table, mode, &columns)?);
         }
         let Some(appender) = &mut appender else {
             continue;
@@ -141,46 +147,46 @@ fn fill(
         for row in &batch.rows {
             count += 1;
             appender
-                .row(row)
-                .map_err(|fault| failed(&fault).with("row", count))?;
+                .append_row(row)
+                .map_err(|fault| task_error(&fault).with_detail("row", count))?;
         }
     }
     let Some(appender) = appender else {
         return Ok(());
     };
     appender.finish().map_err(told)?;
-    let Mode::Upsert(key) = mode else {
+    let WriteMode::Upsert(key) = mode else {
         return Ok(());
     };
-    let (names, keys) = (listed(&columns), listed(key));
-    let conflict = on_conflict(&columns, key)?;
+    let (names, keys) = (quote_column_list(&columns), quote_column_list(key));
+    let conflict = conflict_clause(&columns, key)?;
     // The last row with a key wins.
     let insert = format!(
-        "INSERT INTO {name} ({names}) SELECT {names} FROM {STAGE} \
+        "INSERT INTO {name} ({names}) SELECT {names} FROM {STAGING_TABLE} \
          QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY rowid DESC) = 1 {conflict}"
     );
     connection.execute(&insert).map_err(told)?;
     connection
-        .execute(&format!("DROP TABLE {STAGE}"))
+        .execute(&format!("DROP TABLE {STAGING_TABLE}"))
         .map_err(told)
 }
 
-fn begin<'c>(
-    connection: &'c Connection,
+fn start_write<'c>(
+    connection: &'c DuckdbConnection,
     table: &str,
-    mode: &Mode,
+    mode: &WriteMode,
     columns: &[String],
 ) -> Result<Appender<'c>, TaskError> {
-    let told = |fault: Fault| failed(&fault);
-    if let Mode::Upsert(key) = mode {
-        on_conflict(columns, key)?;
-        let names = listed(columns);
+    let told = |fault: DuckdbError| task_error(&fault);
+    if let WriteMode::Upsert(key) = mode {
+        conflict_clause(columns, key)?;
+        let names = quote_column_list(columns);
         let stage = format!(
-            "CREATE TEMP TABLE {STAGE} AS SELECT {names} FROM {} LIMIT 0",
-            quoted(table)
+            "CREATE TEMP TABLE {STAGING_TABLE} AS SELECT {names} FROM {} LIMIT 0",
+            quote_table_name(table)
         );
         connection.execute(&stage).map_err(told)?;
-        return Appender::new(connection, None, STAGE, columns).map_err(told);
+        return Appender::new(connection, None, STAGING_TABLE, columns).map_err(told);
     }
     let (schema, table) = match table.rsplit_once('.') {
         Some((schema, table)) => (Some(schema), table),
@@ -191,89 +197,89 @@ fn begin<'c>(
 
 /// Lets DuckDB write the rows of a query to a file; returns the row count and columns.
 pub(super) fn copy_out(
-    base: &Base,
-    query: &Statement,
+    base: &DuckdbEndpoint,
+    query: &SqlStatement,
     file: &Path,
-    format: Format,
-) -> Result<Totals, TaskError> {
-    base.check(query)?;
+    format: FileFormat,
+) -> Result<TransferTotals, TaskError> {
+    base.check_query(query)?;
     let lease = base.connect()?;
     let connection = lease.connection();
     let sent = query.text();
     let described = format!("SELECT * FROM ({}\n) LIMIT 0", sent.text);
     let rows = connection
-        .run(&described, &sent.params)
-        .map_err(|fault| failed(&fault))?;
+        .query(&described, &sent.params)
+        .map_err(|fault| task_error(&fault))?;
     let columns = rows.names().to_vec();
     drop(rows);
     // `COPY` accepts no parameters, so values are inserted as literals.
     let sql = format!(
         "COPY ({}\n) TO {} ({})",
         query.text_with_literals().text,
-        literal(file),
-        options(format)
+        path_literal(file),
+        copy_options(format)
     );
-    let rows = changed(connection, &sql)?;
-    Ok(totals(rows, columns))
+    let rows = execute_counting(connection, &sql)?;
+    Ok(build_totals(rows, columns))
 }
 
 /// Lets DuckDB read a file into a table; upserts use `write`.
 pub(super) fn copy_in(
-    base: &Base,
-    file: (&Path, Format),
+    base: &DuckdbEndpoint,
+    file: (&Path, FileFormat),
     table: &str,
-    (mode, mapping): (&Mode, Option<&Map<String, Value>>),
-) -> Result<Totals, TaskError> {
+    (mode, mapping): (&WriteMode, Option<&Map<String, Value>>),
+) -> Result<TransferTotals, TaskError> {
     let lease = base.connect()?;
     let connection = lease.connection();
-    let told = |fault: Fault| failed(&fault);
-    let name = quoted(table);
+    let told = |fault: DuckdbError| task_error(&fault);
+    let name = quote_table_name(table);
     drop(
         connection
-            .run(&format!("SELECT * FROM {name} LIMIT 0"), &[])
+            .query(&format!("SELECT * FROM {name} LIMIT 0"), &[])
             .map_err(told)?,
     );
     let rows = connection
-        .run(
-            &format!("SELECT * FROM {} LIMIT 0", reader(file.0, file.1)),
+        .query(
+            &format!("SELECT * FROM {} LIMIT 0", file_reader(file.0, file.1)),
             &[],
         )
         .map_err(told)?;
     let found = rows.names().to_vec();
     drop(rows);
-    let (columns, picked) = picked(&found, mapping)?;
-    let types = types(connection, &name, &columns)?;
-    let (source, values) = typed(file, &picked, &types);
+    let (columns, picked) = pick_columns(&found, mapping)?;
+    let types = column_types(connection, &name, &columns)?;
+    let (source, values) = typed_reader(file, &picked, &types);
     connection.execute("BEGIN").map_err(told)?;
-    if *mode == Mode::Replace {
+    if *mode == WriteMode::Replace {
         connection
             .execute(&format!("DELETE FROM {name}"))
             .map_err(told)?;
     }
     let insert = format!(
         "INSERT INTO {name} ({}) SELECT {} FROM {source}",
-        listed(&columns),
+        quote_column_list(&columns),
         values.join(", ")
     );
-    let rows = changed(connection, &insert)?;
+    let rows = execute_counting(connection, &insert)?;
     connection.execute("COMMIT").map_err(told)?;
-    Ok(totals(rows, columns))
+    Ok(build_totals(rows, columns))
 }
 
 /// SQL types of some columns of a table.
-fn types(
-    connection: &Connection,
+fn column_types(
+    connection: &DuckdbConnection,
     table: &str,
     columns: &[String],
 ) -> Result<Vec<String>, TaskError> {
-    let told = |fault: Fault| failed(&fault);
+    let told = |fault: DuckdbError| task_error(&fault);
     let sql = format!(
         "SELECT column_type FROM (DESCRIBE SELECT {} FROM {table})",
-        listed(columns)
+        quote_column_list(columns)
     );
-    let mut rows = connection.run(&sql, &[]).map_err(told)?;
+    let mut rows = connection.query(&sql, &[]).map_err(told)?;
     let mut types = Vec::new();
-    while let Some(chunk) = rows.next().map_err(told)? {
+    while let Some(chunk) = rows.next_chunk().map_err(told)? {
         let first = chunk.rows().filter_map(|row| row.into_iter().next());
         types.extend(first.filter_map(|value| value.as_str().map(str::to_owned)));
     }
@@ -282,14 +288,14 @@ fn types(
 
 /// SQL that reads a file without type inference, and an expression for each column. Text and JSON get the types of the
 /// target's columns; bytes in them are base64.
-fn typed(
-    (file, format): (&Path, Format),
+fn typed_reader(
+    (file, format): (&Path, FileFormat),
     picked: &[String],
     types: &[String],
 ) -> (String, Vec<String>) {
-    let is_bytes = |of: &String| of == "BLOB" && format != Format::Parquet;
+    let is_bytes = |of: &String| of == "BLOB" && format != FileFormat::Parquet;
     let values = picked.iter().zip(types).map(|(name, of)| {
-        let name = listed(std::slice::from_ref(name));
+        let name = quote_column_list(std::slice::from_ref(name));
         if is_bytes(of) {
             format!("from_base64({name})")
         } else {
@@ -298,23 +304,23 @@ fn typed(
     });
     let values = values.collect();
     let layout = match format {
-        Format::Csv | Format::Parquet => return (reader(file, format), values),
-        Format::Ndjson => "newline_delimited",
-        Format::Json => "array",
+        FileFormat::Csv | FileFormat::Parquet => return (file_reader(file, format), values),
+        FileFormat::Ndjson => "newline_delimited",
+        FileFormat::Json => "array",
     };
     let columns = picked.iter().zip(types).map(|(name, of)| {
         let of = if is_bytes(of) { "VARCHAR" } else { of };
-        format!("{}: {}", text(name), text(of))
+        format!("{}: {}", text_literal(name), text_literal(of))
     });
     let columns = columns.collect::<Vec<_>>().join(", ");
     let source = format!(
         "read_json({}, format = '{layout}', columns = {{{columns}}})",
-        literal(file)
+        path_literal(file)
     );
     (source, values)
 }
 
-fn picked(
+fn pick_columns(
     found: &[String],
     mapping: Option<&Map<String, Value>>,
 ) -> Result<(Vec<String>, Vec<String>), TaskError> {
@@ -342,18 +348,20 @@ fn picked(
     ))
 }
 
-fn changed(connection: &Connection, sql: &str) -> Result<u64, TaskError> {
-    let mut rows = connection.run(sql, &[]).map_err(|fault| failed(&fault))?;
+fn execute_counting(connection: &DuckdbConnection, sql: &str) -> Result<u64, TaskError> {
+    let mut rows = connection
+        .query(sql, &[])
+        .map_err(|fault| task_error(&fault))?;
     let mut count = 0;
-    while let Some(chunk) = rows.next().map_err(|fault| failed(&fault))? {
+    while let Some(chunk) = rows.next_chunk().map_err(|fault| task_error(&fault))? {
         let first = chunk.rows().next().and_then(|row| row.into_iter().next());
         count += first.and_then(|value| value.as_u64()).unwrap_or(0);
     }
     Ok(count)
 }
 
-fn totals(rows: u64, columns: Vec<String>) -> Totals {
-    Totals {
+fn build_totals(rows: u64, columns: Vec<String>) -> TransferTotals {
+    TransferTotals {
         rows,
         chunks: u64::from(rows > 0),
         columns,
@@ -361,48 +369,52 @@ fn totals(rows: u64, columns: Vec<String>) -> Totals {
 }
 
 /// Lets DuckDB convert JSON lines to a Parquet file.
-pub(super) fn parquet(base: &Base, lines: &Path, file: &Path) -> Result<(), TaskError> {
+pub(super) fn write_parquet(
+    base: &DuckdbEndpoint,
+    lines: &Path,
+    file: &Path,
+) -> Result<(), TaskError> {
     let lease = base.connect()?;
     let sql = format!(
         "COPY (SELECT * FROM read_json({}, format = 'newline_delimited', sample_size = 100000)) TO {} (FORMAT parquet)",
-        literal(lines),
-        literal(file)
+        path_literal(lines),
+        path_literal(file)
     );
     lease
         .connection()
         .execute(&sql)
-        .map_err(|fault| failed(&fault))
+        .map_err(|fault| task_error(&fault))
 }
 
 /// SQL that reads a file. CSV columns are all text. For JSON only the keys of the rows matter, so all rows are sampled,
 /// but not deeply.
-fn reader(file: &Path, format: Format) -> String {
-    let file = literal(file);
+fn file_reader(file: &Path, format: FileFormat) -> String {
+    let file = path_literal(file);
     let keys = "sample_size = -1, maximum_depth = 1, map_inference_threshold = -1";
     match format {
-        Format::Csv => format!(
+        FileFormat::Csv => format!(
             "read_csv({file}, header = true, all_varchar = true, delim = ',', quote = '\"', escape = '\"', \
              nullstr = '', allow_quoted_nulls = false, comment = '', skip = 0)"
         ),
-        Format::Ndjson => format!("read_json({file}, format = 'newline_delimited', {keys})"),
-        Format::Json => format!("read_json({file}, format = 'array', {keys})"),
-        Format::Parquet => format!("read_parquet({file})"),
+        FileFormat::Ndjson => format!("read_json({file}, format = 'newline_delimited', {keys})"),
+        FileFormat::Json => format!("read_json({file}, format = 'array', {keys})"),
+        FileFormat::Parquet => format!("read_parquet({file})"),
     }
 }
 
-fn options(format: Format) -> &'static str {
+fn copy_options(format: FileFormat) -> &'static str {
     match format {
-        Format::Csv => "FORMAT csv, HEADER",
-        Format::Ndjson => "FORMAT json",
-        Format::Json => "FORMAT json, ARRAY true",
-        Format::Parquet => "FORMAT parquet",
+        FileFormat::Csv => "FORMAT csv, HEADER",
+        FileFormat::Ndjson => "FORMAT json",
+        FileFormat::Json => "FORMAT json, ARRAY true",
+        FileFormat::Parquet => "FORMAT parquet",
     }
 }
 
-fn literal(file: &Path) -> String {
-    text(&file.display().to_string())
+fn path_literal(file: &Path) -> String {
+    text_literal(&file.display().to_string())
 }
 
-fn text(text: &str) -> String {
+fn text_literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

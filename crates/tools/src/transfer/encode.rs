@@ -2,18 +2,18 @@
 
 use serde_json::Value;
 
-use super::flow::Batch;
-use super::plan::Format;
+use super::flow::RowBatch;
+use super::options::FileFormat;
 
 /// Writes chunks in a format.
-pub(super) struct Writer {
-    format: Format,
+pub(super) struct RowEncoder {
+    format: FileFormat,
     count: u64,
     has_header: bool,
 }
 
-impl Writer {
-    pub(super) fn new(format: Format) -> Self {
+impl RowEncoder {
+    pub(super) fn new(format: FileFormat) -> Self {
         Self {
             format,
             count: 0,
@@ -22,23 +22,23 @@ impl Writer {
     }
 
     /// Writes a chunk.
-    pub(super) fn write(&mut self, batch: &Batch, out: &mut Vec<u8>) {
-        if self.format == Format::Csv && !self.has_header && !batch.columns.is_empty() {
+    pub(super) fn write(&mut self, batch: &RowBatch, out: &mut Vec<u8>) {
+        if self.format == FileFormat::Csv && !self.has_header && !batch.columns.is_empty() {
             let names = batch.columns.iter().map(|name| Value::from(name.as_str()));
-            csv(&names.collect::<Vec<_>>(), out);
+            write_csv(&names.collect::<Vec<_>>(), out);
             self.has_header = true;
         }
         for row in &batch.rows {
             match self.format {
-                Format::Csv => csv(row, out),
-                Format::Json | Format::Ndjson | Format::Parquet => {
-                    let is_list = self.format == Format::Json;
+                FileFormat::Csv => write_csv(row, out),
+                FileFormat::Json | FileFormat::Ndjson | FileFormat::Parquet => {
+                    let is_list = self.format == FileFormat::Json;
                     out.extend_from_slice(match (is_list, self.count) {
                         (true, 0) => b"[",
                         (true, _) => b",\n",
                         (false, _) => b"",
                     });
-                    object(&batch.columns, row, out);
+                    write_object(&batch.columns, row, out);
                     if !is_list {
                         out.push(b'\n');
                     }
@@ -50,13 +50,13 @@ impl Writer {
 
     /// Writes the end of the document.
     pub(super) fn finish(&self, out: &mut Vec<u8>) {
-        if self.format == Format::Json {
+        if self.format == FileFormat::Json {
             out.extend_from_slice(if self.count == 0 { b"[]\n" } else { b"]\n" });
         }
     }
 }
 
-fn object(columns: &[String], row: &[Value], out: &mut Vec<u8>) {
+fn write_object(columns: &[String], row: &[Value], out: &mut Vec<u8>) {
     out.push(b'{');
     for (at, (name, value)) in columns.iter().zip(row).enumerate() {
         if at > 0 {
@@ -69,7 +69,7 @@ fn object(columns: &[String], row: &[Value], out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-fn csv(row: &[Value], out: &mut Vec<u8>) {
+fn write_csv(row: &[Value], out: &mut Vec<u8>) {
     for (at, value) in row.iter().enumerate() {
         if at > 0 {
             out.push(b',');
@@ -90,7 +90,7 @@ fn csv(row: &[Value], out: &mut Vec<u8>) {
 }
 
 /// Writes a `COPY` field: null, or text with special characters escaped.
-pub(super) fn copy_field(text: Option<&str>, out: &mut Vec<u8>) {
+pub(super) fn write_copy_field(text: Option<&str>, out: &mut Vec<u8>) {
     let Some(text) = text else {
         out.extend_from_slice(b"\\N");
         return;
@@ -107,11 +107,13 @@ pub(super) fn copy_field(text: Option<&str>, out: &mut Vec<u8>) {
 }
 
 /// Fields of a `COPY` line.
-pub(super) fn copy_line(line: &[u8]) -> Vec<Option<String>> {
-    line.split(|byte| *byte == b'\t').map(copy_value).collect()
+pub(super) fn parse_copy_line(line: &[u8]) -> Vec<Option<String>> {
+    line.split(|byte| *byte == b'\t')
+        .map(parse_copy_value)
+        .collect()
 }
 
-fn copy_value(field: &[u8]) -> Option<String> {
+fn parse_copy_value(field: &[u8]) -> Option<String> {
     if field == b"\\N" {
         return None;
     }
@@ -149,11 +151,11 @@ mod tests {
     fn what_copy_writes_it_reads_again() {
         for text in ["", "a\tb\nc\r\\N", "\\", "é\u{8}"] {
             let mut out = Vec::new();
-            copy_field(Some(text), &mut out);
-            assert_eq!(copy_line(&out), [Some(text.to_owned())]);
+            write_copy_field(Some(text), &mut out);
+            assert_eq!(parse_copy_line(&out), [Some(text.to_owned())]);
         }
         let mut out = Vec::new();
-        copy_field(None, &mut out);
-        assert_eq!(copy_line(&out), [None]);
+        write_copy_field(None, &mut out);
+        assert_eq!(parse_copy_line(&out), [None]);
     }
 }

@@ -5,32 +5,32 @@ use std::path::{Path, PathBuf};
 use model::outcome::{ErrorKind, TaskError};
 use tokio::io::{AsyncWriteExt as _, DuplexStream};
 
-use super::encode::Writer;
-use super::flow::{Inlet, Totals};
-use super::plan::Format;
-use crate::call::storage;
-use crate::objects::{Content, Place, open, put};
-use crate::scratch;
+use super::encode::RowEncoder;
+use super::flow::{RowReceiver, TransferTotals};
+use super::options::FileFormat;
+use crate::call::scratch_error;
+use crate::objects::{ObjectContent, ObjectLocation, open_object, put_content};
+use crate::scratch_files;
 
 /// Size of the buffer between encoder and upload.
 const PIPE_BYTES: usize = 256 * 1024;
 
 /// Writes all chunks to a file or an object.
-pub(super) async fn write(
-    place: &Place,
-    format: Format,
-    mut inlet: Inlet,
-) -> Result<Totals, TaskError> {
+pub(super) async fn write_file(
+    place: &ObjectLocation,
+    format: FileFormat,
+    mut inlet: RowReceiver,
+) -> Result<TransferTotals, TaskError> {
     let (read, pipe) = tokio::io::duplex(PIPE_BYTES);
     let (send, ended) = tokio::sync::oneshot::channel();
-    let body = Whole {
+    let body = CompleteReader {
         pipe: read,
-        ended: Some(ended),
+        completion: Some(ended),
     };
-    let content = Content::Stream(Box::new(body), Some(content_type(format)));
-    let sending = put(place, content, None);
+    let content = ObjectContent::Stream(Box::new(body), Some(content_type(format)));
+    let sending = put_content(place, content, None);
     let encoding = async {
-        let encoded = encode(pipe, format, &mut inlet).await;
+        let encoded = encode_rows(pipe, format, &mut inlet).await;
         // The upload must know whether the stream is complete.
         let _ = send.send(encoded.is_ok());
         encoded
@@ -43,10 +43,10 @@ pub(super) async fn write(
     }
 }
 
-async fn encode(
+async fn encode_rows(
     mut pipe: DuplexStream,
-    format: Format,
-    inlet: &mut Inlet,
+    format: FileFormat,
+    inlet: &mut RowReceiver,
 ) -> Result<(), TaskError> {
     let gone = |error: std::io::Error| {
         TaskError::new(
@@ -55,7 +55,7 @@ async fn encode(
             format!("cannot write to the target: {error}"),
         )
     };
-    let mut writer = Writer::new(format);
+    let mut writer = RowEncoder::new(format);
     let mut out = Vec::new();
     while let Some(batch) = inlet.next().await? {
         out.clear();
@@ -69,12 +69,12 @@ async fn encode(
 }
 
 /// A reader that ends with an error unless the stream was completed.
-struct Whole {
+struct CompleteReader {
     pipe: DuplexStream,
-    ended: Option<tokio::sync::oneshot::Receiver<bool>>,
+    completion: Option<tokio::sync::oneshot::Receiver<bool>>,
 }
 
-impl tokio::io::AsyncRead for Whole {
+impl tokio::io::AsyncRead for CompleteReader {
     fn poll_read(
         self: std::pin::Pin<&mut Self>,
         context: &mut std::task::Context<'_>,
@@ -87,11 +87,11 @@ impl tokio::io::AsyncRead for Whole {
         if buffer.filled().len() > before {
             return Poll::Ready(Ok(()));
         }
-        let Some(ended) = &mut this.ended else {
+        let Some(ended) = &mut this.completion else {
             return Poll::Ready(Ok(()));
         };
         let is_whole = ready!(std::pin::Pin::new(ended).poll(context)).unwrap_or(false);
-        this.ended = None;
+        this.completion = None;
         Poll::Ready(if is_whole {
             Ok(())
         } else {
@@ -100,46 +100,51 @@ impl tokio::io::AsyncRead for Whole {
     }
 }
 
-fn content_type(format: Format) -> &'static str {
+fn content_type(format: FileFormat) -> &'static str {
     match format {
-        Format::Csv => "text/csv; charset=utf-8",
-        Format::Ndjson => "application/x-ndjson",
-        Format::Json => "application/json",
-        Format::Parquet => "application/vnd.apache.parquet",
+        FileFormat::Csv => "text/csv; charset=utf-8",
+        FileFormat::Ndjson => "application/x-ndjson",
+        FileFormat::Json => "application/json",
+        FileFormat::Parquet => "application/vnd.apache.parquet",
     }
 }
 
 /// Local file with the content of a location: the file itself, or a temporary copy that the guard deletes.
-pub(super) async fn fetched(
-    place: &Place,
+pub(super) async fn fetch_file(
+    place: &ObjectLocation,
     scratch: &Path,
 ) -> Result<(PathBuf, Option<tempfile::TempPath>), TaskError> {
-    if let Place::File(file) = place {
+    if let ObjectLocation::File(file) = place {
         return Ok((file.clone(), None));
     }
-    let opened = open(place, None).await?;
-    let draft = draft(scratch)?;
+    let opened = open_object(place, None).await?;
+    let draft = create_temp_path(scratch)?;
     let copied = async {
-        let mut reader = tokio_util::io::StreamReader::new(opened.pieces);
+        let mut reader = tokio_util::io::StreamReader::new(opened.chunks);
         let mut out = tokio::fs::File::create(&draft).await?;
         tokio::io::copy(&mut reader, &mut out).await?;
         out.flush().await
     };
-    copied.await.map_err(|error| storage(&error))?;
+    copied.await.map_err(|error| scratch_error(&error))?;
     Ok((draft.to_path_buf(), Some(draft)))
 }
 
 /// Copies a local file to its location.
-pub(super) async fn sent(file: &Path, place: &Place, format: Format) -> Result<(), TaskError> {
+pub(super) async fn send_file(
+    file: &Path,
+    place: &ObjectLocation,
+    format: FileFormat,
+) -> Result<(), TaskError> {
     let opened = tokio::fs::File::open(file)
         .await
-        .map_err(|error| storage(&error))?;
-    let content = Content::Stream(Box::new(opened), Some(content_type(format)));
-    put(place, content, None).await.map(drop)
+        .map_err(|error| scratch_error(&error))?;
+    let content = ObjectContent::Stream(Box::new(opened), Some(content_type(format)));
+    put_content(place, content, None).await.map(drop)
 }
 
 /// Path of a temporary file that the guard deletes.
-pub(super) fn draft(dir: &Path) -> Result<tempfile::TempPath, TaskError> {
-    let made = scratch::named(dir, "transfer-").map_err(|error| storage(&error))?;
+pub(super) fn create_temp_path(dir: &Path) -> Result<tempfile::TempPath, TaskError> {
+    let made = scratch_files::create_named_file(dir, "transfer-")
+        .map_err(|error| scratch_error(&error))?;
     Ok(made.into_temp_path())
 }

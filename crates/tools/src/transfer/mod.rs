@@ -8,10 +8,10 @@ mod duckdb;
 mod encode;
 mod file;
 mod flow;
-mod plan;
+mod options;
 mod postgres;
 mod sqlite;
 mod tool;
 mod web;
 
-pub(crate) use tool::Transfer;
+pub(crate) use tool::TransferTool;

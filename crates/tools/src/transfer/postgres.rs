@@ -9,29 +9,32 @@ use serde_json::{Number, Value};
 use tokio_postgres::types::{Kind, Type};
 use tokio_postgres::{Client, CopyInSink};
 
-use super::encode::{copy_field, copy_line};
-use super::flow::{Batch, Inlet, Outlet, Totals, broken_row};
-use super::plan::{Mode, listed, on_conflict, quoted};
-use crate::postgres::told;
-use crate::sql::{Statement, unique};
+use super::encode::{parse_copy_line, write_copy_field};
+use super::flow::{RowBatch, RowReceiver, RowSender, TransferTotals, row_error};
+use super::options::{WriteMode, conflict_clause, quote_column_list, quote_table_name};
+use crate::postgres::task_error;
+use crate::sql::{SqlStatement, unique_names};
 
 /// Sets text formats that every other source and target can read.
-const SESSION: &str = "SET datestyle TO ISO; SET timezone TO 'UTC'; SET intervalstyle TO postgres; SET bytea_output TO hex";
+const TRANSFER_SETTINGS: &str = "SET datestyle TO ISO; SET timezone TO 'UTC'; SET intervalstyle TO postgres; SET bytea_output TO hex";
 /// Bytes to send at a time.
 const SEND_BYTES: usize = 64 * 1024;
 /// Maximum number of digits that a decimal keeps as a double.
 const DOUBLE_DIGITS: usize = 15;
 
 /// Reads the rows of a query.
-pub(super) async fn read(
+pub(super) async fn read_query(
     client: &Client,
-    query: &Statement,
-    outlet: &mut Outlet,
+    query: &SqlStatement,
+    outlet: &mut RowSender,
 ) -> Result<(), TaskError> {
-    client.batch_execute(SESSION).await.map_err(told)?;
+    client
+        .batch_execute(TRANSFER_SETTINGS)
+        .await
+        .map_err(task_error)?;
     let text = query.text_with_literals().text;
-    let prepared = client.prepare(&text).await.map_err(told)?;
-    let names = unique(
+    let prepared = client.prepare(&text).await.map_err(task_error)?;
+    let names = unique_names(
         prepared
             .columns()
             .iter()
@@ -53,23 +56,23 @@ pub(super) async fn read(
         picked.collect::<Vec<_>>().join(", "),
         own.join(", ")
     );
-    outlet.begin(names);
-    let is_text = |of: &Type| outlet.keeps_json_text() && is_json(of);
+    outlet.set_columns(names);
+    let is_text = |of: &Type| outlet.may_keep_json_text() && is_json(of);
     let json_texts: Vec<bool> = types.iter().map(is_text).collect();
     outlet.set_json_texts(json_texts.clone());
-    let stream = client.copy_out(&copy).await.map_err(told)?;
+    let stream = client.copy_out(&copy).await.map_err(task_error)?;
     tokio::pin!(stream);
     let mut rest = BytesMut::new();
-    while let Some(piece) = stream.try_next().await.map_err(told)? {
+    while let Some(piece) = stream.try_next().await.map_err(task_error)? {
         rest.extend_from_slice(&piece);
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let line = rest.split_to(end + 1);
             let kinds = types.iter().zip(&json_texts);
-            let fields = copy_line(&line[..end]).into_iter().zip(kinds);
+            let fields = parse_copy_line(&line[..end]).into_iter().zip(kinds);
             let row = fields.map(|(text, (of, is_text))| match text {
                 None => Value::Null,
                 Some(text) if *is_text => text.into(),
-                Some(text) => value(text, of),
+                Some(text) => field_value(text, of),
             });
             if outlet.push(row.collect()) {
                 outlet.send().await?;
@@ -80,22 +83,22 @@ pub(super) async fn read(
 }
 
 /// Converts a field to JSON by its type.
-fn value(text: String, of: &Type) -> Value {
+fn field_value(text: String, of: &Type) -> Value {
     match *of {
         Type::BOOL => Value::Bool(text == "t"),
         Type::INT2 | Type::INT4 | Type::INT8 | Type::OID => {
             text.parse::<i64>().map_or(Value::String(text), Value::from)
         }
-        Type::FLOAT4 | Type::FLOAT8 => number(text),
+        Type::FLOAT4 | Type::FLOAT8 => number_value(text),
         Type::NUMERIC if text.bytes().filter(u8::is_ascii_digit).count() <= DOUBLE_DIGITS => {
             match text.parse::<i64>() {
                 Ok(whole) => whole.into(),
-                Err(_) => number(text),
+                Err(_) => number_value(text),
             }
         }
         Type::JSON | Type::JSONB => serde_json::from_str(&text).unwrap_or(Value::String(text)),
         Type::BYTEA => {
-            let bytes = text.strip_prefix("\\x").and_then(unhex);
+            let bytes = text.strip_prefix("\\x").and_then(decode_hex);
             bytes.map_or(Value::String(text), |bytes| STANDARD.encode(bytes).into())
         }
         Type::TIMESTAMP => text.replacen(' ', "T", 1).into(),
@@ -110,44 +113,47 @@ fn value(text: String, of: &Type) -> Value {
     }
 }
 
-fn number(text: String) -> Value {
+fn number_value(text: String) -> Value {
     let number = text.parse::<f64>().ok().and_then(Number::from_f64);
     number.map_or(Value::String(text), Value::Number)
 }
 
-fn unhex(text: &str) -> Option<Vec<u8>> {
+fn decode_hex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes().chunks(2);
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     digits.map(byte).collect()
 }
 
 /// Writes all chunks to a table in one transaction.
-pub(super) async fn write(
+pub(super) async fn write_table(
     client: &Client,
     table: &str,
-    mode: Mode,
-    mut inlet: Inlet,
-) -> Result<Totals, TaskError> {
-    let table = quoted(table);
-    client.batch_execute(SESSION).await.map_err(told)?;
-    client.batch_execute("BEGIN").await.map_err(told)?;
+    mode: WriteMode,
+    mut inlet: RowReceiver,
+) -> Result<TransferTotals, TaskError> {
+    let table = quote_table_name(table);
+    client
+        .batch_execute(TRANSFER_SETTINGS)
+        .await
+        .map_err(task_error)?;
+    client.batch_execute("BEGIN").await.map_err(task_error)?;
     // A connection that is not returned to the pool is closed, which rolls back.
     let first = client.prepare(&format!("SELECT * FROM {table}")).await;
-    let known = first.map_err(told)?;
-    if mode == Mode::Replace {
+    let known = first.map_err(task_error)?;
+    if mode == WriteMode::Replace {
         client
             .batch_execute(&format!("DELETE FROM {table}"))
             .await
-            .map_err(told)?;
+            .map_err(task_error)?;
     }
-    let mut copying: Option<Copying> = None;
+    let mut copying: Option<CopyWriter> = None;
     while let Some(batch) = inlet.next().await? {
         if batch.rows.is_empty() {
             continue;
         }
         if copying.is_none() {
-            let types = types(&batch.columns, known.columns(), &table)?;
-            copying = Some(Copying::begin(client, &table, &mode, &batch.columns, types).await?);
+            let types = column_types(&batch.columns, known.columns(), &table)?;
+            copying = Some(CopyWriter::start(client, &table, &mode, &batch.columns, types).await?);
         }
         if let Some(copying) = &mut copying {
             copying.write(&batch).await?;
@@ -156,12 +162,12 @@ pub(super) async fn write(
     if let Some(copying) = copying {
         copying.finish(client, &table, &mode).await?;
     }
-    client.batch_execute("COMMIT").await.map_err(told)?;
+    client.batch_execute("COMMIT").await.map_err(task_error)?;
     Ok(inlet.totals)
 }
 
 /// Types of the columns to write.
-fn types(
+fn column_types(
     columns: &[String],
     known: &[tokio_postgres::Column],
     table: &str,
@@ -179,7 +185,7 @@ fn types(
 }
 
 /// A `COPY` in progress.
-struct Copying {
+struct CopyWriter {
     sink: std::pin::Pin<Box<CopyInSink<Bytes>>>,
     columns: Vec<String>,
     types: Vec<Type>,
@@ -187,25 +193,25 @@ struct Copying {
 }
 
 /// Temporary table for the rows of an upsert.
-const STAGE: &str = "pg_temp.noetl_transfer";
+const STAGING_TABLE: &str = "pg_temp.noetl_transfer";
 
-impl Copying {
-    async fn begin(
+impl CopyWriter {
+    async fn start(
         client: &Client,
         table: &str,
-        mode: &Mode,
+        mode: &WriteMode,
         columns: &[String],
         types: Vec<Type>,
     ) -> Result<Self, TaskError> {
-        let names = listed(columns);
-        let into = if let Mode::Upsert(key) = mode {
-            on_conflict(columns, key)?;
+        let names = quote_column_list(columns);
+        let into = if let WriteMode::Upsert(key) = mode {
+            conflict_clause(columns, key)?;
             let stage = format!(
                 "CREATE TEMP TABLE noetl_transfer ON COMMIT DROP AS SELECT {names} FROM {table} WITH NO DATA; \
-                 ALTER TABLE {STAGE} ADD COLUMN noetl_number bigserial"
+                 ALTER TABLE {STAGING_TABLE} ADD COLUMN noetl_number bigserial"
             );
-            client.batch_execute(&stage).await.map_err(told)?;
-            STAGE
+            client.batch_execute(&stage).await.map_err(task_error)?;
+            STAGING_TABLE
         } else {
             table
         };
@@ -213,14 +219,14 @@ impl Copying {
             .copy_in(&format!("COPY {into} ({names}) FROM STDIN"))
             .await;
         Ok(Self {
-            sink: Box::pin(sink.map_err(told)?),
+            sink: Box::pin(sink.map_err(task_error)?),
             columns: columns.to_vec(),
             types,
             count: 0,
         })
     }
 
-    async fn write(&mut self, batch: &Batch) -> Result<(), TaskError> {
+    async fn write(&mut self, batch: &RowBatch) -> Result<(), TaskError> {
         let mut out = Vec::with_capacity(SEND_BYTES * 2);
         for row in &batch.rows {
             self.count += 1;
@@ -230,33 +236,38 @@ impl Copying {
                 }
                 let text = match value {
                     Value::String(text) if batch.is_json_text(at) => json_field(text, of),
-                    _ => field(value, of),
+                    _ => copy_text(value, of),
                 };
-                let text = text.map_err(|problem| broken_row(self.count, &problem))?;
-                copy_field(text.as_deref(), &mut out);
+                let text = text.map_err(|problem| row_error(self.count, &problem))?;
+                write_copy_field(text.as_deref(), &mut out);
             }
             out.push(b'\n');
             if out.len() >= SEND_BYTES {
                 let full = std::mem::replace(&mut out, Vec::with_capacity(SEND_BYTES * 2));
-                self.sink.send(full.into()).await.map_err(told)?;
+                self.sink.send(full.into()).await.map_err(task_error)?;
             }
         }
-        self.sink.send(out.into()).await.map_err(told)
+        self.sink.send(out.into()).await.map_err(task_error)
     }
 
-    async fn finish(mut self, client: &Client, table: &str, mode: &Mode) -> Result<(), TaskError> {
-        self.sink.as_mut().finish().await.map_err(told)?;
-        let Mode::Upsert(key) = mode else {
+    async fn finish(
+        mut self,
+        client: &Client,
+        table: &str,
+        mode: &WriteMode,
+    ) -> Result<(), TaskError> {
+        self.sink.as_mut().finish().await.map_err(task_error)?;
+        let WriteMode::Upsert(key) = mode else {
             return Ok(());
         };
-        let (names, keys) = (listed(&self.columns), listed(key));
-        let conflict = on_conflict(&self.columns, key)?;
+        let (names, keys) = (quote_column_list(&self.columns), quote_column_list(key));
+        let conflict = conflict_clause(&self.columns, key)?;
         // The last row with a key wins.
         let insert = format!(
-            "INSERT INTO {table} ({names}) SELECT DISTINCT ON ({keys}) {names} FROM {STAGE} \
+            "INSERT INTO {table} ({names}) SELECT DISTINCT ON ({keys}) {names} FROM {STAGING_TABLE} \
              ORDER BY {keys}, noetl_number DESC {conflict}"
         );
-        client.batch_execute(&insert).await.map_err(told)
+        client.batch_execute(&insert).await.map_err(task_error)
     }
 }
 
@@ -270,13 +281,13 @@ fn json_field(text: &str, of: &Type) -> Result<Option<String>, String> {
         return Ok(Some(text.to_owned()));
     }
     match serde_json::from_str(text) {
-        Ok(value) => field(&value, of),
-        Err(_) => field(&text.into(), of),
+        Ok(value) => copy_text(&value, of),
+        Err(_) => copy_text(&text.into(), of),
     }
 }
 
 /// Text of a value for a column of this type.
-fn field(value: &Value, of: &Type) -> Result<Option<String>, String> {
+fn copy_text(value: &Value, of: &Type) -> Result<Option<String>, String> {
     Ok(Some(match value {
         Value::Null => return Ok(None),
         Value::String(text) if text.contains('\0') => {
@@ -297,7 +308,7 @@ fn field(value: &Value, of: &Type) -> Result<Option<String>, String> {
         }
         Value::String(text) => text.clone(),
         Value::Array(items) => match of.kind() {
-            Kind::Array(inner) => list(items, inner)?,
+            Kind::Array(inner) => list_text(items, inner)?,
             _ => value.to_string(),
         },
         other => other.to_string(),
@@ -305,11 +316,11 @@ fn field(value: &Value, of: &Type) -> Result<Option<String>, String> {
 }
 
 /// Array literal.
-fn list(items: &[Value], inner: &Type) -> Result<String, String> {
+fn list_text(items: &[Value], inner: &Type) -> Result<String, String> {
     let mut parts = Vec::with_capacity(items.len());
     for item in items {
-        parts.push(match (item, field(item, inner)?) {
-            (Value::Array(nested), _) => list(nested, inner)?,
+        parts.push(match (item, copy_text(item, inner)?) {
+            (Value::Array(nested), _) => list_text(nested, inner)?,
             (_, None) => "NULL".to_owned(),
             (_, Some(text)) => format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")),
         });

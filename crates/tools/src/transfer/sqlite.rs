@@ -9,16 +9,20 @@ use rusqlite::Connection;
 use rusqlite::types::{ToSqlOutput, Value as SqlValue};
 use serde_json::Value;
 
-use super::flow::{Inlet, Outlet, Stops, Totals, broken_row};
-use super::plan::{Mode, listed, on_conflict, quoted};
-use crate::sql::{Statement, unique};
-use crate::sqlite::{check_file, json_value, open, sql_value, told};
+use super::flow::{RowReceiver, RowSender, StopCallbacks, TransferTotals, row_error};
+use super::options::{WriteMode, conflict_clause, quote_column_list, quote_table_name};
+use crate::sql::{SqlStatement, unique_names};
+use crate::sqlite::{check_file, json_value, open_database, sql_value, task_error};
 
 /// Opens a file, unless it belongs to NoETL, and registers a callback that interrupts it.
-fn connect(file: &Path, forbidden: &[PathBuf], stops: &Stops) -> Result<Connection, TaskError> {
+fn open_connection(
+    file: &Path,
+    forbidden: &[PathBuf],
+    stops: &StopCallbacks,
+) -> Result<Connection, TaskError> {
     check_file(file, forbidden)?;
-    let opened = open(&file.display().to_string(), file);
-    let connection = opened.map_err(|failure| match failure.outcome() {
+    let opened = open_database(&file.display().to_string(), file);
+    let connection = opened.map_err(|failure| match failure.into_outcome() {
         Outcome::Error(failure) => failure.error,
         Outcome::Ok(_) => unreachable!("a failure gives an error outcome"),
     })?;
@@ -28,29 +32,33 @@ fn connect(file: &Path, forbidden: &[PathBuf], stops: &Stops) -> Result<Connecti
 }
 
 /// A database file, and the files that must not be opened.
-pub(super) struct File {
+pub(super) struct SqliteEndpoint {
     pub(super) path: PathBuf,
     pub(super) forbidden: Vec<PathBuf>,
-    pub(super) stops: Stops,
+    pub(super) stop_callbacks: StopCallbacks,
 }
 
 /// Reads the rows of a query.
-pub(super) fn read(file: &File, query: &Statement, outlet: &mut Outlet) -> Result<(), TaskError> {
-    let connection = connect(&file.path, &file.forbidden, &file.stops)?;
+pub(super) fn read_query(
+    file: &SqliteEndpoint,
+    query: &SqlStatement,
+    outlet: &mut RowSender,
+) -> Result<(), TaskError> {
+    let connection = open_connection(&file.path, &file.forbidden, &file.stop_callbacks)?;
     let sent = query.text();
-    let mut prepared = connection.prepare(&sent.text).map_err(told)?;
+    let mut prepared = connection.prepare(&sent.text).map_err(task_error)?;
     for (at, param) in sent.params.iter().enumerate() {
         prepared
             .raw_bind_parameter(at + 1, sql_value(param))
-            .map_err(told)?;
+            .map_err(task_error)?;
     }
-    let columns = unique(prepared.column_names().map(str::to_owned));
+    let columns = unique_names(prepared.column_names().map(str::to_owned));
     let count = columns.len();
-    outlet.begin(columns);
+    outlet.set_columns(columns);
     let mut rows = prepared.raw_query();
-    while let Some(row) = rows.next().map_err(told)? {
+    while let Some(row) = rows.next().map_err(task_error)? {
         let values = (0..count).map(|at| row.get_ref(at).map(json_value));
-        let values = values.collect::<Result<_, _>>().map_err(told)?;
+        let values = values.collect::<Result<_, _>>().map_err(task_error)?;
         if outlet.push(values) {
             outlet.send_blocking()?;
         }
@@ -59,20 +67,20 @@ pub(super) fn read(file: &File, query: &Statement, outlet: &mut Outlet) -> Resul
 }
 
 /// Writes all chunks to a table in one transaction.
-pub(super) fn write(
-    file: &File,
+pub(super) fn write_table(
+    file: &SqliteEndpoint,
     table: &str,
-    mode: &Mode,
-    mut inlet: Inlet,
-) -> Result<Totals, TaskError> {
-    let connection = connect(&file.path, &file.forbidden, &file.stops)?;
-    let name = quoted(table);
-    let transaction = connection.unchecked_transaction().map_err(told)?;
-    let blobs = blobs(&connection, table)?;
-    if *mode == Mode::Replace {
+    mode: &WriteMode,
+    mut inlet: RowReceiver,
+) -> Result<TransferTotals, TaskError> {
+    let connection = open_connection(&file.path, &file.forbidden, &file.stop_callbacks)?;
+    let name = quote_table_name(table);
+    let transaction = connection.unchecked_transaction().map_err(task_error)?;
+    let blobs = blob_columns(&connection, table)?;
+    if *mode == WriteMode::Replace {
         transaction
             .execute(&format!("DELETE FROM {name}"), [])
-            .map_err(told)?;
+            .map_err(task_error)?;
     }
     let mut insert = None;
     let mut count = 0;
@@ -82,15 +90,15 @@ pub(super) fn write(
         }
         if insert.is_none() {
             let conflict = match mode {
-                Mode::Upsert(key) => on_conflict(&batch.columns, key)?,
-                Mode::Append | Mode::Replace => String::new(),
+                WriteMode::Upsert(key) => conflict_clause(&batch.columns, key)?,
+                WriteMode::Append | WriteMode::Replace => String::new(),
             };
             let marks = vec!["?"; batch.columns.len()].join(", ");
             let sql = format!(
                 "INSERT INTO {name} ({}) VALUES ({marks}) {conflict}",
-                listed(&batch.columns)
+                quote_column_list(&batch.columns)
             );
-            insert = Some(transaction.prepare(&sql).map_err(told)?);
+            insert = Some(transaction.prepare(&sql).map_err(task_error)?);
         }
         let Some(insert) = &mut insert else { continue };
         for row in &batch.rows {
@@ -98,40 +106,40 @@ pub(super) fn write(
             for (at, (value, column)) in row.iter().zip(batch.columns.iter()).enumerate() {
                 let is_blob = blobs.iter().any(|name| name.eq_ignore_ascii_case(column));
                 insert
-                    .raw_bind_parameter(at + 1, sql_of(value, is_blob, count)?)
-                    .map_err(told)?;
+                    .raw_bind_parameter(at + 1, to_sql_value(value, is_blob, count)?)
+                    .map_err(task_error)?;
             }
             insert
                 .raw_execute()
-                .map_err(|error| told(error).with("row", count))?;
+                .map_err(|error| task_error(error).with_detail("row", count))?;
         }
     }
     drop(insert);
-    transaction.commit().map_err(told)?;
+    transaction.commit().map_err(task_error)?;
     Ok(inlet.totals)
 }
 
 /// Columns declared as BLOB. Fails if the table does not exist.
-fn blobs(connection: &Connection, table: &str) -> Result<Vec<String>, TaskError> {
+fn blob_columns(connection: &Connection, table: &str) -> Result<Vec<String>, TaskError> {
     drop(
         connection
-            .prepare(&format!("SELECT * FROM {}", quoted(table)))
-            .map_err(told)?,
+            .prepare(&format!("SELECT * FROM {}", quote_table_name(table)))
+            .map_err(task_error)?,
     );
     let (schema, name) = table.rsplit_once('.').unwrap_or(("main", table));
     let sql = "SELECT name FROM pragma_table_info(?1, ?2) WHERE upper(type) = 'BLOB'";
-    let mut prepared = connection.prepare(sql).map_err(told)?;
+    let mut prepared = connection.prepare(sql).map_err(task_error)?;
     let found = prepared
         .query_map([name, schema], |row| row.get(0))
-        .map_err(told)?;
-    found.collect::<Result<_, _>>().map_err(told)
+        .map_err(task_error)?;
+    found.collect::<Result<_, _>>().map_err(task_error)
 }
 
-fn sql_of(value: &Value, is_blob: bool, row: u64) -> Result<ToSqlOutput<'static>, TaskError> {
+fn to_sql_value(value: &Value, is_blob: bool, row: u64) -> Result<ToSqlOutput<'static>, TaskError> {
     match value {
         Value::String(text) if is_blob => {
             let bytes = STANDARD.decode(text);
-            let bytes = bytes.map_err(|_| broken_row(row, "a binary value is not valid base64"))?;
+            let bytes = bytes.map_err(|_| row_error(row, "a binary value is not valid base64"))?;
             Ok(ToSqlOutput::Owned(SqlValue::Blob(bytes)))
         }
         other => Ok(sql_value(other)),

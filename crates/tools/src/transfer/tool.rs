@@ -9,65 +9,68 @@ use model::outcome::{ErrorKind, Outcome, TaskError};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::duckdb::{self, Base};
-use super::flow::{Inlet, Outlet, Stops, Totals, flow};
-use super::plan::{End, Format, Manner, Mode};
+use super::duckdb::{self, DuckdbEndpoint};
+use super::flow::{RowReceiver, RowSender, StopCallbacks, TransferTotals, row_channel};
+use super::options::{FileFormat, TransferEnd, TransferOptions, WriteMode};
 use super::{decode, file, postgres, sqlite, web};
-use crate::call::{Call, LogSink, Tool, cancelled, elapsed, timed_out};
-use crate::duckdb::Databases;
-use crate::http::Http;
-use crate::objects::{Place, Reach, open};
-use crate::postgres::{Pools, Stopper, Target as Server};
-use crate::sql::{Dialect, Statement};
+use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error, wait_for_timeout};
+use crate::duckdb::DatabasePool;
+use crate::http::HttpTool;
+use crate::objects::{ObjectAccess, ObjectLocation, open_object};
+use crate::postgres::{PostgresPools, PostgresTarget as Server, QueryCanceller};
+use crate::sql::{SqlDialect, SqlStatement};
 
 /// Default connect timeout.
-const CONNECT_MAX: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval between cancellations of running work.
-const STOP_EVERY: Duration = Duration::from_millis(20);
+const STOP_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The `transfer` tool.
-pub(crate) struct Transfer {
-    pub(crate) reach: Reach,
-    pub(crate) databases: Databases,
-    pub(crate) pools: Arc<Pools>,
-    pub(crate) http: Arc<Http>,
+pub(crate) struct TransferTool {
+    pub(crate) object_access: ObjectAccess,
+    pub(crate) databases: DatabasePool,
+    pub(crate) pools: Arc<PostgresPools>,
+    pub(crate) http: Arc<HttpTool>,
 }
 
 /// Source of the rows.
-enum From {
-    Postgres(Server, Statement),
-    Sqlite(sqlite::File, Statement),
-    Duckdb(Base, Statement),
-    File(Place, Format, Option<String>),
-    Http(Box<Call>, Option<Format>, Option<String>),
+enum TransferSource {
+    Postgres(Server, SqlStatement),
+    Sqlite(sqlite::SqliteEndpoint, SqlStatement),
+    Duckdb(DuckdbEndpoint, SqlStatement),
+    File(ObjectLocation, FileFormat, Option<String>),
+    Http(Box<Call>, Option<FileFormat>, Option<String>),
 }
 
 /// Target of the rows.
-enum To {
+enum TransferSink {
     Postgres(Server, String),
-    Sqlite(sqlite::File, String),
-    Duckdb(Base, String),
-    File(Place, Format),
-    Http(Box<Call>, Format),
+    Sqlite(sqlite::SqliteEndpoint, String),
+    Duckdb(DuckdbEndpoint, String),
+    File(ObjectLocation, FileFormat),
+    Http(Box<Call>, FileFormat),
 }
 
-impl Transfer {
+impl TransferTool {
     async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
-        let (source, target) = (End::of(call, "source")?, End::of(call, "target")?);
-        let manner = Manner::of(call, &target)?;
-        let stops = Stops::default();
-        let from = self.from(call, &source, &stops).await?;
-        let to = self.to(call, &target, &stops, &manner).await?;
-        let work = self.go(call, from, to, manner);
+        let (source, target) = (
+            TransferEnd::from_call(call, "source")?,
+            TransferEnd::from_call(call, "target")?,
+        );
+        let manner = TransferOptions::from_call(call, &target)?;
+        let stops = StopCallbacks::default();
+        let from = self.open_source(call, &source, &stops).await?;
+        let to = self.open_sink(call, &target, &stops, &manner).await?;
+        let work = self.run_transfer(call, from, to, manner);
         tokio::pin!(work);
         let why = tokio::select! {
             biased;
-            done = &mut work => return done.map(|totals| shown(&totals)),
-            () = stop.cancelled() => cancelled(),
-            limit = elapsed(call.timeout.total) => timed_out(limit),
+            done = &mut work => return done.map(|totals| totals_outcome(&totals)),
+            () = stop.cancelled() => cancelled_error(),
+            limit = wait_for_timeout(call.timeout.total) => timeout_error(limit),
         };
         // Blocking threads are cancelled repeatedly until they end; everything else ends on drop.
-        let mut again = tokio::time::interval(STOP_EVERY);
+        let mut again = tokio::time::interval(STOP_INTERVAL);
         let grace = tokio::time::sleep(Duration::from_secs(5));
         tokio::pin!(grace);
         loop {
@@ -75,7 +78,7 @@ impl Transfer {
                 biased;
                 done = &mut work => match done {
                     // The transfer finished before the cancellation took effect.
-                    Ok(totals) => return Ok(shown(&totals)),
+                    Ok(totals) => return Ok(totals_outcome(&totals)),
                     Err(_) => break,
                 },
                 () = &mut grace => break,
@@ -85,15 +88,29 @@ impl Transfer {
         Err(why)
     }
 
-    async fn from(&self, call: &Call, end: &End<'_>, stops: &Stops) -> Result<From, TaskError> {
+    async fn open_source(
+        &self,
+        call: &Call,
+        end: &TransferEnd<'_>,
+        stops: &StopCallbacks,
+    ) -> Result<TransferSource, TaskError> {
         Ok(match end.kind {
-            "postgres" => From::Postgres(end.server()?, end.query(Dialect::Postgres)?),
-            "sqlite" => From::Sqlite(self.sqlite(call, end, stops)?, end.query(Dialect::Sqlite)?),
-            "duckdb" => From::Duckdb(self.duckdb(call, end, stops), end.query(Dialect::Duckdb)?),
+            "postgres" => TransferSource::Postgres(
+                end.postgres_target()?,
+                end.read_statement(SqlDialect::Postgres)?,
+            ),
+            "sqlite" => TransferSource::Sqlite(
+                self.sqlite_endpoint(call, end, stops)?,
+                end.read_statement(SqlDialect::Sqlite)?,
+            ),
+            "duckdb" => TransferSource::Duckdb(
+                self.duckdb_endpoint(call, end, stops),
+                end.read_statement(SqlDialect::Duckdb)?,
+            ),
             "file" | "s3" | "gcs" => {
-                let place = end.place(&self.reach).await?;
-                let format = end.need_format(&place.uri())?;
-                From::File(
+                let place = end.location(&self.object_access).await?;
+                let format = end.required_format(&place.uri())?;
+                TransferSource::File(
                     place,
                     format,
                     end.text("path")
@@ -103,109 +120,136 @@ impl Transfer {
             }
             "http" => {
                 let format = end.format(end.text("url").unwrap_or_default())?;
-                From::Http(
-                    Box::new(web::call(call, end)?),
+                TransferSource::Http(
+                    Box::new(web::end_call(call, end)?),
                     format,
                     end.text("path").map(str::to_owned),
                 )
             }
-            other => return Err(unknown("source", other)),
+            other => return Err(unknown_kind_error("source", other)),
         })
     }
 
-    async fn to(
+    async fn open_sink(
         &self,
         call: &Call,
-        end: &End<'_>,
-        stops: &Stops,
-        manner: &Manner,
-    ) -> Result<To, TaskError> {
+        end: &TransferEnd<'_>,
+        stops: &StopCallbacks,
+        manner: &TransferOptions,
+    ) -> Result<TransferSink, TaskError> {
         Ok(match end.kind {
-            "postgres" => To::Postgres(end.server()?, end.table()?.to_owned()),
-            "sqlite" => To::Sqlite(self.sqlite(call, end, stops)?, end.table()?.to_owned()),
-            "duckdb" => To::Duckdb(self.duckdb(call, end, stops), end.table()?.to_owned()),
+            "postgres" => TransferSink::Postgres(end.postgres_target()?, end.table()?.to_owned()),
+            "sqlite" => TransferSink::Sqlite(
+                self.sqlite_endpoint(call, end, stops)?,
+                end.table()?.to_owned(),
+            ),
+            "duckdb" => TransferSink::Duckdb(
+                self.duckdb_endpoint(call, end, stops),
+                end.table()?.to_owned(),
+            ),
             "file" | "s3" | "gcs" => {
                 manner.check_file()?;
-                let place = end.place(&self.reach).await?;
-                let format = end.need_format(&place.uri())?;
-                To::File(place, format)
+                let place = end.location(&self.object_access).await?;
+                let format = end.required_format(&place.uri())?;
+                TransferSink::File(place, format)
             }
             "http" => {
-                let format = end.format("x.json")?.unwrap_or(Format::Json);
+                let format = end.format("x.json")?.unwrap_or(FileFormat::Json);
                 if manner
                     .mode
                     .as_ref()
-                    .is_some_and(|mode| *mode != Mode::Append)
-                    || format == Format::Parquet
+                    .is_some_and(|mode| *mode != WriteMode::Append)
+                    || format == FileFormat::Parquet
                 {
                     let message =
                         "an http target supports csv, ndjson and json, and only `mode: append`";
                     return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
                 }
-                To::Http(Box::new(web::call(call, end)?), format)
+                TransferSink::Http(Box::new(web::end_call(call, end)?), format)
             }
-            other => return Err(unknown("target", other)),
+            other => return Err(unknown_kind_error("target", other)),
         })
     }
 
-    fn sqlite(&self, call: &Call, end: &End<'_>, stops: &Stops) -> Result<sqlite::File, TaskError> {
-        let database = end.need("database", "set it to the database file")?;
-        Ok(sqlite::File {
-            path: call.resolve(database),
-            forbidden: self.reach.forbidden.clone(),
-            stops: stops.clone(),
+    fn sqlite_endpoint(
+        &self,
+        call: &Call,
+        end: &TransferEnd<'_>,
+        stops: &StopCallbacks,
+    ) -> Result<sqlite::SqliteEndpoint, TaskError> {
+        let database = end.required_text("database", "set it to the database file")?;
+        Ok(sqlite::SqliteEndpoint {
+            path: call.resolve_path(database),
+            forbidden: self.object_access.forbidden.clone(),
+            stop_callbacks: stops.clone(),
         })
     }
 
-    fn duckdb(&self, call: &Call, end: &End<'_>, stops: &Stops) -> Base {
+    fn duckdb_endpoint(
+        &self,
+        call: &Call,
+        end: &TransferEnd<'_>,
+        stops: &StopCallbacks,
+    ) -> DuckdbEndpoint {
         let database = end.text("database").filter(|name| *name != ":memory:");
-        self.base(call, database.map(|name| call.resolve(name)), stops)
+        self.duckdb_endpoint_at(call, database.map(|name| call.resolve_path(name)), stops)
     }
 
-    fn base(&self, call: &Call, file: Option<PathBuf>, stops: &Stops) -> Base {
-        Base {
+    fn duckdb_endpoint_at(
+        &self,
+        call: &Call,
+        file: Option<PathBuf>,
+        stops: &StopCallbacks,
+    ) -> DuckdbEndpoint {
+        DuckdbEndpoint {
             databases: self.databases.clone(),
             file,
-            folder: call.place.base_dir.clone(),
-            stops: stops.clone(),
+            folder: call.site.base_dir.clone(),
+            stop_callbacks: stops.clone(),
         }
     }
 
     /// Lets DuckDB copy directly if possible, else moves rows through a channel.
-    async fn go(
+    async fn run_transfer(
         &self,
         call: &Call,
-        from: From,
-        to: To,
-        manner: Manner,
-    ) -> Result<Totals, TaskError> {
+        from: TransferSource,
+        to: TransferSink,
+        manner: TransferOptions,
+    ) -> Result<TransferTotals, TaskError> {
         match (from, to) {
-            (From::Duckdb(base, query), To::File(place, format)) if manner.mapping.is_none() => {
-                let draft = file::draft(&self.reach.scratch_dir)?;
+            (TransferSource::Duckdb(base, query), TransferSink::File(place, format))
+                if manner.mapping.is_none() =>
+            {
+                let draft = file::create_temp_path(&self.object_access.scratch_dir)?;
                 let path = draft.to_path_buf();
                 let totals =
-                    blocking(move || duckdb::copy_out(&base, &query, &path, format)).await?;
-                file::sent(&draft, &place, format).await?;
+                    run_blocking(move || duckdb::copy_out(&base, &query, &path, format)).await?;
+                file::send_file(&draft, &place, format).await?;
                 Ok(totals)
             }
-            (From::File(place, format, None), To::Duckdb(base, table))
-                if !matches!(manner.mode, Some(Mode::Upsert(_))) =>
+            (TransferSource::File(place, format, None), TransferSink::Duckdb(base, table))
+                if !matches!(manner.mode, Some(WriteMode::Upsert(_))) =>
             {
-                let (path, _guard) = file::fetched(&place, &self.reach.scratch_dir).await?;
+                let (path, _guard) =
+                    file::fetch_file(&place, &self.object_access.scratch_dir).await?;
                 let (mode, mapping) = (manner.table_mode(), manner.mapping);
-                blocking(move || {
+                run_blocking(move || {
                     duckdb::copy_in(&base, (&path, format), &table, (&mode, mapping.as_ref()))
                 })
                 .await
             }
             (from, to) => {
                 let mode = manner.table_mode();
-                let (mut outlet, inlet) = flow(manner.chunk_size, manner.mapping);
-                if matches!((&from, &to), (From::Postgres(..), To::Postgres(..))) {
-                    outlet.keep_json_text();
+                let (mut outlet, inlet) = row_channel(manner.chunk_size, manner.mapping);
+                if matches!(
+                    (&from, &to),
+                    (TransferSource::Postgres(..), TransferSink::Postgres(..))
+                ) {
+                    outlet.allow_json_text();
                 }
-                let reading = self.read(call, from, outlet);
-                let writing = self.write(call, to, mode, inlet);
+                let reading = self.read_source(call, from, outlet);
+                let writing = self.write_sink(call, to, mode, inlet);
                 // The writing side returns the result: an error of the source arrives there as the last chunk.
                 let ((), written) = tokio::join!(reading, writing);
                 written
@@ -213,108 +257,119 @@ impl Transfer {
         }
     }
 
-    async fn read(&self, call: &Call, from: From, mut outlet: Outlet) {
+    async fn read_source(&self, call: &Call, from: TransferSource, mut outlet: RowSender) {
         let done = match from {
-            From::Postgres(server, query) => {
-                match self.pools.lease(server, connect_max(call)).await {
+            TransferSource::Postgres(server, query) => {
+                match self.pools.acquire(server, connect_timeout(call)).await {
                     Err(error) => Err(error),
                     Ok(lease) => {
-                        let mut unfinished = Unfinished(Some(lease.stopper()));
-                        let done = postgres::read(lease.client(), &query, &mut outlet).await;
+                        let mut unfinished = CancelOnDrop(Some(lease.canceller()));
+                        let done = postgres::read_query(lease.client(), &query, &mut outlet).await;
                         unfinished.0.take();
                         if done.is_ok() {
-                            lease.give_back();
+                            lease.release();
                         }
                         done
                     }
                 }
             }
-            From::File(place, Format::Parquet, _) => {
-                let fetched = file::fetched(&place, &self.reach.scratch_dir).await;
-                let base = self.base(call, None, &Stops::default());
+            TransferSource::File(place, FileFormat::Parquet, _) => {
+                let fetched = file::fetch_file(&place, &self.object_access.scratch_dir).await;
+                let base = self.duckdb_endpoint_at(call, None, &StopCallbacks::default());
                 match fetched {
                     Err(error) => Err(error),
                     Ok((path, guard)) => {
-                        return in_thread(outlet, move |outlet| {
+                        return read_on_thread(outlet, move |outlet| {
                             let _guard = guard;
-                            duckdb::read_file(&base, &path, Format::Parquet, outlet)
+                            duckdb::read_file(&base, &path, FileFormat::Parquet, outlet)
                         })
                         .await;
                     }
                 }
             }
-            From::File(place, format, path) => match open(&place, None).await {
+            TransferSource::File(place, format, path) => match open_object(&place, None).await {
                 Err(error) => Err(error),
                 Ok(opened) => {
-                    decode::read(opened.pieces, format, path.as_deref(), &mut outlet).await
+                    decode::decode_rows(opened.chunks, format, path.as_deref(), &mut outlet).await
                 }
             },
-            From::Http(call, format, path) => {
-                web::read(&self.http, &call, (format, path), &mut outlet).await
+            TransferSource::Http(call, format, path) => {
+                web::read_response(&self.http, &call, (format, path), &mut outlet).await
             }
-            From::Sqlite(file, query) => {
-                return in_thread(outlet, move |outlet| sqlite::read(&file, &query, outlet)).await;
+            TransferSource::Sqlite(file, query) => {
+                return read_on_thread(outlet, move |outlet| {
+                    sqlite::read_query(&file, &query, outlet)
+                })
+                .await;
             }
-            From::Duckdb(base, query) => {
-                return in_thread(outlet, move |outlet| duckdb::read(&base, &query, outlet)).await;
+            TransferSource::Duckdb(base, query) => {
+                return read_on_thread(outlet, move |outlet| {
+                    duckdb::read_query(&base, &query, outlet)
+                })
+                .await;
             }
         };
-        outlet.end(done).await;
+        outlet.finish(done).await;
     }
 
-    async fn write(
+    async fn write_sink(
         &self,
         call: &Call,
-        to: To,
-        mode: Mode,
-        inlet: Inlet,
-    ) -> Result<Totals, TaskError> {
+        to: TransferSink,
+        mode: WriteMode,
+        inlet: RowReceiver,
+    ) -> Result<TransferTotals, TaskError> {
         match to {
-            To::Postgres(server, table) => {
-                let lease = self.pools.lease(server, connect_max(call)).await?;
-                let mut unfinished = Unfinished(Some(lease.stopper()));
-                let written = postgres::write(lease.client(), &table, mode, inlet).await;
+            TransferSink::Postgres(server, table) => {
+                let lease = self.pools.acquire(server, connect_timeout(call)).await?;
+                let mut unfinished = CancelOnDrop(Some(lease.canceller()));
+                let written = postgres::write_table(lease.client(), &table, mode, inlet).await;
                 unfinished.0.take();
                 let totals = written?;
-                lease.give_back();
+                lease.release();
                 Ok(totals)
             }
-            To::Sqlite(file, table) => {
-                blocking(move || sqlite::write(&file, &table, &mode, inlet)).await
+            TransferSink::Sqlite(file, table) => {
+                run_blocking(move || sqlite::write_table(&file, &table, &mode, inlet)).await
             }
-            To::Duckdb(base, table) => {
-                blocking(move || duckdb::write(&base, &table, &mode, inlet)).await
+            TransferSink::Duckdb(base, table) => {
+                run_blocking(move || duckdb::write_table(&base, &table, &mode, inlet)).await
             }
-            To::File(place, Format::Parquet) => {
-                let scratch = &self.reach.scratch_dir;
-                let (lines, draft) = (file::draft(scratch)?, file::draft(scratch)?);
-                let aside = Place::File(lines.to_path_buf());
-                let totals = file::write(&aside, Format::Ndjson, inlet).await?;
-                let base = self.base(call, None, &Stops::default());
+            TransferSink::File(place, FileFormat::Parquet) => {
+                let scratch = &self.object_access.scratch_dir;
+                let (lines, draft) = (
+                    file::create_temp_path(scratch)?,
+                    file::create_temp_path(scratch)?,
+                );
+                let aside = ObjectLocation::File(lines.to_path_buf());
+                let totals = file::write_file(&aside, FileFormat::Ndjson, inlet).await?;
+                let base = self.duckdb_endpoint_at(call, None, &StopCallbacks::default());
                 let (from, into) = (lines.to_path_buf(), draft.to_path_buf());
-                blocking(move || duckdb::parquet(&base, &from, &into)).await?;
-                file::sent(&draft, &place, Format::Parquet).await?;
+                run_blocking(move || duckdb::write_parquet(&base, &from, &into)).await?;
+                file::send_file(&draft, &place, FileFormat::Parquet).await?;
                 Ok(totals)
             }
-            To::File(place, format) => file::write(&place, format, inlet).await,
-            To::Http(call, format) => web::write(&self.http, &call, format, inlet).await,
+            TransferSink::File(place, format) => file::write_file(&place, format, inlet).await,
+            TransferSink::Http(call, format) => {
+                web::send_batches(&self.http, &call, format, inlet).await
+            }
         }
     }
 }
 
 /// Cancels a running query on drop.
-struct Unfinished(Option<Stopper>);
+struct CancelOnDrop(Option<QueryCanceller>);
 
-impl Drop for Unfinished {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let Some(stopper) = self.0.take() {
-            tokio::spawn(stopper.stop());
+            tokio::spawn(stopper.cancel());
         }
     }
 }
 
 #[async_trait]
-impl Tool for Transfer {
+impl Tool for TransferTool {
     fn is_pure(&self) -> bool {
         false
     }
@@ -327,11 +382,11 @@ impl Tool for Transfer {
     }
 }
 
-fn connect_max(call: &Call) -> Duration {
-    call.timeout.connect.unwrap_or(CONNECT_MAX)
+fn connect_timeout(call: &Call) -> Duration {
+    call.timeout.connect.unwrap_or(CONNECT_TIMEOUT)
 }
 
-fn shown(totals: &Totals) -> Outcome {
+fn totals_outcome(totals: &TransferTotals) -> Outcome {
     Outcome::ok(json!({
         "rows_transferred": totals.rows,
         "chunks": totals.chunks,
@@ -339,34 +394,34 @@ fn shown(totals: &Totals) -> Outcome {
     }))
 }
 
-async fn blocking<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, TaskError> + Send + 'static,
 ) -> Result<T, TaskError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(lost(&error.to_string())))
+    done.unwrap_or_else(|error| Err(thread_lost_error(&error.to_string())))
 }
 
 /// Runs a reader on a blocking thread.
-async fn in_thread(
-    mut outlet: Outlet,
-    work: impl FnOnce(&mut Outlet) -> Result<(), TaskError> + Send + 'static,
+async fn read_on_thread(
+    mut outlet: RowSender,
+    work: impl FnOnce(&mut RowSender) -> Result<(), TaskError> + Send + 'static,
 ) {
     let work = move || {
         let done = work(&mut outlet);
-        outlet.end_blocking(done);
+        outlet.finish_blocking(done);
     };
     // If the thread panics, the channel closes without a last chunk, which the target treats as a failure.
     let _ = tokio::task::spawn_blocking(work).await;
 }
 
-fn lost(problem: &str) -> TaskError {
+fn thread_lost_error(problem: &str) -> TaskError {
     let message = format!("a thread of the transfer failed: {problem}");
     TaskError::new(ErrorKind::Unknown, "TRANSFER_LOST", message)
 }
 
-fn unknown(side: &str, kind: &str) -> TaskError {
+fn unknown_kind_error(side: &str, kind: &str) -> TaskError {
     let message = format!(
         "invalid `{side}.kind`: `{kind}`; use http, postgres, sqlite, duckdb, file, s3 or gcs"
     );
-    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "kind")
+    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "kind")
 }

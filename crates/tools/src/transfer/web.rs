@@ -8,17 +8,17 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::decode;
-use super::encode::Writer;
-use super::flow::{Inlet, Outlet, Totals};
-use super::plan::{End, Format};
-use crate::call::{Call, NoLog, Tool as _};
-use crate::http::Http;
+use super::encode::RowEncoder;
+use super::flow::{RowReceiver, RowSender, TransferTotals};
+use super::options::{FileFormat, TransferEnd};
+use crate::call::{Call, DiscardingLogSink, Tool as _};
+use crate::http::HttpTool;
 
 /// The `http` call of one side.
-pub(super) fn call(of: &Call, end: &End<'_>) -> Result<Call, TaskError> {
+pub(super) fn end_call(of: &Call, end: &TransferEnd<'_>) -> Result<Call, TaskError> {
     end.text("url")
         .or(end.text("endpoint"))
-        .map_or_else(|| end.need("url", "set it to the URL"), Ok)?;
+        .map_or_else(|| end.required_text("url", "set it to the URL"), Ok)?;
     let mut call = Call::new("http");
     let own = [
         "kind",
@@ -42,33 +42,33 @@ pub(super) fn call(of: &Call, end: &End<'_>) -> Result<Call, TaskError> {
     if let Some(auth) = end.auth() {
         call.fields.insert("auth".to_owned(), auth.clone());
     }
-    call.place = of.place.clone();
+    call.site = of.site.clone();
     call.timeout = of.timeout;
     Ok(call)
 }
 
 /// Reads rows from a response.
-pub(super) async fn read(
-    http: &Http,
+pub(super) async fn read_response(
+    http: &HttpTool,
     call: &Call,
-    (format, path): (Option<Format>, Option<String>),
-    outlet: &mut Outlet,
+    (format, path): (Option<FileFormat>, Option<String>),
+    outlet: &mut RowSender,
 ) -> Result<(), TaskError> {
-    let response = http.open(call).await?;
+    let response = http.open_response(call).await?;
     let said = response.headers().get(reqwest::header::CONTENT_TYPE);
     let said = said
         .and_then(|said| said.to_str().ok())
         .unwrap_or_default()
         .to_ascii_lowercase();
     let by_type = if said.contains("ndjson") || said.contains("jsonl") {
-        Format::Ndjson
+        FileFormat::Ndjson
     } else if said.contains("csv") {
-        Format::Csv
+        FileFormat::Csv
     } else {
-        Format::Json
+        FileFormat::Json
     };
     let pieces = response.bytes_stream().map_err(std::io::Error::other);
-    decode::read(
+    decode::decode_rows(
         Box::pin(pieces),
         format.unwrap_or(by_type),
         path.as_deref(),
@@ -78,17 +78,17 @@ pub(super) async fn read(
 }
 
 /// Sends each chunk in a separate request.
-pub(super) async fn write(
-    http: &Arc<Http>,
+pub(super) async fn send_batches(
+    http: &Arc<HttpTool>,
     call: &Call,
-    format: Format,
-    mut inlet: Inlet,
-) -> Result<Totals, TaskError> {
+    format: FileFormat,
+    mut inlet: RowReceiver,
+) -> Result<TransferTotals, TaskError> {
     while let Some(batch) = inlet.next().await? {
         if batch.rows.is_empty() {
             continue;
         }
-        let mut writer = Writer::new(format);
+        let mut writer = RowEncoder::new(format);
         let mut out = Vec::new();
         writer.write(&batch, &mut out);
         writer.finish(&mut out);
@@ -99,9 +99,9 @@ pub(super) async fn write(
             String::from_utf8_lossy(&out).into_owned().into(),
         );
         let kind = match format {
-            Format::Csv => "text/csv",
-            Format::Ndjson => "application/x-ndjson",
-            Format::Json | Format::Parquet => "application/json",
+            FileFormat::Csv => "text/csv",
+            FileFormat::Ndjson => "application/x-ndjson",
+            FileFormat::Json | FileFormat::Parquet => "application/json",
         };
         let headers = one
             .fields
@@ -111,11 +111,13 @@ pub(super) async fn write(
             headers.entry("content-type").or_insert_with(|| kind.into());
         }
         // The caller cancels the whole transfer.
-        let outcome = http.call(one, CancellationToken::new(), &NoLog).await;
+        let outcome = http
+            .call(one, CancellationToken::new(), &DiscardingLogSink)
+            .await;
         if let Outcome::Error(failure) = outcome {
             return Err(failure
                 .error
-                .with("rows_sent", inlet.totals.rows - batch.rows.len() as u64));
+                .with_detail("rows_sent", inlet.totals.rows - batch.rows.len() as u64));
         }
     }
     Ok(inlet.totals)

@@ -3,7 +3,7 @@
 //! The scanner reads only the playbook's text, never the values. It handles escapes, interpolations `\( … )`, which
 //! contain code again, and comments, which a backslash at the end of a line continues.
 
-use crate::placing::is_word_character;
+use crate::value_placement::is_word_character;
 
 /// Context of a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(crate) enum JqContext {
 
 /// An open construct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Open {
+enum OpenJqConstruct {
     String,
     /// An interpolation, with the number of open parentheses inside.
     Interpolation(u32),
@@ -25,7 +25,7 @@ enum Open {
 /// Scans playbook text and tracks the context at its end.
 #[derive(Debug, Default)]
 pub(crate) struct JqReader {
-    open: Vec<Open>,
+    open: Vec<OpenJqConstruct>,
     /// Whether a backslash in a string escapes the next character.
     is_escaped: bool,
     /// The backslashes at the end of the comment so far.
@@ -38,9 +38,9 @@ impl JqReader {
     /// Current context.
     pub(crate) fn context(&self) -> JqContext {
         match self.open.last() {
-            Some(Open::String) => JqContext::String,
-            Some(Open::Comment) => JqContext::Comment,
-            Some(Open::Interpolation(_)) | None => JqContext::Code,
+            Some(OpenJqConstruct::String) => JqContext::String,
+            Some(OpenJqConstruct::Comment) => JqContext::Comment,
+            Some(OpenJqConstruct::Interpolation(_)) | None => JqContext::Code,
         }
     }
 
@@ -66,9 +66,9 @@ impl JqReader {
         let mut previous = None;
         for c in text.chars() {
             match self.open.last().copied() {
-                Some(Open::String) => self.read_string(c),
-                Some(Open::Comment) => self.read_comment(c, previous),
-                Some(Open::Interpolation(depth)) => self.read_interpolation(c, depth),
+                Some(OpenJqConstruct::String) => self.read_string(c),
+                Some(OpenJqConstruct::Comment) => self.read_comment(c, previous),
+                Some(OpenJqConstruct::Interpolation(depth)) => self.read_interpolation(c, depth),
                 None => self.read_code(c),
             }
             previous = Some(c);
@@ -78,7 +78,7 @@ impl JqReader {
     fn read_string(&mut self, c: char) {
         if std::mem::take(&mut self.is_escaped) {
             if c == '(' {
-                self.open.push(Open::Interpolation(0));
+                self.open.push(OpenJqConstruct::Interpolation(0));
                 self.is_in_word = false;
             }
             return;
@@ -118,13 +118,13 @@ impl JqReader {
         };
         self.is_in_word = false;
         self.open.pop();
-        self.open.push(Open::Interpolation(depth));
+        self.open.push(OpenJqConstruct::Interpolation(depth));
     }
 
     fn read_code(&mut self, c: char) {
         match c {
-            '"' => self.open.push(Open::String),
-            '#' => self.open.push(Open::Comment),
+            '"' => self.open.push(OpenJqConstruct::String),
+            '#' => self.open.push(OpenJqConstruct::Comment),
             _ => {}
         }
         self.is_in_word = is_word_character(c) || matches!(c, '$' | '@');

@@ -70,7 +70,7 @@ const ATTACKS: &[&str] = &[
 ];
 
 /// Programs around a value; `@` is where it stands. Each evaluates to a text that contains the value.
-const PLACES: &[&str] = &[
+const CONTEXTS: &[&str] = &[
     "@",
     "@|.",
     "[@][0]",
@@ -118,7 +118,7 @@ const PLACES: &[&str] = &[
 ];
 
 /// The pieces of a place. `@text` is a format, every other `@` a value.
-fn pieces(place: &str, value: &Value) -> Vec<CodePiece> {
+fn build_pieces(place: &str, value: &Value) -> Vec<CodePiece> {
     let mut pieces = code_pieces(&place.replace("@text", "\u{1}"), value);
     for CodePiece { piece, .. } in &mut pieces {
         if let Piece::Text(text) = piece {
@@ -128,12 +128,12 @@ fn pieces(place: &str, value: &Value) -> Vec<CodePiece> {
     pieces
 }
 
-fn program(place: &str, value: &Value) -> String {
-    jq_program(&pieces(place, value)).unwrap_or_else(|error| panic!("{place}: {error:?}"))
+fn build_program(place: &str, value: &Value) -> String {
+    jq_program(&build_pieces(place, value)).unwrap_or_else(|error| panic!("{place}: {error:?}"))
 }
 
 /// The tokens as text, without the texts of strings.
-fn shape(tokens: &[Token<&str>], out: &mut String) {
+fn write_token_shape(tokens: &[Token<&str>], out: &mut String) {
     for Token(text, token) in tokens {
         match token {
             Tok::Str(parts) => {
@@ -141,14 +141,14 @@ fn shape(tokens: &[Token<&str>], out: &mut String) {
                 for part in parts {
                     if let StrPart::Term(term) = part {
                         out.push_str(" \\(");
-                        shape(std::slice::from_ref(term), out);
+                        write_token_shape(std::slice::from_ref(term), out);
                         out.push(')');
                     }
                 }
             }
             Tok::Block(tokens) => {
                 let _ = write!(out, " {}", &text[..1]);
-                shape(tokens, out);
+                write_token_shape(tokens, out);
             }
             Tok::Word | Tok::Var | Tok::Fmt | Tok::Num | Tok::Sym => {
                 let _ = write!(out, " {text}");
@@ -157,19 +157,20 @@ fn shape(tokens: &[Token<&str>], out: &mut String) {
     }
 }
 
-fn tokens(program: &str) -> Result<String, String> {
+fn lex_tokens(program: &str) -> Result<String, String> {
     let tokens = Lexer::new(program).lex();
     let tokens = tokens.map_err(|errors| format!("{errors:?}"))?;
     let mut out = String::new();
-    shape(&tokens, &mut out);
+    write_token_shape(&tokens, &mut out);
     Ok(out)
 }
 
 /// What is wrong with a place and an attack.
-fn problem(place: &str, attack: &str) -> Option<String> {
-    let code = program(place, &json!(attack));
-    let expected = tokens(&program(place, &json!("harmless"))).expect("the place is a program");
-    match tokens(&code) {
+fn find_problem(place: &str, attack: &str) -> Option<String> {
+    let code = build_program(place, &json!(attack));
+    let expected =
+        lex_tokens(&build_program(place, &json!("harmless"))).expect("the place is a program");
+    match lex_tokens(&code) {
         Ok(tokens) if tokens == expected => {}
         other => return Some(format!("{code:?}: {other:?} instead of {expected}")),
     }
@@ -181,7 +182,7 @@ fn problem(place: &str, attack: &str) -> Option<String> {
 
 #[test]
 fn no_value_becomes_code_in_any_context() {
-    check(&all_cases(PLACES, ATTACKS), problem);
+    check(&all_cases(CONTEXTS, ATTACKS), find_problem);
 }
 
 proptest! {
@@ -190,9 +191,9 @@ proptest! {
     #[test]
     fn any_text_changes_one_literal_only(
         values in prop::collection::vec("[\\PC'\"\\\\{}#()\n\r\t]{0,12}", 20),
-        seed in 0..PLACES.len(),
+        seed in 0..CONTEXTS.len(),
     ) {
-        check(&cases_from(PLACES, seed, values), problem);
+        check(&cases_from(CONTEXTS, seed, values), find_problem);
     }
 }
 
@@ -219,7 +220,7 @@ fn a_value_in_code_is_that_value() {
             "def f(g): g; f(@)",
             "[[@]|.[-1]]|.[0]",
         ] {
-            let code = program(place, &value);
+            let code = build_program(place, &value);
             let result = run_jq(&code, json!({}), Instant::now() + Duration::from_secs(5));
             assert_eq!(result.expect(&code), value, "{code}");
         }
@@ -229,7 +230,7 @@ fn a_value_in_code_is_that_value() {
 #[test]
 fn json_of_a_template_is_a_value_in_code_and_a_text_in_quotes() {
     let json = |place: &str, text: &str| {
-        let mut pieces = pieces(place, &json!(text));
+        let mut pieces = build_pieces(place, &json!(text));
         pieces[1].is_json = true;
         jq_program(&pieces).unwrap()
     };
@@ -242,7 +243,7 @@ fn json_of_a_template_is_a_value_in_code_and_a_text_in_quotes() {
 fn what_cannot_be_placed_is_refused() {
     for place in ["name@", ".name@", "$@", "1@", "\"\\(x@)\""] {
         for value in [json!("x"), json!(3), json!(true)] {
-            let error = jq_program(&pieces(place, &value)).expect_err(place);
+            let error = jq_program(&build_pieces(place, &value)).expect_err(place);
             assert_eq!(error.code, "JQ_VALUE", "{place}");
         }
     }

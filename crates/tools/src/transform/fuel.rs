@@ -17,10 +17,10 @@ use jaq_core::{Error, Exn, Native};
 use jaq_json::Val;
 
 /// Name of the tick; programs cannot use this name.
-const TICK: &str = "!tick";
+const TICK_NAME: &str = "!tick";
 
 /// The clock is read once per this number of ticks.
-const TICKS_PER_LOOK: u32 = 64;
+const TICKS_PER_CHECK: u32 = 64;
 
 /// Maximum stack that a recursive program may use.
 const STACK_BYTES_MAX: usize = 768 * 1024;
@@ -33,38 +33,38 @@ thread_local! {
 }
 
 /// Sets the deadline of the next program on this thread.
-pub(crate) fn fill(deadline: Instant) {
-    STACK.set(here());
+pub(crate) fn set_deadline(deadline: Instant) {
+    STACK.set(stack_position());
     DEADLINE.set(Some(deadline));
     TICKS.set(0);
     IS_SPENT.set(false);
 }
 
 /// Whether the last program ran out of time.
-pub(crate) fn is_spent() -> bool {
+pub(crate) fn is_out_of_time() -> bool {
     IS_SPENT.get()
 }
 
 /// The tick function.
 pub(crate) fn tick() -> Fun<JustLut<Val>> {
-    let native = Native::new(|(_, value)| box_once(look().map(|()| value)))
-        .with_paths(|(_, (value, path))| box_once(look().map(|()| (value, path))))
-        .with_update(|(_, value), update| match look() {
+    let native = Native::new(|(_, value)| box_once(check_limits().map(|()| value)))
+        .with_paths(|(_, (value, path))| box_once(check_limits().map(|()| (value, path))))
+        .with_update(|(_, value), update| match check_limits() {
             Ok(()) => update(value),
             Err(spent) => box_once(Err(spent)),
         });
-    (TICK, v(0), native)
+    (TICK_NAME, v(0), native)
 }
 
-fn look<'a>() -> Result<(), Exn<'a, Val>> {
+fn check_limits<'a>() -> Result<(), Exn<'a, Val>> {
     let ticks = TICKS.get().wrapping_add(1);
     TICKS.set(ticks);
-    if ticks.is_multiple_of(TICKS_PER_LOOK)
+    if ticks.is_multiple_of(TICKS_PER_CHECK)
         && DEADLINE.get().is_some_and(|due| Instant::now() > due)
     {
         IS_SPENT.set(true);
     }
-    if STACK.get().abs_diff(here()) > STACK_BYTES_MAX {
+    if STACK.get().abs_diff(stack_position()) > STACK_BYTES_MAX {
         return Err(Exn::from(Error::str("the program recurses too deeply")));
     }
     if IS_SPENT.get() {
@@ -74,93 +74,95 @@ fn look<'a>() -> Result<(), Exn<'a, Val>> {
 }
 
 /// Approximate current stack address.
-fn here() -> usize {
+fn stack_position() -> usize {
     let local = 0_u8;
     std::ptr::from_ref(&local).addr()
 }
 
 /// Inserts ticks into a definition.
-pub(crate) fn ticking_def(def: Def<&str>) -> Def<&str> {
+pub(crate) fn add_ticks_to_def(def: Def<&str>) -> Def<&str> {
     Def {
-        body: before(ticking(def.body)),
+        body: tick_before(add_ticks(def.body)),
         ..def
     }
 }
 
 /// Inserts ticks into a program.
-pub(crate) fn ticking<'s>(term: Term<&'s str>) -> Term<&'s str> {
-    let boxed = |term: Box<Term<&'s str>>| Box::new(ticking(*term));
+pub(crate) fn add_ticks<'s>(term: Term<&'s str>) -> Term<&'s str> {
+    let boxed = |term: Box<Term<&'s str>>| Box::new(add_ticks(*term));
     match term {
         Term::Id | Term::Recurse | Term::Num(_) | Term::Break(_) | Term::Var(_) => term,
-        Term::Str(format, parts) => Term::Str(format, parts.into_iter().map(part).collect()),
-        Term::Arr(items) => Term::Arr(items.map(|items| Box::new(after(ticking(*items))))),
+        Term::Str(format, parts) => {
+            Term::Str(format, parts.into_iter().map(add_ticks_to_part).collect())
+        }
+        Term::Arr(items) => Term::Arr(items.map(|items| Box::new(tick_after(add_ticks(*items))))),
         Term::Obj(pairs) => {
-            let pair = |(key, value): (_, Option<_>)| (ticking(key), value.map(ticking));
+            let pair = |(key, value): (_, Option<_>)| (add_ticks(key), value.map(add_ticks));
             Term::Obj(pairs.into_iter().map(pair).collect())
         }
         Term::Neg(term) => Term::Neg(boxed(term)),
         Term::BinOp(left, op, right) => {
-            let right = ticking(*right);
+            let right = add_ticks(*right);
             let right = match op {
-                BinaryOp::Pipe(_) => before(right),
+                BinaryOp::Pipe(_) => tick_before(right),
                 _ => right,
             };
             Term::BinOp(boxed(left), op, Box::new(right))
         }
         Term::Label(name, term) => Term::Label(name, boxed(term)),
         Term::Fold(name, over, pattern, args) => {
-            let args = args.into_iter().map(|arg| before(ticking(arg)));
+            let args = args.into_iter().map(|arg| tick_before(add_ticks(arg)));
             Term::Fold(name, boxed(over), pattern, args.collect())
         }
         Term::TryCatch(term, caught) => Term::TryCatch(boxed(term), caught.map(boxed)),
         Term::IfThenElse(branches, otherwise) => {
-            let branch = |(when, then)| (after(ticking(when)), ticking(then));
+            let branch = |(when, then)| (tick_after(add_ticks(when)), add_ticks(then));
             let branches = branches.into_iter().map(branch).collect();
             Term::IfThenElse(branches, otherwise.map(boxed))
         }
         Term::Def(defs, term) => {
-            let defs = defs.into_iter().map(ticking_def).collect();
+            let defs = defs.into_iter().map(add_ticks_to_def).collect();
             Term::Def(defs, boxed(term))
         }
         Term::Call(name, args) => {
-            let args = args.into_iter().map(|arg| after(ticking(arg)));
+            let args = args.into_iter().map(|arg| tick_after(add_ticks(arg)));
             Term::Call(name, args.collect())
         }
         Term::Path(term, path) => {
             let parts = path.0.into_iter();
-            let parts = parts.map(|(part, optional)| (index(part), optional));
+            let parts = parts.map(|(part, optional)| (add_ticks_to_index(part), optional));
             Term::Path(boxed(term), Path(parts.collect()))
         }
     }
 }
 
-fn part<'s>(part: StrPart<&'s str, Term<&'s str>>) -> StrPart<&'s str, Term<&'s str>> {
+fn add_ticks_to_part<'s>(part: StrPart<&'s str, Term<&'s str>>) -> StrPart<&'s str, Term<&'s str>> {
     match part {
-        StrPart::Term(term) => StrPart::Term(ticking(term)),
+        StrPart::Term(term) => StrPart::Term(add_ticks(term)),
         plain => plain,
     }
 }
 
-fn index(part: Part<Term<&str>>) -> Part<Term<&str>> {
+fn add_ticks_to_index(part: Part<Term<&str>>) -> Part<Term<&str>> {
     match part {
-        Part::Index(at) => Part::Index(ticking(at)),
-        Part::Range(from, upto) => Part::Range(from.map(ticking), upto.map(ticking)),
+        Part::Index(at) => Part::Index(add_ticks(at)),
+        Part::Range(from, upto) => Part::Range(from.map(add_ticks), upto.map(add_ticks)),
     }
 }
 
-fn before(term: Term<&str>) -> Term<&str> {
-    pipe(Term::Call(TICK, Vec::new()), term)
+fn tick_before(term: Term<&str>) -> Term<&str> {
+    pipe_terms(Term::Call(TICK_NAME, Vec::new()), term)
 }
 
 /// Terms that return at most one value need no tick, and may be names in a path.
-fn after(term: Term<&str>) -> Term<&str> {
+fn tick_after(term: Term<&str>) -> Term<&str> {
     match term {
         Term::Id | Term::Num(_) | Term::Var(_) => term,
-        other => pipe(other, Term::Call(TICK, Vec::new())),
+        other => pipe_terms(other, Term::Call(TICK_NAME, Vec::new())),
     }
 }
 
-fn pipe<'s>(left: Term<&'s str>, right: Term<&'s str>) -> Term<&'s str> {
+fn pipe_terms<'s>(left: Term<&'s str>, right: Term<&'s str>) -> Term<&'s str> {
     Term::BinOp(Box::new(left), BinaryOp::Pipe(None), Box::new(right))
 }
 
@@ -168,11 +170,11 @@ fn pipe<'s>(left: Term<&'s str>, right: Term<&'s str>) -> Term<&'s str> {
 mod tests {
     use serde_json::{Value, json};
 
-    use crate::call::NoLog;
+    use crate::call::DiscardingLogSink;
     use crate::evaluation::{Evaluation, Language, evaluate_on_thread};
 
     /// Waits for the program; one that does not end makes the test hang.
-    fn run(program: &str, millis: u64) -> Result<Value, String> {
+    fn run_program(program: &str, millis: u64) -> Result<Value, String> {
         let evaluation = Evaluation {
             language: Language::Jq,
             program: program.to_owned(),
@@ -180,7 +182,7 @@ mod tests {
             millis,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build();
-        let work = evaluate_on_thread(evaluation, &NoLog);
+        let work = evaluate_on_thread(evaluation, &DiscardingLogSink);
         let done = runtime.expect("a runtime").block_on(work);
         done.map_err(|error| error.code)
     }
@@ -206,7 +208,11 @@ mod tests {
             "path(def f: f; f)",
             "range(1e18) | try error catch empty",
         ] {
-            assert_eq!(run(program, 20), Err("TIMEOUT".to_owned()), "{program}");
+            assert_eq!(
+                run_program(program, 20),
+                Err("TIMEOUT".to_owned()),
+                "{program}"
+            );
         }
     }
 
@@ -214,7 +220,7 @@ mod tests {
     fn a_program_that_calls_itself_too_deeply_is_an_error() {
         for program in ["def f: 1 + f; f", "def f: [f]; f"] {
             assert_eq!(
-                run(program, 60_000),
+                run_program(program, 60_000),
                 Err("JQ_ERROR".to_owned()),
                 "{program}"
             );
@@ -253,7 +259,7 @@ mod tests {
             ("[range(100000)] | length", json!(100_000)),
             ("0 | until(. >= 100000; . + 1)", json!(100_000)),
         ] {
-            assert_eq!(run(program, 60_000), Ok(wanted), "{program}");
+            assert_eq!(run_program(program, 60_000), Ok(wanted), "{program}");
         }
     }
 }

@@ -23,29 +23,29 @@ const PROGRAMS_MAX: usize = 256;
 const OUTPUTS_MAX: usize = 1_000_000;
 
 /// Name of the program's own definition.
-const MAIN: &str = "noetl_main";
+const MAIN_NAME: &str = "noetl_main";
 
-type Program = Filter<JustLut<Val>>;
+type JqProgram = Filter<JustLut<Val>>;
 
 thread_local! {
-    static PROGRAMS: RefCell<HashMap<String, Rc<Program>>> = RefCell::default();
+    static PROGRAMS: RefCell<HashMap<String, Rc<JqProgram>>> = RefCell::default();
 }
 
 /// Runs a program. One output is the value, several are a list, none is null.
 pub(crate) fn run_jq(program: &str, input: Value, deadline: Instant) -> Result<Value, TaskError> {
-    let filter = compiled(program)?;
-    fuel::fill(deadline);
+    let filter = compile_cached(program)?;
+    fuel::set_deadline(deadline);
     let ctx = Ctx::<JustLut<Val>>::new(&filter.lut, Vars::new([]));
     let mut outputs = Vec::new();
-    let mut conversion = Conversion {
+    let mut conversion = JsonConversion {
         budget: ResultBudget::new(Language::Jq),
     };
     for output in filter.id.run((ctx, to_val(input))).map(unwrap_valr) {
-        if fuel::is_spent() {
-            return Err(spent());
+        if fuel::is_out_of_time() {
+            return Err(out_of_time_error());
         }
-        let output = output.map_err(|error| failed(&error.to_string()))?;
-        outputs.push(conversion.value(&output, 0)?);
+        let output = output.map_err(|error| runtime_error(&error.to_string()))?;
+        outputs.push(conversion.convert_value(&output, 0)?);
         if outputs.len() > OUTPUTS_MAX || Instant::now() > deadline {
             return Err(TaskError::new(
                 ErrorKind::Transform,
@@ -54,8 +54,8 @@ pub(crate) fn run_jq(program: &str, input: Value, deadline: Instant) -> Result<V
             ));
         }
     }
-    if fuel::is_spent() {
-        return Err(spent());
+    if fuel::is_out_of_time() {
+        return Err(out_of_time_error());
     }
     Ok(match outputs.len() {
         0 => Value::Null,
@@ -64,7 +64,7 @@ pub(crate) fn run_jq(program: &str, input: Value, deadline: Instant) -> Result<V
     })
 }
 
-fn compiled(program: &str) -> Result<Rc<Program>, TaskError> {
+fn compile_cached(program: &str) -> Result<Rc<JqProgram>, TaskError> {
     if let Some(found) = PROGRAMS.with_borrow(|programs| programs.get(program).cloned()) {
         return Ok(found);
     }
@@ -78,7 +78,7 @@ fn compiled(program: &str) -> Result<Rc<Program>, TaskError> {
     Ok(filter)
 }
 
-fn compile(program: &str) -> Result<Program, TaskError> {
+fn compile(program: &str) -> Result<JqProgram, TaskError> {
     let funs = jaq_core::funs()
         .chain(jaq_std::funs())
         .chain(jaq_json::funs())
@@ -87,17 +87,20 @@ fn compile(program: &str) -> Result<Program, TaskError> {
     let file = |code| File { code, path: () };
     // Parse the original program for syntax errors, then compile it with ticks.
     let read = Loader::new(prelude()).load(&arena, file(program));
-    read.map_err(|errors| unreadable(&errors))?;
+    read.map_err(|errors| parse_error(&errors))?;
     let term = load::parse(program, |parser| parser.term());
-    let term = term.ok_or_else(|| syntax("filter expected"))?;
+    let term = term.ok_or_else(|| syntax_error("filter expected"))?;
     let main = Def {
-        name: MAIN,
+        name: MAIN_NAME,
         args: Vec::new(),
-        body: fuel::ticking(term),
+        body: fuel::add_ticks(term),
     };
-    let ticking = prelude().into_iter().map(fuel::ticking_def).chain([main]);
-    let read = Loader::new(ticking).load(&arena, file(MAIN));
-    let modules = read.map_err(|errors| unreadable(&errors))?;
+    let ticking = prelude()
+        .into_iter()
+        .map(fuel::add_ticks_to_def)
+        .chain([main]);
+    let read = Loader::new(ticking).load(&arena, file(MAIN_NAME));
+    let modules = read.map_err(|errors| parse_error(&errors))?;
     Compiler::default()
         .with_funs(funs)
         .compile(modules)
@@ -107,7 +110,7 @@ fn compile(program: &str) -> Result<Program, TaskError> {
                     .iter()
                     .map(|(name, kind)| format!("undefined {} `{name}`", kind.as_str()))
             });
-            syntax(&what.collect::<Vec<_>>().join("; "))
+            syntax_error(&what.collect::<Vec<_>>().join("; "))
         })
 }
 
@@ -120,7 +123,7 @@ fn prelude<'s>() -> Vec<Def<&'s str>> {
     defs.collect::<Vec<Def<&'static str>>>()
 }
 
-fn unreadable(errors: &load::Errors<&str, ()>) -> TaskError {
+fn parse_error(errors: &load::Errors<&str, ()>) -> TaskError {
     let what = errors.iter().map(|(_, error)| match error {
         load::Error::Io(paths) => format!("cannot import {} modules", paths.len()),
         load::Error::Lex(errors) => errors
@@ -135,7 +138,7 @@ fn unreadable(errors: &load::Errors<&str, ()>) -> TaskError {
             })
             .unwrap_or_default(),
     });
-    syntax(&what.collect::<Vec<_>>().join("; "))
+    syntax_error(&what.collect::<Vec<_>>().join("; "))
 }
 
 fn to_val(value: Value) -> Val {
@@ -158,12 +161,12 @@ fn to_val(value: Value) -> Val {
 }
 
 /// Converts values to JSON; shared parts are duplicated.
-struct Conversion {
+struct JsonConversion {
     budget: ResultBudget,
 }
 
-impl Conversion {
-    fn value(&mut self, value: &Val, depth: usize) -> Result<Value, TaskError> {
+impl JsonConversion {
+    fn convert_value(&mut self, value: &Val, depth: usize) -> Result<Value, TaskError> {
         let text_bytes = match value {
             Val::TStr(text) | Val::BStr(text) => text.len(),
             _ => 0,
@@ -172,22 +175,22 @@ impl Conversion {
         Ok(match value {
             Val::Null => Value::Null,
             Val::Bool(flag) => Value::Bool(*flag),
-            Val::Num(number) => from_num(number),
+            Val::Num(number) => number_to_json(number),
             Val::TStr(text) | Val::BStr(text) => {
                 Value::String(String::from_utf8_lossy(text).into_owned())
             }
             Val::Arr(items) => {
-                let items = items.iter().map(|item| self.value(item, depth + 1));
+                let items = items.iter().map(|item| self.convert_value(item, depth + 1));
                 Value::Array(items.collect::<Result<_, _>>()?)
             }
             Val::Obj(map) => {
                 let mut entries = Map::new();
                 for (key, value) in map.iter() {
-                    let key = match self.value(key, depth + 1)? {
+                    let key = match self.convert_value(key, depth + 1)? {
                         Value::String(text) => text,
                         other => other.to_string(),
                     };
-                    entries.insert(key, self.value(value, depth + 1)?);
+                    entries.insert(key, self.convert_value(value, depth + 1)?);
                 }
                 Value::Object(entries)
             }
@@ -196,7 +199,7 @@ impl Conversion {
 }
 
 /// Converts a number to JSON: an integer beyond 64 bits becomes text, NaN and infinities become null.
-fn from_num(number: &Num) -> Value {
+fn number_to_json(number: &Num) -> Value {
     match number {
         Num::Int(integer) => json!(integer),
         Num::Float(real) if real.fract() == 0.0 && real.abs() < 9e15 => {
@@ -217,16 +220,16 @@ fn from_num(number: &Num) -> Value {
     }
 }
 
-fn spent() -> TaskError {
+fn out_of_time_error() -> TaskError {
     let message = "the jq program timed out";
     TaskError::new(ErrorKind::Timeout, "TIMEOUT", message)
 }
 
-fn syntax(what: &str) -> TaskError {
+fn syntax_error(what: &str) -> TaskError {
     let message = format!("cannot parse the jq program: {what}");
     TaskError::new(ErrorKind::Parse, "JQ_SYNTAX", message)
 }
 
-fn failed(what: &str) -> TaskError {
+fn runtime_error(what: &str) -> TaskError {
     TaskError::new(ErrorKind::Transform, "JQ_ERROR", format!("jq: {what}"))
 }

@@ -11,4 +11,4 @@ mod tool;
 
 pub(crate) use jq::run_jq;
 pub use program::jq_program;
-pub(crate) use tool::Transform;
+pub(crate) use tool::TransformTool;

@@ -8,8 +8,10 @@ use model::outcome::TaskError;
 use model::template::CodePiece;
 use serde_json::Value;
 
-use crate::placing::{ProgramPart, cannot_place, code_value, name, plain_text, program_parts};
 use crate::transform::context::{JqContext, JqReader};
+use crate::value_placement::{
+    ProgramPart, code_value, identifier, placement_error, plain_text, program_parts,
+};
 
 /// Keywords, which cannot be names.
 const KEYWORDS: &[&str] = &[
@@ -21,7 +23,7 @@ const KEYWORDS: &[&str] = &[
 pub fn jq_program(pieces: &[CodePiece]) -> Result<String, TaskError> {
     let parts = program_parts(pieces, |value| {
         let message = "`| ident` requires a valid jq name: letters, digits and `_`, not a keyword";
-        let name = name(value, KEYWORDS).ok_or_else(|| refused(message))?;
+        let name = identifier(value, KEYWORDS).ok_or_else(|| refused_error(message))?;
         Ok(name.to_owned())
     })?;
     let mut reader = JqReader::default();
@@ -33,7 +35,7 @@ pub fn jq_program(pieces: &[CodePiece]) -> Result<String, TaskError> {
                 program.push_str(text);
             }
             ProgramPart::Value { value, is_json } => {
-                place(value, *is_json, &reader, &mut program)?;
+                place_value(value, *is_json, &reader, &mut program)?;
                 reader.skip_value();
             }
         }
@@ -41,7 +43,7 @@ pub fn jq_program(pieces: &[CodePiece]) -> Result<String, TaskError> {
     Ok(program)
 }
 
-fn place(
+fn place_value(
     value: &Value,
     is_json: bool,
     reader: &JqReader,
@@ -49,11 +51,11 @@ fn place(
 ) -> Result<(), TaskError> {
     match reader.context() {
         JqContext::Code if reader.is_in_word() => {
-            return Err(refused(
+            return Err(refused_error(
                 "a value cannot be part of a name; mark it with `| ident`, or pass it under `input`",
             ));
         }
-        JqContext::Code => program.push_str(&literal(&code_value(value, is_json))),
+        JqContext::Code => program.push_str(&jq_literal(&code_value(value, is_json))),
         JqContext::String => {
             // A backslash before a value is literal, because the value has no character for it to escape.
             if reader.is_escaped() {
@@ -73,7 +75,7 @@ fn place(
 }
 
 /// A value as a jq term.
-fn literal(value: &Value) -> String {
+fn jq_literal(value: &Value) -> String {
     match value {
         Value::String(_) => value.to_string(),
         Value::Null | Value::Bool(_) | Value::Number(_) => format!("({value})"),
@@ -83,6 +85,6 @@ fn literal(value: &Value) -> String {
     }
 }
 
-fn refused(message: &str) -> TaskError {
-    cannot_place("JQ_VALUE", "jq", message)
+fn refused_error(message: &str) -> TaskError {
+    placement_error("JQ_VALUE", "jq", message)
 }

@@ -7,13 +7,13 @@ use serde_json_path::JsonPath;
 use crate::call::type_name;
 
 /// Selects values by a path, a list of paths or a map of names to paths; missing values are null.
-pub(crate) fn select(what: &Value, input: &Value) -> Result<Value, TaskError> {
+pub(crate) fn select_paths(what: &Value, input: &Value) -> Result<Value, TaskError> {
     match what {
-        Value::String(path) => at(path, input),
+        Value::String(path) => value_at(path, input),
         Value::Object(names) => {
             let mut selected = Map::new();
             for (name, path) in names {
-                selected.insert(name.clone(), select(path, input)?);
+                selected.insert(name.clone(), select_paths(path, input)?);
             }
             Ok(Value::Object(selected))
         }
@@ -21,28 +21,29 @@ pub(crate) fn select(what: &Value, input: &Value) -> Result<Value, TaskError> {
             let mut selected = Map::new();
             for path in paths {
                 let Value::String(path) = path else {
-                    return Err(invalid(&format!(
+                    return Err(invalid_path_error(&format!(
                         "a path must be text, not {}",
                         type_name(path)
                     )));
                 };
                 let name = path.rsplit(['.', ']']).find(|part| !part.is_empty());
                 let name = name.unwrap_or(path).to_owned();
-                selected.insert(name, at(path, input)?);
+                selected.insert(name, value_at(path, input)?);
             }
             Ok(Value::Object(selected))
         }
-        other => Err(invalid(&format!(
+        other => Err(invalid_path_error(&format!(
             "a path must be text, not {}",
             type_name(other)
         ))),
     }
 }
 
-fn at(path: &str, input: &Value) -> Result<Value, TaskError> {
+fn value_at(path: &str, input: &Value) -> Result<Value, TaskError> {
     if path.trim_start().starts_with('$') {
-        let parsed = JsonPath::parse(path.trim())
-            .map_err(|error| invalid(&format!("`{path}` is not a valid JSONPath: {error}")))?;
+        let parsed = JsonPath::parse(path.trim()).map_err(|error| {
+            invalid_path_error(&format!("`{path}` is not a valid JSONPath: {error}"))
+        })?;
         let found = parsed.query(input).all();
         return Ok(match found[..] {
             [] => Value::Null,
@@ -51,10 +52,10 @@ fn at(path: &str, input: &Value) -> Result<Value, TaskError> {
         });
     }
     let mut value = input;
-    for part in parts(path)? {
+    for part in path_parts(path)? {
         let next = match value {
             Value::Object(map) => map.get(part),
-            Value::Array(items) => index(part, items.len()).and_then(|at| items.get(at)),
+            Value::Array(items) => parse_index(part, items.len()).and_then(|at| items.get(at)),
             _ => None,
         };
         match next {
@@ -66,20 +67,20 @@ fn at(path: &str, input: &Value) -> Result<Value, TaskError> {
 }
 
 /// Parts of a dotted path; an index can be in brackets or between dots.
-fn parts(path: &str) -> Result<Vec<&str>, TaskError> {
+fn path_parts(path: &str) -> Result<Vec<&str>, TaskError> {
     let mut parts = Vec::new();
     for step in path.trim().trim_start_matches('.').split('.') {
         let (name, rest) = step.split_at(step.find('[').unwrap_or(step.len()));
         if !name.is_empty() {
             parts.push(name);
         } else if rest.is_empty() && !path.trim().trim_matches('.').is_empty() {
-            return Err(invalid(&format!("`{path}` has an empty part")));
+            return Err(invalid_path_error(&format!("`{path}` has an empty part")));
         }
         let mut rest = rest;
         while !rest.is_empty() {
             let inner = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-            let (inner, after) =
-                inner.ok_or_else(|| invalid(&format!("`{path}` has an unclosed bracket")))?;
+            let (inner, after) = inner
+                .ok_or_else(|| invalid_path_error(&format!("`{path}` has an unclosed bracket")))?;
             parts.push(inner.trim_matches(['"', '\'']));
             rest = after;
         }
@@ -87,7 +88,7 @@ fn parts(path: &str) -> Result<Vec<&str>, TaskError> {
     Ok(parts)
 }
 
-fn index(part: &str, length: usize) -> Option<usize> {
+fn parse_index(part: &str, length: usize) -> Option<usize> {
     match part.parse::<i64>() {
         Ok(at) if at < 0 => length.checked_sub(usize::try_from(at.unsigned_abs()).ok()?),
         Ok(at) => usize::try_from(at).ok(),
@@ -95,8 +96,8 @@ fn index(part: &str, length: usize) -> Option<usize> {
     }
 }
 
-fn invalid(message: &str) -> TaskError {
-    TaskError::new(ErrorKind::Schema, "TRANSFORM_PATH", message).with("key", "select")
+fn invalid_path_error(message: &str) -> TaskError {
+    TaskError::new(ErrorKind::Schema, "TRANSFORM_PATH", message).with_detail("key", "select")
 }
 
 #[cfg(test)]
@@ -123,7 +124,7 @@ mod tests {
                 json!({"d": 3, "b": [{"c": 1}, {"c": 2}]}),
             ),
         ] {
-            assert_eq!(select(&path, &input).unwrap(), wanted, "{path}");
+            assert_eq!(select_paths(&path, &input).unwrap(), wanted, "{path}");
         }
     }
 
@@ -139,7 +140,7 @@ mod tests {
             (json!(5), "a path must be text, not a number"),
             (json!([[]]), "a path must be text, not a list"),
         ] {
-            let error = select(&path, &json!({"a": [1]})).unwrap_err();
+            let error = select_paths(&path, &json!({"a": [1]})).unwrap_err();
             assert_eq!(error.code, "TRANSFORM_PATH", "{path}");
             assert!(
                 error.message.starts_with(problem),

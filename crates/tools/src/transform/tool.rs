@@ -13,14 +13,14 @@ use crate::evaluation::{Evaluation, EvaluationProcesses, Language};
 use crate::transform::select;
 
 /// Default timeout of a program.
-const TOTAL: Duration = Duration::from_secs(30);
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The `transform` tool.
-pub(crate) struct Transform {
+pub(crate) struct TransformTool {
     processes: Arc<EvaluationProcesses>,
 }
 
-impl Transform {
+impl TransformTool {
     pub(crate) fn new(processes: Arc<EvaluationProcesses>) -> Self {
         Self { processes }
     }
@@ -32,9 +32,9 @@ impl Transform {
         log: &dyn LogSink,
     ) -> Result<Value, TaskError> {
         let input = Value::Object(std::mem::take(&mut call.input));
-        match (call.text("jq")?, call.field("select")) {
+        match (call.text_field("jq")?, call.field("select")) {
             (Some(program), None) => {
-                let limit = call.timeout.total.unwrap_or(TOTAL);
+                let limit = call.timeout.total.unwrap_or(TOTAL_TIMEOUT);
                 let evaluation = Evaluation {
                     language: Language::Jq,
                     program: program.to_owned(),
@@ -43,9 +43,10 @@ impl Transform {
                 };
                 self.processes.run(evaluation, stop, log).await
             }
-            (None, Some(what)) => select::select(what, &input),
+            (None, Some(what)) => select::select_paths(what, &input),
             (None, None) => {
-                Err(call.missing("jq", "set it to a jq program, or set `select` to paths"))
+                Err(call
+                    .missing_key_error("jq", "set it to a jq program, or set `select` to paths"))
             }
             (Some(_), Some(_)) => Err(TaskError::new(
                 ErrorKind::Schema,
@@ -57,7 +58,7 @@ impl Transform {
 }
 
 #[async_trait]
-impl Tool for Transform {
+impl Tool for TransformTool {
     fn is_pure(&self) -> bool {
         true
     }
@@ -73,17 +74,17 @@ impl Tool for Transform {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{call, error, result, run};
+    use crate::testing::{build_call, expect_error, expect_result, run_tool};
     use serde_json::json;
 
-    fn transform() -> Transform {
-        Transform::new(Arc::new(EvaluationProcesses::new(None)))
+    fn transform_tool() -> TransformTool {
+        TransformTool::new(Arc::new(EvaluationProcesses::new(None)))
     }
 
-    async fn jq(program: &str, input: Value) -> Outcome {
-        run(
-            &transform(),
-            call("transform", json!({"jq": program}), input),
+    async fn run_jq_call(program: &str, input: Value) -> Outcome {
+        run_tool(
+            &transform_tool(),
+            build_call("transform", json!({"jq": program}), input),
         )
         .await
     }
@@ -91,48 +92,68 @@ mod tests {
     #[tokio::test]
     async fn a_program_runs_over_the_whole_input() {
         let input = json!({"data": [{"n": 2}, {"n": 1}], "k": "x"});
-        let sorted = jq(".data | map(.n) | sort", input.clone()).await;
-        assert_eq!(result(sorted), json!([1, 2]));
-        assert_eq!(result(jq(".data[].n", input.clone()).await), json!([2, 1]));
-        assert_eq!(result(jq(".k", input.clone()).await), json!("x"));
-        assert_eq!(result(jq("empty", input.clone()).await), Value::Null);
-        let made = jq("{k, total: ([.data[].n] | add), half: 1.5}", input).await;
-        assert_eq!(result(made), json!({"k": "x", "total": 3, "half": 1.5}));
+        let sorted = run_jq_call(".data | map(.n) | sort", input.clone()).await;
+        assert_eq!(expect_result(sorted), json!([1, 2]));
+        assert_eq!(
+            expect_result(run_jq_call(".data[].n", input.clone()).await),
+            json!([2, 1])
+        );
+        assert_eq!(
+            expect_result(run_jq_call(".k", input.clone()).await),
+            json!("x")
+        );
+        assert_eq!(
+            expect_result(run_jq_call("empty", input.clone()).await),
+            Value::Null
+        );
+        let made = run_jq_call("{k, total: ([.data[].n] | add), half: 1.5}", input).await;
+        assert_eq!(
+            expect_result(made),
+            json!({"k": "x", "total": 3, "half": 1.5})
+        );
     }
 
     #[tokio::test]
     async fn wide_integers_stay_exact() {
-        let outcome = jq(".a", json!({"a": u64::MAX})).await;
-        assert_eq!(result(outcome), json!(u64::MAX));
+        let outcome = run_jq_call(".a", json!({"a": u64::MAX})).await;
+        assert_eq!(expect_result(outcome), json!(u64::MAX));
     }
 
     #[tokio::test]
     async fn a_program_that_cannot_be_read_says_where() {
         for program in [".a |", "nope(1)", ".a[", "\"abc"] {
-            let outcome = jq(program, json!({})).await;
-            assert_eq!(error(&outcome).code, "JQ_SYNTAX", "{program}");
-            assert!(error(&outcome).message.len() > 40, "{:?}", error(&outcome));
+            let outcome = run_jq_call(program, json!({})).await;
+            assert_eq!(expect_error(&outcome).code, "JQ_SYNTAX", "{program}");
+            assert!(
+                expect_error(&outcome).message.len() > 40,
+                "{:?}",
+                expect_error(&outcome)
+            );
         }
     }
 
     #[tokio::test]
     async fn a_program_that_fails_is_an_error() {
-        let outcome = jq(".a + 1", json!({"a": "x"})).await;
-        assert_eq!(error(&outcome).code, "JQ_ERROR");
-        let endless = jq("repeat(1)", json!({})).await;
-        assert_eq!(error(&endless).code, "LIMIT_TRANSFORM");
+        let outcome = run_jq_call(".a + 1", json!({"a": "x"})).await;
+        assert_eq!(expect_error(&outcome).code, "JQ_ERROR");
+        let endless = run_jq_call("repeat(1)", json!({})).await;
+        assert_eq!(expect_error(&endless).code, "LIMIT_TRANSFORM");
     }
 
     #[tokio::test]
     async fn paths_are_selected() {
         let fields = json!({"select": {"x": "a.b"}});
-        let outcome = run(
-            &transform(),
-            call("transform", fields, json!({"a": {"b": 1}})),
+        let outcome = run_tool(
+            &transform_tool(),
+            build_call("transform", fields, json!({"a": {"b": 1}})),
         )
         .await;
-        assert_eq!(result(outcome), json!({"x": 1}));
-        let neither = run(&transform(), call("transform", json!({}), json!({}))).await;
-        assert_eq!(error(&neither).code, "TOOL_INPUT");
+        assert_eq!(expect_result(outcome), json!({"x": 1}));
+        let neither = run_tool(
+            &transform_tool(),
+            build_call("transform", json!({}), json!({})),
+        )
+        .await;
+        assert_eq!(expect_error(&neither).code, "TOOL_INPUT");
     }
 }

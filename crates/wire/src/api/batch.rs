@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::event::WireEvent;
-use crate::transport::{Claimed, Verdict};
+use crate::transport::{ClaimedCommand, Verdict};
 
 /// Events of one run, in order. With `command_id` the batch is a worker's report on a command that it holds.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -48,7 +48,7 @@ pub struct BatchRequest {
 
 /// An accepted event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct EventAnswer {
+pub struct EventResponse {
     /// Event ID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -62,13 +62,13 @@ pub struct EventAnswer {
     pub duplicate: bool,
     /// How the event was recorded.
     #[serde(default)]
-    pub status: EventState,
+    pub status: IngestStatus,
 }
 
 /// How an accepted event was recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum EventState {
+pub enum IngestStatus {
     /// The event is in the log, at `seq`.
     #[default]
     Recorded,
@@ -82,14 +82,14 @@ pub enum EventState {
 
 /// An accepted batch.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct BatchAnswer {
+pub struct BatchResponse {
     /// ID of the batch.
     pub request_id: String,
     /// Status of the batch.
     pub status: BatchState,
     /// Events of the batch, in order; absent for a report with `command_id`, and while the batch is queued.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub events: Vec<EventAnswer>,
+    pub events: Vec<EventResponse>,
     /// How the worker continues with its command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -97,7 +97,7 @@ pub struct BatchAnswer {
     /// Commands that were assigned to this worker in the same commit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>)]
-    pub next: Vec<Claimed>,
+    pub next: Vec<ClaimedCommand>,
 }
 
 /// Status of a batch.
@@ -116,7 +116,7 @@ pub enum BatchState {
 
 /// Status of a batch, for later requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct BatchStatus {
+pub struct BatchStatusResponse {
     /// ID of the batch.
     pub request_id: String,
     /// Run ID.

@@ -1,8 +1,8 @@
 //! Stored results: uploads of workers, selection of results, and lists of references.
 
-use model::event::Status;
+use model::event::EventStatus;
 use model::id::{ExecutionId, Name, Seq};
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::time::Time;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 /// A stored body.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct BodyStored {
+pub struct StoreBodyResponse {
     /// SHA-256 of the bytes, in hex.
     pub sha256: String,
     /// Size in bytes.
@@ -26,7 +26,7 @@ pub struct BodyStored {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub struct ResultPlace {
+pub struct ResultSelector {
     /// Run of the step, from 1. Default: the latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<u32>,
@@ -86,7 +86,7 @@ pub struct ReferenceEntry {
     pub attempt: u32,
     /// How the task ended.
     #[schema(value_type = String)]
-    pub status: Status,
+    pub status: EventStatus,
     /// When the result was recorded.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Time,
@@ -95,5 +95,5 @@ pub struct ReferenceEntry {
     /// Reference, if the result is stored outside the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    pub reference: Option<Raw>,
+    pub reference: Option<RawJson>,
 }

@@ -19,7 +19,7 @@ pub struct RegisterRequest {
 
 /// A registered playbook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Registered {
+pub struct RegisterResponse {
     /// Catalog path.
     pub path: String,
     /// Version, from 1 for each path; registering the same text again keeps the version.
@@ -58,7 +58,7 @@ pub struct CatalogList {
 
 /// Identifies a catalog entry.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct PathRequest {
+pub struct CatalogEntryRequest {
     /// Catalog path.
     pub path: String,
     /// Version. Default: the latest.
@@ -75,7 +75,7 @@ pub struct ValidateRequest {
 
 /// Result of a validation.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Validated {
+pub struct ValidateResponse {
     /// Whether the playbook can run.
     pub valid: bool,
     /// Errors and warnings, in the order of the text.

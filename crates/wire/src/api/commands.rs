@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::event::WireEvent;
-use crate::transport::{Claimed, Held, Told};
+use crate::transport::{ClaimedCommand, CommandNotice, Held};
 
 /// Request of a worker for commands.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -43,10 +43,10 @@ fn one() -> u32 {
 
 /// Claimed commands.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct ClaimAnswer {
+pub struct ClaimResponse {
     /// Commands with their leases and the data needed to run them.
     #[schema(value_type = Vec<Object>)]
-    pub commands: Vec<Claimed>,
+    pub commands: Vec<ClaimedCommand>,
 }
 
 /// Heartbeat of a worker.
@@ -58,7 +58,8 @@ pub struct HeartbeatRequest {
     /// Commands that the worker holds, with their lease epochs.
     #[serde(default)]
     #[schema(value_type = Vec<Object>)]
-    pub holds: Vec<Held>,
+    #[serde(rename = "holds")]
+    pub claims: Vec<Held>,
     /// Pool that the worker serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -84,7 +85,8 @@ pub struct SessionRequest {
 pub struct SessionResponse {
     /// Instructions for commands that the worker holds.
     #[schema(value_type = Vec<Object>)]
-    pub told: Vec<Told>,
+    #[serde(rename = "told")]
+    pub notices: Vec<CommandNotice>,
     /// Session secret, if one was requested; send it in the header `X-Noetl-Session`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_secret: Option<String>,
@@ -92,7 +94,7 @@ pub struct SessionResponse {
 
 /// Request that identifies a worker session, for deregistering and for long polls.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct LeaveRequest {
+pub struct WorkerRequest {
     /// Worker session.
     #[schema(value_type = String, min_length = 1, max_length = 200)]
     pub worker: WorkerId,
@@ -100,15 +102,16 @@ pub struct LeaveRequest {
 
 /// Instructions for a worker.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct ToldAnswer {
+pub struct NoticesResponse {
     /// Instructions for commands that the worker holds.
     #[schema(value_type = Vec<Object>)]
-    pub told: Vec<Told>,
+    #[serde(rename = "told")]
+    pub notices: Vec<CommandNotice>,
 }
 
 /// A worker in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct WorkerPool {
+pub struct WorkerEntry {
     /// Worker session.
     #[schema(value_type = String)]
     pub worker: WorkerId,
@@ -118,12 +121,13 @@ pub struct WorkerPool {
     /// Maximum number of commands that the worker runs at once.
     pub slots: Option<u32>,
     /// Number of commands that the worker holds now.
-    pub holds: u32,
+    #[serde(rename = "holds")]
+    pub claims: u32,
 }
 
 /// Events that a pipeline needs again.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct EventsAtRequest {
+pub struct LoadEventsRequest {
     /// Run ID.
     #[schema(value_type = String)]
     pub execution_id: ExecutionId,
@@ -134,16 +138,18 @@ pub struct EventsAtRequest {
 
 /// The requested events; events that do not exist are omitted.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct EventsAtAnswer {
+pub struct LoadEventsResponse {
     /// Events with their sequence numbers, in ascending order.
     #[schema(value_type = Vec<Object>)]
     pub events: Vec<(Seq, WireEvent)>,
 }
 
-impl EventsAtAnswer {
+impl LoadEventsResponse {
     /// Converts events for sending.
-    pub fn of(events: &[Event]) -> Self {
-        let pairs = events.iter().map(|event| (event.seq, WireEvent::of(event)));
+    pub fn from_events(events: &[Event]) -> Self {
+        let pairs = events
+            .iter()
+            .map(|event| (event.seq, WireEvent::from_event(event)));
         Self {
             events: pairs.collect(),
         }
@@ -152,7 +158,7 @@ impl EventsAtAnswer {
 
 /// Request for the results of a loop.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct LoopRequest {
+pub struct LoopResultsRequest {
     /// Run ID.
     #[schema(value_type = String)]
     pub execution_id: ExecutionId,
@@ -163,7 +169,7 @@ pub struct LoopRequest {
 
 /// An address to resolve.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct LookUpRequest {
+pub struct ResolveRefRequest {
     /// `noetl://execution/…`
     #[serde(rename = "ref")]
     pub reference: String,
@@ -171,7 +177,7 @@ pub struct LookUpRequest {
 
 /// Request of one server to the owner of a run, for the data that a worker needs to run claimed commands.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct BuildRequest {
+pub struct BuildCommandsRequest {
     /// Worker that holds the commands.
     #[schema(value_type = String)]
     pub worker: WorkerId,
@@ -182,8 +188,8 @@ pub struct BuildRequest {
 
 /// The requested commands; finished commands are omitted.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct BuildAnswer {
+pub struct BuildCommandsResponse {
     /// Commands with their leases and the data needed to run them.
     #[schema(value_type = Vec<Object>)]
-    pub commands: Vec<Claimed>,
+    pub commands: Vec<ClaimedCommand>,
 }

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::secret::{Secret, SecretValue};
+use crate::secret::{ResolvedSecret, SecretValue};
 
 /// A credential to create or update.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
-pub struct CredentialRequest {
+pub struct SetCredentialRequest {
     /// Name by which playbooks refer to it.
     #[schema(min_length = 1, max_length = 200)]
     pub name: String,
@@ -26,7 +26,7 @@ pub struct CredentialRequest {
     pub data: Value,
 }
 
-impl fmt::Debug for CredentialRequest {
+impl fmt::Debug for SetCredentialRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CredentialRequest")
             .field("name", &self.name)
@@ -66,7 +66,7 @@ pub struct CredentialList {
 
 /// Result of a master key rotation.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct KeyRotated {
+pub struct RotateKeyResponse {
     /// ID of the current master key.
     pub key_id: String,
     /// Number of values that were re-encrypted.
@@ -78,7 +78,7 @@ pub struct KeyRotated {
 /// A keychain entry to set for every run of a playbook.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct KeychainRequest {
+pub struct SetKeychainEntryRequest {
     /// Value of the entry. It is never returned.
     #[schema(value_type = Object)]
     pub data: Value,
@@ -88,7 +88,7 @@ pub struct KeychainRequest {
     pub expires_in_s: Option<u64>,
 }
 
-impl fmt::Debug for KeychainRequest {
+impl fmt::Debug for SetKeychainEntryRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeychainRequest").finish_non_exhaustive()
     }
@@ -96,7 +96,7 @@ impl fmt::Debug for KeychainRequest {
 
 /// Status of a keychain entry that all runs of a playbook share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct KeychainState {
+pub struct KeychainEntryStatus {
     /// Name of the entry.
     pub name: String,
     /// Whether there is a value that has not expired.
@@ -131,7 +131,7 @@ pub struct SecretsRequest {
 
 /// Resolved secrets for the requesting worker.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
-pub struct SecretsAnswer {
+pub struct SecretsResponse {
     /// Secrets, in the order of the requested names.
     pub secrets: Vec<SecretEntry>,
 }
@@ -145,10 +145,10 @@ pub struct SecretEntry {
     valid_for_ms: u64,
 }
 
-impl SecretsAnswer {
+impl SecretsResponse {
     /// Converts secrets for sending.
-    pub fn of(secrets: &[Secret]) -> Self {
-        let entry = |secret: &Secret| SecretEntry {
+    pub fn from_secrets(secrets: &[ResolvedSecret]) -> Self {
+        let entry = |secret: &ResolvedSecret| SecretEntry {
             name: secret.name.clone(),
             data: secret.value.reveal().clone(),
             valid_for_ms: u64::try_from(secret.valid_for.as_millis()).unwrap_or(u64::MAX),
@@ -159,8 +159,8 @@ impl SecretsAnswer {
     }
 
     /// Converts received secrets.
-    pub fn into_secrets(self) -> Vec<Secret> {
-        let secret = |entry: SecretEntry| Secret {
+    pub fn into_secrets(self) -> Vec<ResolvedSecret> {
+        let secret = |entry: SecretEntry| ResolvedSecret {
             name: entry.name,
             value: SecretValue::new(entry.data),
             valid_for: Duration::from_millis(entry.valid_for_ms),

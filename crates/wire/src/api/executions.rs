@@ -1,9 +1,9 @@
 //! Runs: start, list, read and control them.
 
-use model::event::Ending;
+use model::event::EndStatus;
 use model::id::{ExecutionId, Name, Seq};
 use model::outcome::TaskError;
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::status::RunStatus;
 use model::time::Time;
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ pub struct ExecuteRequest {
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Option<Object>)]
-    pub payload: Option<Raw>,
+    pub payload: Option<RawJson>,
     /// Parent run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -51,7 +51,7 @@ pub struct ExecuteRequest {
 
 /// A started run; the start is durable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Started {
+pub struct ExecuteResponse {
     /// Run ID.
     #[schema(value_type = String)]
     pub execution_id: ExecutionId,
@@ -62,7 +62,7 @@ pub struct Started {
 
 /// A run in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Execution {
+pub struct ExecutionSummary {
     /// Run ID.
     #[schema(value_type = String)]
     pub execution_id: ExecutionId,
@@ -110,7 +110,7 @@ pub struct Execution {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ExecutionPage {
     /// Runs.
-    pub executions: Vec<Execution>,
+    pub executions: Vec<ExecutionSummary>,
     /// Cursor of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
@@ -118,7 +118,7 @@ pub struct ExecutionPage {
 
 /// A run with its result.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct RunAnswer {
+pub struct ExecutionDetail {
     /// Run ID.
     #[schema(value_type = String)]
     pub execution_id: ExecutionId,
@@ -136,7 +136,7 @@ pub struct RunAnswer {
     #[schema(value_type = Option<Object>)]
     pub error: Option<TaskError>,
     /// Other data of the run.
-    pub execution: Execution,
+    pub execution: ExecutionSummary,
 }
 
 /// A page of an event log.
@@ -144,7 +144,7 @@ pub struct RunAnswer {
 pub struct EventPage {
     /// Events, in order.
     #[schema(value_type = Vec<Object>)]
-    pub events: Vec<Raw>,
+    pub events: Vec<RawJson>,
     /// Value for `after_seq` to get the next page; absent at the end of the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
@@ -161,7 +161,7 @@ pub struct OutlinePage {
     pub loops: Vec<LoopEntry>,
     /// The events, in order.
     #[schema(value_type = Vec<Object>)]
-    pub events: Vec<Raw>,
+    pub events: Vec<RawJson>,
     /// The `after_seq` of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
@@ -186,7 +186,7 @@ pub struct LoopEntry {
     pub in_flight: u64,
     /// The events of the first 100 failed iterations, and the `task.started` events of up to 100 waiting tasks.
     #[schema(value_type = Vec<Object>)]
-    pub events: Vec<Raw>,
+    pub events: Vec<RawJson>,
 }
 
 /// Request to cancel a run.
@@ -217,7 +217,7 @@ impl Default for CancelRequest {
 /// Reason to pause or resume a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NoteRequest {
+pub struct ReasonRequest {
     /// Reason, recorded in the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -238,7 +238,7 @@ pub struct RetryRequest {
 pub struct FinalizeRequest {
     /// `success`, `error` or `cancelled`.
     #[schema(value_type = String)]
-    pub status: Ending,
+    pub status: EndStatus,
     /// Reason, recorded in the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -258,7 +258,7 @@ pub struct RerunRequest {
     /// Inputs, merged over those of the earlier run.
     #[serde(default, alias = "workload", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    pub payload: Option<Raw>,
+    pub payload: Option<RawJson>,
     /// Playbook version. Default: the version of the earlier run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
@@ -266,7 +266,7 @@ pub struct RerunRequest {
 
 /// Cancellation status of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct CancellationCheck {
+pub struct CancellationStatus {
     /// Run ID.
     #[schema(value_type = String)]
     pub execution_id: ExecutionId,
@@ -280,7 +280,7 @@ pub struct CancellationCheck {
 /// Writes to `ctx` by a client.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CtxPatch {
+pub struct PatchCtxRequest {
     /// New values or reducers, by key.
     #[schema(value_type = Object)]
     pub variables: serde_json::Map<String, Value>,
@@ -288,7 +288,7 @@ pub struct CtxPatch {
 
 /// State of a run as of one event of its log.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct ReplayState {
+pub struct ReplayResponse {
     /// Run ID.
     #[schema(value_type = String)]
     pub execution_id: ExecutionId,

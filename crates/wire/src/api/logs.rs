@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 /// Lines that tasks printed, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct LogsRequest {
+pub struct AppendLogsRequest {
     /// Lines with their run, step and task.
     #[schema(value_type = Vec<Object>)]
     pub lines: Vec<LogLine>,
@@ -14,14 +14,15 @@ pub struct LogsRequest {
 
 /// Stored lines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct LogsTaken {
+pub struct AppendLogsResponse {
     /// Number of stored lines; lines of runs that do not exist are omitted.
-    pub taken: u64,
+    #[serde(rename = "taken")]
+    pub accepted: u64,
 }
 
 /// Lines that the tasks of a run printed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct LogLines {
+pub struct LogsResponse {
     /// Lines, in the order in which they were stored.
     #[schema(value_type = Vec<Object>)]
     pub lines: Vec<LogLine>,

@@ -10,26 +10,31 @@ mod logs;
 mod problem;
 mod tokens;
 
-pub use batch::{BatchAnswer, BatchRequest, BatchState, BatchStatus, EventAnswer, EventState};
-pub use bodies::{BodyStored, ReferenceEntry, ReferenceList, ResultPlace};
+pub use batch::{
+    BatchRequest, BatchResponse, BatchState, BatchStatusResponse, EventResponse, IngestStatus,
+};
+pub use bodies::{ReferenceEntry, ReferenceList, ResultSelector, StoreBodyResponse};
 pub use catalog::{
-    CatalogList, PathRequest, PlaybookEntry, RegisterRequest, Registered, ValidateRequest,
-    Validated,
+    CatalogEntryRequest, CatalogList, PlaybookEntry, RegisterRequest, RegisterResponse,
+    ValidateRequest, ValidateResponse,
 };
 pub use commands::{
-    BuildAnswer, BuildRequest, ClaimAnswer, ClaimRequest, EventsAtAnswer, EventsAtRequest,
-    HeartbeatRequest, LeaveRequest, LookUpRequest, LoopRequest, SessionRequest, SessionResponse,
-    ToldAnswer, WorkerPool,
+    BuildCommandsRequest, BuildCommandsResponse, ClaimRequest, ClaimResponse, HeartbeatRequest,
+    LoadEventsRequest, LoadEventsResponse, LoopResultsRequest, NoticesResponse, ResolveRefRequest,
+    SessionRequest, SessionResponse, WorkerEntry, WorkerRequest,
 };
 pub use credentials::{
-    CredentialEntry, CredentialList, CredentialRequest, KeyRotated, KeychainRequest, KeychainState,
-    SecretEntry, SecretsAnswer, SecretsRequest,
+    CredentialEntry, CredentialList, KeychainEntryStatus, RotateKeyResponse, SecretEntry,
+    SecretsRequest, SecretsResponse, SetCredentialRequest, SetKeychainEntryRequest,
 };
 pub use executions::{
-    CancelRequest, CancellationCheck, CtxPatch, EventPage, ExecuteRequest, Execution,
-    ExecutionPage, FinalizeRequest, LoopEntry, NoteRequest, OutlinePage, ReplayState, RerunRequest,
-    RetryRequest, RunAnswer, Started,
+    CancelRequest, CancellationStatus, EventPage, ExecuteRequest, ExecuteResponse, ExecutionDetail,
+    ExecutionPage, ExecutionSummary, FinalizeRequest, LoopEntry, OutlinePage, PatchCtxRequest,
+    ReasonRequest, ReplayResponse, RerunRequest, RetryRequest,
 };
-pub use logs::{LogLines, LogsRequest, LogsTaken};
+pub use logs::{AppendLogsRequest, AppendLogsResponse, LogsResponse};
 pub use problem::Problem;
-pub use tokens::{AuditPage, Role, TokenCreated, TokenEntry, TokenList, TokenRequest};
+pub use tokens::{
+    AccessTokenEntry, AccessTokenList, AuditPage, CreateAccessTokenRequest,
+    CreateAccessTokenResponse, Role,
+};

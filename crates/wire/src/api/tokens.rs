@@ -35,15 +35,15 @@ impl std::fmt::Display for Role {
 }
 
 impl std::str::FromStr for Role {
-    type Err = UnknownRole;
-    fn from_str(text: &str) -> Result<Self, UnknownRole> {
+    type Err = ParseRoleError;
+    fn from_str(text: &str) -> Result<Self, ParseRoleError> {
         match text {
             "worker" => Ok(Self::Worker),
             "viewer" => Ok(Self::Viewer),
             "operator" => Ok(Self::Operator),
             "author" => Ok(Self::Author),
             "admin" => Ok(Self::Admin),
-            _ => Err(UnknownRole(text.to_owned())),
+            _ => Err(ParseRoleError(text.to_owned())),
         }
     }
 }
@@ -51,12 +51,12 @@ impl std::str::FromStr for Role {
 /// A text is not a role.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid role `{0}`: expected worker, viewer, operator, author or admin")]
-pub struct UnknownRole(pub String);
+pub struct ParseRoleError(pub String);
 
 /// An access token to create.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct TokenRequest {
+pub struct CreateAccessTokenRequest {
     /// Name of the token.
     #[schema(min_length = 1, max_length = 200)]
     pub name: String,
@@ -70,7 +70,7 @@ pub struct TokenRequest {
 
 /// A created access token.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct TokenCreated {
+pub struct CreateAccessTokenResponse {
     /// ID of the token.
     pub id: String,
     /// The token itself; it cannot be shown again.
@@ -85,7 +85,7 @@ pub struct TokenCreated {
 
 /// An access token in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct TokenEntry {
+pub struct AccessTokenEntry {
     /// ID of the token.
     pub id: String,
     /// Name of the token.
@@ -111,9 +111,9 @@ pub struct TokenEntry {
 
 /// All access tokens.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct TokenList {
+pub struct AccessTokenList {
     /// Tokens, oldest first.
-    pub tokens: Vec<TokenEntry>,
+    pub tokens: Vec<AccessTokenEntry>,
 }
 
 /// A page of the audit log.

@@ -15,26 +15,26 @@ use tokio::sync::Notify;
 use crate::bus::{Bus, BusError, Publication};
 
 /// Name of the stream for events.
-const STREAM: &str = "NOETL_EVENTS";
+const STREAM_NAME: &str = "NOETL_EVENTS";
 /// Prefix of the subjects of events.
-const SUBJECT: &str = "noetl.events";
+const EVENT_SUBJECT: &str = "noetl.events";
 /// Prefix of the subjects of notifications.
-const HINTS: &str = "noetl.hints";
+const HINT_SUBJECT: &str = "noetl.hints";
 /// Timeout for the acknowledgement of an event.
-const ACKNOWLEDGED: Duration = Duration::from_secs(5);
+const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the stream detects duplicates of an event by its ID.
-const REMEMBERED: Duration = Duration::from_secs(120);
+const DEDUP_WINDOW: Duration = Duration::from_secs(120);
 /// Maximum delay that a missed notification can cause.
-const MISSED: Duration = Duration::from_secs(1);
+const HINT_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The bus on NATS.
-pub struct Nats {
+pub struct NatsBus {
     client: async_nats::Client,
     events: jetstream::Context,
-    hinted: Arc<Notify>,
+    hint_received: Arc<Notify>,
 }
 
-impl Nats {
+impl NatsBus {
     /// Creates a bus for this URL; the server need not be reachable yet.
     pub async fn connect(url: &str) -> Result<Self, BusError> {
         let client = ConnectOptions::new()
@@ -42,61 +42,63 @@ impl Nats {
             .retry_on_initial_connect()
             .connect(url)
             .await
-            .map_err(failed)?;
+            .map_err(bus_error)?;
         let mut events = jetstream::new(client.clone());
-        events.set_timeout(ACKNOWLEDGED);
+        events.set_timeout(ACK_TIMEOUT);
         let hinted = Arc::new(Notify::new());
-        tokio::spawn(listen(client.clone(), Arc::downgrade(&hinted)));
+        tokio::spawn(forward_hints(client.clone(), Arc::downgrade(&hinted)));
         Ok(Self {
             client,
             events,
-            hinted,
+            hint_received: hinted,
         })
     }
 
     /// Creates the stream if it does not exist: on first use, or after NATS was wiped.
-    async fn make_stream(&self) -> Result<(), BusError> {
+    async fn create_stream(&self) -> Result<(), BusError> {
         let config = Config {
-            name: STREAM.to_owned(),
-            subjects: vec![format!("{SUBJECT}.>")],
+            name: STREAM_NAME.to_owned(),
+            subjects: vec![format!("{EVENT_SUBJECT}.>")],
             retention: RetentionPolicy::Limits,
             storage: StorageType::File,
-            duplicate_window: REMEMBERED,
+            duplicate_window: DEDUP_WINDOW,
             ..Config::default()
         };
         let made = self.events.get_or_create_stream(config).await;
-        made.map(drop).map_err(|error| self.failed(error))
+        made.map(drop).map_err(|error| self.server_error(error))
     }
 
     /// Wraps an error of NATS; if the NATS version is too old, the error says so.
-    fn failed(&self, error: impl std::error::Error + Send + Sync + 'static) -> BusError {
-        match nats_version::problem(&self.client.server_info().version) {
-            Some(problem) => failed(std::io::Error::other(format!("{problem} ({error})"))),
-            None => failed(error),
+    fn server_error(&self, error: impl std::error::Error + Send + Sync + 'static) -> BusError {
+        match nats_version::check_version(&self.client.server_info().version) {
+            Some(problem) => bus_error(std::io::Error::other(format!("{problem} ({error})"))),
+            None => bus_error(error),
         }
     }
 
-    async fn send(&self, events: &[Publication]) -> Result<(), BusError> {
+    async fn send_events(&self, events: &[Publication]) -> Result<(), BusError> {
         let mut acknowledgements = Vec::with_capacity(events.len());
         for event in events {
             let mut headers = HeaderMap::new();
             headers.insert("execution_id", event.execution_id.to_string());
             headers.insert("Nats-Msg-Id", event.event_id.to_string());
-            let subject = format!("{SUBJECT}.{}", event.event_type);
+            let subject = format!("{EVENT_SUBJECT}.{}", event.event_type);
             let payload = event.text.clone().into();
             let sent = self.events.publish_with_headers(subject, headers, payload);
-            acknowledgements.push(sent.await.map_err(|error| self.failed(error))?);
+            acknowledgements.push(sent.await.map_err(|error| self.server_error(error))?);
         }
         for acknowledgement in acknowledgements {
-            acknowledgement.await.map_err(|error| self.failed(error))?;
+            acknowledgement
+                .await
+                .map_err(|error| self.server_error(error))?;
         }
         Ok(())
     }
 }
 
 /// Converts notifications to local wake-ups until the bus is dropped.
-async fn listen(client: async_nats::Client, hinted: std::sync::Weak<Notify>) {
-    let Ok(mut hints) = client.subscribe(format!("{HINTS}.>")).await else {
+async fn forward_hints(client: async_nats::Client, hinted: std::sync::Weak<Notify>) {
+    let Ok(mut hints) = client.subscribe(format!("{HINT_SUBJECT}.>")).await else {
         return;
     };
     while hints.next().await.is_some() {
@@ -108,27 +110,27 @@ async fn listen(client: async_nats::Client, hinted: std::sync::Weak<Notify>) {
 }
 
 #[async_trait]
-impl Bus for Nats {
+impl Bus for NatsBus {
     async fn publish(&self, events: &[Publication]) -> Result<(), BusError> {
-        if self.send(events).await.is_ok() {
+        if self.send_events(events).await.is_ok() {
             return Ok(());
         }
         // Without the stream nothing is acknowledged. The stream discards events of the first attempt that arrive
         // again.
-        self.make_stream().await?;
-        self.send(events).await
+        self.create_stream().await?;
+        self.send_events(events).await
     }
 
-    async fn offer(&self, pool: &Name) {
-        let subject = format!("{HINTS}.{}", subject_token(pool));
-        // A lost notification is harmless: `offered` also returns after `MISSED`.
+    async fn notify_pool(&self, pool: &Name) {
+        let subject = format!("{HINT_SUBJECT}.{}", subject_token(pool));
+        // A lost notification is harmless: `offered` also returns after `HINT_WAIT_MAX`.
         let _ = self.client.publish(subject, bytes::Bytes::new()).await;
     }
 
-    async fn offered(&self) {
+    async fn wait_for_hint(&self) {
         tokio::select! {
-            () = self.hinted.notified() => {}
-            () = tokio::time::sleep(MISSED) => {}
+            () = self.hint_received.notified() => {}
+            () = tokio::time::sleep(HINT_WAIT_MAX) => {}
         }
     }
 }
@@ -142,6 +144,6 @@ fn subject_token(pool: &Name) -> String {
         .collect()
 }
 
-fn failed(error: impl std::error::Error + Send + Sync + 'static) -> BusError {
+fn bus_error(error: impl std::error::Error + Send + Sync + 'static) -> BusError {
     BusError(Box::new(error))
 }

@@ -18,7 +18,7 @@ pub struct Publication {
 }
 
 /// Payload fields that contain user data.
-const DATA: [&str; 11] = [
+const DATA_FIELDS: [&str; 11] = [
     "workload",
     "args",
     "args_from",
@@ -37,10 +37,10 @@ const FIELDS_MAX: usize = 32;
 const TEXT_MAX: usize = 500;
 
 /// Converts an event for publication.
-pub fn published(event: &Event) -> Publication {
+pub fn to_publication(event: &Event) -> Publication {
     let mut shown = event.to_json();
     if let Some(payload) = shown.get_mut("payload") {
-        trim(payload);
+        trim_payload(payload);
     }
     Publication {
         event_type: event.kind().name(),
@@ -50,23 +50,23 @@ pub fn published(event: &Event) -> Publication {
     }
 }
 
-fn trim(payload: &mut Value) {
+fn trim_payload(payload: &mut Value) {
     let Value::Object(fields) = payload else {
         return;
     };
     for (name, value) in fields.iter_mut() {
         if name == "outcome" {
             if let Some(result) = value.get_mut("result") {
-                *result = extracted(result);
+                *result = extract_scalars(result);
             }
-        } else if DATA.contains(&name.as_str()) || name == "payload" {
-            *value = extracted(value);
+        } else if DATA_FIELDS.contains(&name.as_str()) || name == "payload" {
+            *value = extract_scalars(value);
         }
     }
 }
 
 /// Returns the scalars at the top level of a value.
-fn extracted(value: &Value) -> Value {
+fn extract_scalars(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let small = fields.iter().filter(|(_, value)| is_small(value));
@@ -103,7 +103,7 @@ mod tests {
             "collection": [1, 2, 3],
             "matched_rule_index": 0,
         });
-        trim(&mut payload);
+        trim_payload(&mut payload);
         assert_eq!(
             payload,
             json!({

@@ -9,33 +9,33 @@ use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt as _;
 use futures_util::stream::unfold;
 use model::result_ref::ResultRef;
-use results::{Bodies, Error, Reading, Source, Stored};
+use results::{BodySource, BodyStore, BodyStream, Error, StoredBody};
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::sync::mpsc;
-use wire::api::BodyStored;
+use wire::api::StoreBodyResponse;
 use wire::{Client, Download};
 
-use super::refusal::failed;
+use super::store_error::into_store_error;
 
 /// Number of bytes to read from a stream at once.
 const CHUNK_BYTES: usize = 256 * 1024;
 /// Maximum number of chunks that wait to be sent.
-const CHUNKS_WAITING: usize = 4;
+const CHUNKS_QUEUED_MAX: usize = 4;
 /// Maximum number of attempts to continue an interrupted download without receiving a byte.
-const TRIES: u32 = 3;
+const TRIES_MAX: u32 = 3;
 /// Name of the store in errors.
-const PLACE: &str = "the server's result store";
+const BODIES_LOCATION: &str = "the server's result store";
 
-const PUT: &str = "/api/bodies";
-const READ: &str = "/api/bodies/read";
+const PUT_PATH: &str = "/api/bodies";
+const READ_PATH: &str = "/api/bodies/read";
 
 /// Stores and reads bodies through a server.
-pub struct ServerBodies {
+pub struct HttpBodyStore {
     client: Client,
 }
 
-impl ServerBodies {
+impl HttpBodyStore {
     /// Creates a store that uses the servers of `client`.
     pub fn new(client: Client) -> Self {
         Self { client }
@@ -43,24 +43,25 @@ impl ServerBodies {
 }
 
 #[async_trait]
-impl Bodies for ServerBodies {
-    async fn put(&self, body: Source<'_>) -> Result<Stored, Error> {
+impl BodyStore for HttpBodyStore {
+    async fn put(&self, body: BodySource<'_>) -> Result<StoredBody, Error> {
         let stored = match body {
-            Source::Bytes(bytes) => self.client.put_bytes(PUT, &bytes).await,
-            Source::Stream(stream) => {
-                let (sender, receiver) = mpsc::channel(CHUNKS_WAITING);
+            BodySource::Bytes(bytes) => self.client.put_bytes(PUT_PATH, &bytes).await,
+            BodySource::Stream(stream) => {
+                let (sender, receiver) = mpsc::channel(CHUNKS_QUEUED_MAX);
                 let chunks = unfold(receiver, |mut receiver| async move {
                     let chunk: io::Result<Bytes> = receiver.recv().await?;
                     Some((chunk, receiver))
                 });
-                let sending = self.client.put(PUT, wire::Upload::wrap_stream(chunks));
-                let (stored, read) = tokio::join!(sending, feed(stream, sender));
+                let sending = self.client.put(PUT_PATH, wire::Upload::wrap_stream(chunks));
+                let (stored, read) = tokio::join!(sending, send_chunks(stream, sender));
                 read.map_err(Error::Interrupted)?;
                 stored
             }
         };
-        let stored: BodyStored = stored.map_err(|error| failed(error, PLACE, PLACE))?;
-        Ok(Stored {
+        let stored: StoreBodyResponse =
+            stored.map_err(|error| into_store_error(error, BODIES_LOCATION, BODIES_LOCATION))?;
+        Ok(StoredBody {
             sha256: stored.sha256,
             bytes: stored.bytes,
             store: store_name(&stored.store),
@@ -71,7 +72,7 @@ impl Bodies for ServerBodies {
 
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
         let reading = self.read(reference, None).await?;
-        let pieces: BytesMut = reading.pieces.try_collect().await.map_err(|error| {
+        let pieces: BytesMut = reading.chunks.try_collect().await.map_err(|error| {
             match error.downcast::<Error>() {
                 Ok(error) => error,
                 Err(error) => Error::Interrupted(error),
@@ -84,7 +85,7 @@ impl Bodies for ServerBodies {
         &self,
         reference: &ResultRef,
         range: Option<Range<u64>>,
-    ) -> Result<Reading, Error> {
+    ) -> Result<BodyStream, Error> {
         let bytes = reference.meta.bytes;
         let asked = range.map(|range| {
             let start = range.start.min(bytes);
@@ -92,28 +93,32 @@ impl Bodies for ServerBodies {
         });
         if let Some(range) = asked.clone().filter(Range::is_empty) {
             // An HTTP range request cannot express an empty range.
-            let pieces = Box::pin(futures_util::stream::empty());
-            return Ok(Reading {
+            let chunks = Box::pin(futures_util::stream::empty());
+            return Ok(BodyStream {
                 bytes,
                 range,
-                pieces,
+                chunks,
             });
         }
-        let download = self.client.download(READ, reference, asked.clone()).await;
-        let download = download.map_err(|error| failed(error, &reference.uri, PLACE))?;
+        let download = self
+            .client
+            .download(READ_PATH, reference, asked.clone())
+            .await;
+        let download =
+            download.map_err(|error| into_store_error(error, &reference.uri, BODIES_LOCATION))?;
         let (bytes, range) = (download.bytes, download.range.clone());
-        let rest = Rest {
+        let rest = BodyDownload {
             client: self.client.clone(),
             reference: reference.clone(),
-            left: range.clone(),
+            remaining: range.clone(),
             download: Some(download),
             hash: asked.is_none().then(Sha256::new),
-            tries: TRIES,
+            tries_left: TRIES_MAX,
         };
-        Ok(Reading {
+        Ok(BodyStream {
             bytes,
             range,
-            pieces: Box::pin(unfold(rest, Rest::next)),
+            chunks: Box::pin(unfold(rest, BodyDownload::next_chunk)),
         })
     }
 
@@ -124,30 +129,30 @@ impl Bodies for ServerBodies {
 }
 
 /// The remaining bytes of a body; if a download is interrupted, it continues from the next server.
-struct Rest {
+struct BodyDownload {
     client: Client,
     reference: ResultRef,
-    left: Range<u64>,
+    remaining: Range<u64>,
     download: Option<Download>,
     /// Hash of the bytes so far, if the whole body is read.
     hash: Option<Sha256>,
-    tries: u32,
+    tries_left: u32,
 }
 
-impl Rest {
-    async fn next(mut self) -> Option<(io::Result<Bytes>, Self)> {
-        while !self.left.is_empty() {
-            match self.piece().await {
+impl BodyDownload {
+    async fn next_chunk(mut self) -> Option<(io::Result<Bytes>, Self)> {
+        while !self.remaining.is_empty() {
+            match self.read_chunk().await {
                 Ok(piece) => {
-                    self.tries = TRIES;
+                    self.tries_left = TRIES_MAX;
                     return Some((Ok(piece), self));
                 }
-                Err(error) if error.is_retryable() && self.tries > 1 => {
-                    self.tries -= 1;
+                Err(error) if error.is_retryable() && self.tries_left > 1 => {
+                    self.tries_left -= 1;
                     self.download = None;
                 }
                 Err(error) => {
-                    self.left = 0..0;
+                    self.remaining = 0..0;
                     self.hash = None;
                     return Some((Err(io::Error::other(error)), self));
                 }
@@ -159,25 +164,27 @@ impl Rest {
         }
         let corrupt = Error::Corrupt {
             uri: self.reference.uri.clone(),
-            file: PathBuf::from(PLACE),
+            file: PathBuf::from(BODIES_LOCATION),
         };
         Some((Err(io::Error::other(corrupt)), self))
     }
 
-    async fn piece(&mut self) -> Result<Bytes, Error> {
+    async fn read_chunk(&mut self) -> Result<Bytes, Error> {
         let uri = &self.reference.uri;
         if self.download.is_none() {
-            let left = Some(self.left.clone());
-            let again = self.client.download(READ, &self.reference, left).await;
-            self.download = Some(again.map_err(|error| failed(error, uri, PLACE))?);
+            let left = Some(self.remaining.clone());
+            let again = self.client.download(READ_PATH, &self.reference, left).await;
+            self.download =
+                Some(again.map_err(|error| into_store_error(error, uri, BODIES_LOCATION))?);
         }
         let download = self
             .download
             .as_mut()
             .expect("the download was just started");
-        let piece = download.piece().await;
-        let piece = piece.map_err(|error| failed(error, uri, PLACE))?;
-        let piece = piece.filter(|piece| piece.len() as u64 <= self.left.end - self.left.start);
+        let piece = download.next_chunk().await;
+        let piece = piece.map_err(|error| into_store_error(error, uri, BODIES_LOCATION))?;
+        let piece =
+            piece.filter(|piece| piece.len() as u64 <= self.remaining.end - self.remaining.start);
         let Some(piece) = piece else {
             let early = io::ErrorKind::UnexpectedEof;
             return Err(Error::Interrupted(early.into()));
@@ -185,13 +192,13 @@ impl Rest {
         if let Some(hash) = &mut self.hash {
             hash.update(&piece);
         }
-        self.left.start += piece.len() as u64;
+        self.remaining.start += piece.len() as u64;
         Ok(piece)
     }
 }
 
 /// Reads a stream to its end. If the receiver is closed, the upload reports the error.
-async fn feed(
+async fn send_chunks(
     stream: &mut (dyn AsyncRead + Send + Unpin),
     sender: mpsc::Sender<io::Result<Bytes>>,
 ) -> io::Result<()> {

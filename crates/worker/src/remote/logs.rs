@@ -3,21 +3,21 @@
 use async_trait::async_trait;
 use model::id::{ExecutionId, Name};
 use model::task_log::LogLine;
-use results::{Error, LogAsk, LogPage, TaskLogs};
+use results::{Error, LogPage, LogQuery, TaskLogs};
 use wire::Client;
-use wire::api::{LogLines, LogsRequest, LogsTaken};
+use wire::api::{AppendLogsRequest, AppendLogsResponse, LogsResponse};
 
-use super::refusal::failed;
+use super::store_error::into_store_error;
 
 /// Name of the store in errors.
-const PLACE: &str = "the server's task logs";
+const LOGS_LOCATION: &str = "the server's task logs";
 
 /// Sends and reads task logs through a server.
-pub struct ServerLogs {
+pub struct HttpTaskLogs {
     client: Client,
 }
 
-impl ServerLogs {
+impl HttpTaskLogs {
     /// Creates task logs that use the servers of `client`.
     pub fn new(client: Client) -> Self {
         Self { client }
@@ -25,28 +25,30 @@ impl ServerLogs {
 }
 
 #[async_trait]
-impl TaskLogs for ServerLogs {
+impl TaskLogs for HttpTaskLogs {
     async fn append(&self, lines: &[LogLine]) -> Result<(), Error> {
-        let request = LogsRequest {
+        let request = AppendLogsRequest {
             lines: lines.to_vec(),
         };
         let taken = self.client.post("/api/worker/logs", &request).await;
-        let _: LogsTaken = taken.map_err(|error| failed(error, PLACE, PLACE))?;
+        let _: AppendLogsResponse =
+            taken.map_err(|error| into_store_error(error, LOGS_LOCATION, LOGS_LOCATION))?;
         Ok(())
     }
 
-    async fn read(&self, execution: ExecutionId, ask: &LogAsk) -> Result<LogPage, Error> {
+    async fn read(&self, execution: ExecutionId, ask: &LogQuery) -> Result<LogPage, Error> {
         let mut path = format!(
             "/api/executions/{execution}/logs?after={}&limit={}",
             ask.after, ask.limit
         );
         for (name, value) in [("step", &ask.step), ("task", &ask.task)] {
             if let Some(value) = value {
-                path.push_str(&format!("&{name}={}", encode(value)));
+                path.push_str(&format!("&{name}={}", encode_query_value(value)));
             }
         }
         let lines = self.client.get(&path).await;
-        let lines: LogLines = lines.map_err(|error| failed(error, PLACE, PLACE))?;
+        let lines: LogsResponse =
+            lines.map_err(|error| into_store_error(error, LOGS_LOCATION, LOGS_LOCATION))?;
         Ok(LogPage {
             lines: lines.lines,
             next_after: lines.next_after,
@@ -55,7 +57,7 @@ impl TaskLogs for ServerLogs {
 }
 
 /// Percent-encodes a name for a query string.
-fn encode(name: &Name) -> String {
+fn encode_query_value(name: &Name) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     let bytes = name.as_str().bytes();
     let encoded = bytes.map(|byte| {

@@ -2,7 +2,7 @@
 
 mod bodies;
 mod logs;
-mod refusal;
+mod store_error;
 
-pub use bodies::ServerBodies;
-pub use logs::ServerLogs;
+pub use bodies::HttpBodyStore;
+pub use logs::HttpTaskLogs;

@@ -8,7 +8,7 @@ use model::playbook::credentials;
 use serde_json::Value;
 
 /// Shorter texts are too common to be masked.
-pub(super) const BYTES_MIN: usize = 6;
+pub(super) const SECRET_BYTES_MIN: usize = 6;
 
 /// Longer derived texts are not searched for in encoded forms.
 const ENCODED_BYTES_MAX: usize = 4 * 1024;
@@ -18,7 +18,7 @@ const DERIVED_LINE_BYTES_MIN: usize = 16;
 
 /// Characters that encoders leave unescaped in a part of a URL: unreserved characters only, Python, browser scripts,
 /// and URLs that were parsed and serialized again (query, path, userinfo).
-const KEPT_IN_URLS: &[&str] = &[
+const UNESCAPED_IN_URLS: &[&str] = &[
     "-_.~",
     "-_.~/",
     "-_.~!'()*",
@@ -29,16 +29,18 @@ const KEPT_IN_URLS: &[&str] = &[
 ];
 
 /// Collects the texts in a credential that must be masked.
-pub(super) fn texts(value: &Value, into: &mut BTreeSet<String>) {
+pub(super) fn collect_secret_texts(value: &Value, into: &mut BTreeSet<String>) {
     match value {
-        Value::String(text) => text_and_parts(text, into),
-        Value::Number(number) => add(&number.to_string(), into),
-        Value::Array(items) => items.iter().for_each(|item| texts(item, into)),
+        Value::String(text) => add_text_and_parts(text, into),
+        Value::Number(number) => add_text(&number.to_string(), into),
+        Value::Array(items) => items
+            .iter()
+            .for_each(|item| collect_secret_texts(item, into)),
         Value::Object(map) => {
             for (key, value) in map {
-                let is_open = credentials::is_open_field(key);
+                let is_open = credentials::is_public_field(key);
                 if !is_open || value.is_object() {
-                    texts(value, into);
+                    collect_secret_texts(value, into);
                 }
             }
         }
@@ -46,40 +48,40 @@ pub(super) fn texts(value: &Value, into: &mut BTreeSet<String>) {
     }
 }
 
-fn add(text: &str, into: &mut BTreeSet<String>) {
-    if text.len() >= BYTES_MIN {
+fn add_text(text: &str, into: &mut BTreeSet<String>) {
+    if text.len() >= SECRET_BYTES_MIN {
         into.insert(text.to_owned());
     }
 }
 
 /// Adds a text, its lines, the password of a URL, and the values of a JSON text: each can appear alone.
-fn text_and_parts(text: &str, into: &mut BTreeSet<String>) {
-    add(text, into);
+fn add_text_and_parts(text: &str, into: &mut BTreeSet<String>) {
+    add_text(text, into);
     if text.contains('\n') {
         let lines = text.lines().map(str::trim);
         for line in lines.filter(|line| !line.starts_with("-----")) {
-            add(line, into);
+            add_text(line, into);
         }
     }
-    if let Some(password) = password(text) {
-        add(password, into);
-        add(&decoded(password), into);
+    if let Some(password) = url_password(text) {
+        add_text(password, into);
+        add_text(&percent_decode(password), into);
     }
     let is_json = text.trim_start().starts_with('{');
     if is_json && let Ok(inner @ Value::Object(_)) = serde_json::from_str(text) {
-        texts(&inner, into);
+        collect_secret_texts(&inner, into);
     }
 }
 
 /// Returns the password in a URL's userinfo.
-fn password(text: &str) -> Option<&str> {
+fn url_password(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
     let (userinfo, _) = authority.rsplit_once('@')?;
     Some(userinfo.split_once(':')?.1)
 }
 
-fn decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -97,19 +99,19 @@ fn decoded(text: &str) -> String {
 }
 
 /// Adds every form of a text.
-pub(super) fn forms(text: &str, into: &mut BTreeSet<Vec<u8>>) {
+pub(super) fn add_forms(text: &str, into: &mut BTreeSet<Vec<u8>>) {
     let bytes = text.as_bytes();
     into.insert(bytes.to_vec());
     let quoted = Value::from(text).to_string();
     into.insert(quoted.as_bytes()[1..quoted.len() - 1].to_vec());
-    into.insert(ascii_escaped(text).into_bytes());
+    into.insert(escape_ascii_json(text).into_bytes());
     let lower = hex::encode(bytes);
     into.insert(lower.to_ascii_uppercase().into_bytes());
     into.insert(lower.into_bytes());
-    for kept in KEPT_IN_URLS {
+    for kept in UNESCAPED_IN_URLS {
         for space in ["%20", "+"] {
             for digits in [b"0123456789ABCDEF", b"0123456789abcdef"] {
-                into.insert(percent_encoded(bytes, kept, space, digits).into_bytes());
+                into.insert(percent_encode(bytes, kept, space, digits).into_bytes());
             }
         }
     }
@@ -122,13 +124,13 @@ pub(super) fn forms(text: &str, into: &mut BTreeSet<Vec<u8>>) {
         into.insert(encoded.into_bytes());
     }
     for shift in 0..3 {
-        into.extend(inside_base64(bytes, shift));
+        into.extend(base64_inner_forms(bytes, shift));
     }
 }
 
 /// Adds the forms of a text that a template derived from a secret. Long texts are added only plain and as JSON; long
 /// lines are added too.
-pub(super) fn derived_forms(text: &str, into: &mut BTreeSet<Vec<u8>>) {
+pub(super) fn add_derived_forms(text: &str, into: &mut BTreeSet<Vec<u8>>) {
     let mut parts = vec![text];
     if text.contains('\n') {
         let lines = text.lines().map(str::trim);
@@ -136,7 +138,7 @@ pub(super) fn derived_forms(text: &str, into: &mut BTreeSet<Vec<u8>>) {
     }
     for part in parts {
         if part.len() <= ENCODED_BYTES_MAX {
-            forms(part, into);
+            add_forms(part, into);
         } else {
             into.insert(part.as_bytes().to_vec());
             let quoted = Value::from(part).to_string();
@@ -147,7 +149,7 @@ pub(super) fn derived_forms(text: &str, into: &mut BTreeSet<Vec<u8>>) {
 
 /// Returns the base64 characters of a text inside a longer encoded text, if the text starts `shift` bytes after a
 /// group.
-fn inside_base64(bytes: &[u8], shift: usize) -> Vec<Vec<u8>> {
+fn base64_inner_forms(bytes: &[u8], shift: usize) -> Vec<Vec<u8>> {
     let shifted = [&[0; 2][..shift], bytes].concat();
     let from = (shift * 8).div_ceil(6);
     let to = shifted.len() * 8 / 6;
@@ -156,11 +158,11 @@ fn inside_base64(bytes: &[u8], shift: usize) -> Vec<Vec<u8>> {
         STANDARD_NO_PAD.encode(&shifted),
         URL_SAFE_NO_PAD.encode(&shifted),
     ];
-    let long = |form: &Vec<u8>| form.len() >= BYTES_MIN;
+    let long = |form: &Vec<u8>| form.len() >= SECRET_BYTES_MIN;
     both.into_iter().map(cut).filter(long).collect()
 }
 
-fn percent_encoded(bytes: &[u8], kept: &str, space: &str, digits: &[u8; 16]) -> String {
+fn percent_encode(bytes: &[u8], kept: &str, space: &str, digits: &[u8; 16]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for byte in bytes {
         match byte {
@@ -178,7 +180,7 @@ fn percent_encoded(bytes: &[u8], kept: &str, space: &str, digits: &[u8; 16]) -> 
 }
 
 /// Returns the text as ASCII-only JSON, as Python writes it.
-fn ascii_escaped(text: &str) -> String {
+fn escape_ascii_json(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     let mut out = String::new();
     for c in quoted[1..quoted.len() - 1].chars() {
@@ -199,9 +201,9 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn texts_of(value: &Value) -> Vec<String> {
+    fn secret_texts(value: &Value) -> Vec<String> {
         let mut all = BTreeSet::new();
-        texts(value, &mut all);
+        collect_secret_texts(value, &mut all);
         all.into_iter().collect()
     }
 
@@ -209,30 +211,30 @@ mod tests {
     fn what_says_where_and_who_is_no_secret() {
         let value = json!({"type": "postgres", "db_host": "db.example.com", "db_user": "postgres",
             "db_password": "canary-1", "port": 543_210, "pin": 123_456, "short": "abc"});
-        assert_eq!(texts_of(&value), ["123456", "canary-1"]);
+        assert_eq!(secret_texts(&value), ["123456", "canary-1"]);
     }
 
     #[test]
     fn parts_of_a_secret_are_secrets() {
         let url = json!({"dsn": "postgres://me:can%40ry@db/x"});
-        let found = texts_of(&url);
+        let found = secret_texts(&url);
         assert!(found.contains(&"can%40ry".to_owned()) && found.contains(&"can@ry".to_owned()));
         let pem = json!({"private_key": "-----BEGIN KEY-----\nMIIcanary\nsecond-line\n-----END KEY-----\n"});
-        let found = texts_of(&pem);
+        let found = secret_texts(&pem);
         assert!(
             found.contains(&"MIIcanary".to_owned()) && found.contains(&"second-line".to_owned())
         );
         assert!(!found.iter().any(|text| text == "-----BEGIN KEY-----"));
         let account =
             json!({"account_json": "{\"project_id\": \"project\", \"private_key\": \"canary\"}"});
-        assert!(texts_of(&account).contains(&"canary".to_owned()));
+        assert!(secret_texts(&account).contains(&"canary".to_owned()));
     }
 
     #[test]
     fn a_text_is_found_in_base64_wherever_it_begins() {
         let secret = "canary-s3cret";
         let mut all = BTreeSet::new();
-        forms(secret, &mut all);
+        add_forms(secret, &mut all);
         for before in ["", "a", "ab", "abc", "user:"] {
             for after in ["", "z", "zz"] {
                 let encoded = STANDARD.encode(format!("{before}{secret}{after}"));
@@ -246,7 +248,7 @@ mod tests {
     #[test]
     fn escapes_come_in_both_cases() {
         let mut all = BTreeSet::new();
-        forms("pä ss/word\"", &mut all);
+        add_forms("pä ss/word\"", &mut all);
         for form in [
             "p%C3%A4%20ss%2Fword%22",
             "p%c3%a4%20ss%2fword%22",

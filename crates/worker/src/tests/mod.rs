@@ -1,10 +1,10 @@
 //! Tests of the worker against a fake server that assigns commands and records reports.
 
-mod house;
+mod fixture;
+mod interruptions;
 mod pipelines;
 mod ranges;
 mod secrets;
 mod suspending;
-mod trouble;
 
-pub(crate) use house::log_line;
+pub(crate) use fixture::log_line;

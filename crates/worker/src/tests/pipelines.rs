@@ -4,39 +4,41 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use model::command::ReportEnd;
-use model::command::{Continuation, Cursor, OutcomePointer, Stage, Work};
-use model::event::{At, Body, Event, Kind, Source, TaskEnded};
+use model::command::{CommandWork, Continuation, OutcomePointer, PipelineCursor, PipelineStage};
+use model::event::{Event, EventBody, EventKind, EventLocation, EventSource, TaskEnded};
 use model::id::{EventId, Seq};
 use model::outcome::Outcome;
 use model::playbook::Directive;
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::time::Time;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::house::{
-    Answer, Behaviour, House, RUN, claimed, failure, house, house_of, kinds, of_kind, payload,
-    playbook, resume,
+use super::fixture::{
+    Behaviour, EXECUTION, FakeReply, WorkerFixture, claimed_command, event_kinds, events_of_kind,
+    failed_outcome, payload, playbook, resume_point, start_worker, start_worker_for,
 };
 
 const PLAIN: &str =
     "- step: s\n  tool: {kind: noop, result: {x: '{{ n }}', home: '{{ env.HOME }}'}}\n";
 
-fn never(_: &tools::Call) -> Behaviour {
+fn never_called(_: &tools::Call) -> Behaviour {
     panic!("no tool with effects is called")
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_plain_step_costs_one_report() {
-    let house = house(PLAIN, never);
-    house.server.offer(claimed("s", 5, Work::Pipeline));
-    let reports = house.server.ended(5).await;
+    let house = start_worker(PLAIN, never_called);
+    house
+        .server
+        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    let reports = house.server.wait_for_end(5).await;
     assert_eq!(
-        kinds(&reports),
+        event_kinds(&reports),
         [["step.started", "task.started", "task.done", "step.done"]]
     );
     assert_eq!((reports[0].end, reports[0].free), (ReportEnd::Finished, 1));
-    let done = payload(&of_kind(&reports, Kind::TaskDone)[0]);
+    let done = payload(&events_of_kind(&reports, EventKind::TaskDone)[0]);
     assert_eq!(
         done["outcome"]["result"],
         json!({"x": 3, "home": "/home/u"})
@@ -46,22 +48,28 @@ async fn a_plain_step_costs_one_report() {
 
 #[tokio::test(start_paused = true)]
 async fn the_command_handed_over_runs_next() {
-    let house = house(PLAIN, never);
-    let next = claimed("s", 9, Work::Pipeline);
-    house.server.answer([Answer::Hands(Box::new(next))]);
-    house.server.offer(claimed("s", 5, Work::Pipeline));
-    let reports = house.server.ended(9).await;
+    let house = start_worker(PLAIN, never_called);
+    let next = claimed_command("s", 9, CommandWork::Pipeline);
+    house
+        .server
+        .reply_with([FakeReply::Assigns(Box::new(next))]);
+    house
+        .server
+        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    let reports = house.server.wait_for_end(9).await;
     assert_eq!(reports.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_effect_is_reported_before_the_next_task_and_the_last_with_the_step() {
     let steps = "- step: s\n  tool:\n  - a: {kind: shell, command: x}\n  - b: {kind: shell, command: 'echo {{ a.result }}'}\n";
-    let house = house(steps, |_| Behaviour::Answers(Outcome::ok(1)));
-    house.server.offer(claimed("s", 5, Work::Pipeline));
-    let reports = house.server.ended(5).await;
+    let house = start_worker(steps, |_| Behaviour::Returns(Outcome::ok(1)));
+    house
+        .server
+        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    let reports = house.server.wait_for_end(5).await;
     assert_eq!(
-        kinds(&reports),
+        event_kinds(&reports),
         [
             vec!["step.started", "task.started", "task.done"],
             vec!["task.started", "task.done", "step.done"]
@@ -80,30 +88,32 @@ async fn each_effect_is_reported_before_the_next_task_and_the_last_with_the_step
 }
 
 /// Starts a worker whose calls defer an action. Returns it with the number of reports sent when each action ran.
-fn leaving(outcome: fn() -> Outcome) -> (House, Arc<Mutex<Vec<u32>>>) {
+fn start_deferring_worker(outcome: fn() -> Outcome) -> (WorkerFixture, Arc<Mutex<Vec<u32>>>) {
     let steps = "- step: s\n  tool: {kind: shell, command: x}\n";
     let done: Arc<Mutex<Vec<u32>>> = Arc::default();
     let (noted, tried): (_, Arc<OnceLock<watch::Receiver<u32>>>) = (done.clone(), Arc::default());
     let known = tried.clone();
-    let house = house(steps, move |call| {
+    let house = start_worker(steps, move |call| {
         let (noted, known) = (noted.clone(), known.clone());
-        call.afterwards.leave(async move {
+        call.deferred.defer(async move {
             let tried = known.get().map_or(0, |tried| *tried.borrow());
             noted.lock().unwrap().push(tried);
         });
-        Behaviour::Answers(outcome())
+        Behaviour::Returns(outcome())
     });
-    tried.set(house.server.tried.subscribe()).unwrap();
+    tried.set(house.server.report_attempts.subscribe()).unwrap();
     (house, done)
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_call_leaves_to_be_done_is_done_once_its_outcome_is_recorded() {
-    let (house, done) = leaving(|| Outcome::ok(1));
-    house.server.offer(claimed("s", 5, Work::Pipeline));
-    let reports = house.server.ended(5).await;
+    let (house, done) = start_deferring_worker(|| Outcome::ok(1));
+    house
+        .server
+        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    let reports = house.server.wait_for_end(5).await;
     assert_eq!(
-        kinds(&reports),
+        event_kinds(&reports),
         [
             vec!["step.started", "task.started", "task.done"],
             vec!["step.done"]
@@ -114,19 +124,25 @@ async fn what_a_call_leaves_to_be_done_is_done_once_its_outcome_is_recorded() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_call_leaves_is_not_done_where_its_outcome_is_not_recorded() {
-    let (house, done) = leaving(|| Outcome::ok(1));
-    house.server.answer([Answer::Fenced]);
-    house.server.offer(claimed("s", 5, Work::Pipeline));
-    house.server.offer(claimed("s", 6, Work::Pipeline));
-    house.server.ended(6).await;
+    let (house, done) = start_deferring_worker(|| Outcome::ok(1));
+    house.server.reply_with([FakeReply::Fenced]);
+    house
+        .server
+        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    house
+        .server
+        .offer(claimed_command("s", 6, CommandWork::Pipeline));
+    house.server.wait_for_end(6).await;
     assert_eq!(
         *done.lock().unwrap(),
         [2],
         "runs for the second command only"
     );
-    let (house, done) = leaving(|| failure("NO"));
-    house.server.offer(claimed("s", 5, Work::Pipeline));
-    house.server.ended(5).await;
+    let (house, done) = start_deferring_worker(|| failed_outcome("NO"));
+    house
+        .server
+        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    house.server.wait_for_end(5).await;
     assert_eq!(
         *done.lock().unwrap(),
         [0; 0],
@@ -137,19 +153,21 @@ async fn what_a_call_leaves_is_not_done_where_its_outcome_is_not_recorded() {
 #[tokio::test(start_paused = true)]
 async fn a_retry_waits_and_its_attempts_are_durable_one_by_one() {
     let steps = "- step: s\n  tool:\n  - a:\n      kind: shell\n      command: x\n      spec: {policy: {rules: [{when: \"{{ outcome.status == 'error' }}\", then: {do: retry, attempts: 3, delay: 2}}]}}\n";
-    let house = house(steps, |call| {
-        Behaviour::Answers(if call.attempt < 3 {
-            failure("NO")
+    let house = start_worker(steps, |call| {
+        Behaviour::Returns(if call.attempt < 3 {
+            failed_outcome("NO")
         } else {
             Outcome::ok("yes")
         })
     });
     let begun = tokio::time::Instant::now();
-    house.server.offer(claimed("s", 5, Work::Pipeline));
-    let reports = house.server.ended(5).await;
+    house
+        .server
+        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    let reports = house.server.wait_for_end(5).await;
     assert!(begun.elapsed() >= Duration::from_secs(4));
     assert_eq!(
-        kinds(&reports),
+        event_kinds(&reports),
         [
             vec![
                 "step.started",
@@ -178,10 +196,12 @@ async fn a_retry_waits_and_its_attempts_are_durable_one_by_one() {
 #[tokio::test(start_paused = true)]
 async fn exhausted_retries_fail_the_step_with_its_place() {
     let steps = "- step: s\n  tool:\n  - a:\n      kind: shell\n      command: x\n      spec: {policy: {rules: [{when: \"{{ outcome.status == 'error' }}\", then: {do: retry, attempts: 2, delay: 0}}]}}\n";
-    let house = house(steps, |_| Behaviour::Answers(failure("NO")));
-    house.server.offer(claimed("s", 5, Work::Pipeline));
-    let reports = house.server.ended(5).await;
-    let error = payload(&of_kind(&reports, Kind::StepFailed)[0])["error"].clone();
+    let house = start_worker(steps, |_| Behaviour::Returns(failed_outcome("NO")));
+    house
+        .server
+        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    let reports = house.server.wait_for_end(5).await;
+    let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
     assert_eq!(error["code"], "NO");
     assert_eq!((&error["step"], &error["task"]), (&json!("s"), &json!("a")));
     assert_eq!(error["line"], 9);
@@ -191,11 +211,13 @@ async fn exhausted_retries_fail_the_step_with_its_place() {
 #[tokio::test(start_paused = true)]
 async fn jumps_break_and_locals_drive_a_pagination() {
     let steps = "- step: s\n  tool:\n  - page:\n      kind: shell\n      command: x\n      input: {page: '{{ next | default(1) }}'}\n  - more:\n      kind: noop\n      result: '{{ page.result }}'\n      set: {next: '{{ output.data + 1 }}'}\n      spec: {policy: {rules: [{when: '{{ outcome.result < 3 }}', then: {do: jump, to: page}}, {else: {then: {do: break}}}]}}\n  - never: {kind: shell, command: y}\n";
-    let house = house(steps, |call| {
-        Behaviour::Answers(Outcome::ok(call.input["page"].clone()))
+    let house = start_worker(steps, |call| {
+        Behaviour::Returns(Outcome::ok(call.input["page"].clone()))
     });
-    house.server.offer(claimed("s", 5, Work::Pipeline));
-    let reports = house.server.ended(5).await;
+    house
+        .server
+        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    let reports = house.server.wait_for_end(5).await;
     let pages: Vec<_> = house
         .tool
         .calls
@@ -204,10 +226,10 @@ async fn jumps_break_and_locals_drive_a_pagination() {
         .map(|call| call.input["page"].clone())
         .collect();
     assert_eq!(pages, [json!(1), json!(2), json!(3)]);
-    assert_eq!(of_kind(&reports, Kind::StepDone).len(), 1);
-    let visits: Vec<_> = of_kind(&reports, Kind::TaskStarted)
+    assert_eq!(events_of_kind(&reports, EventKind::StepDone).len(), 1);
+    let visits: Vec<_> = events_of_kind(&reports, EventKind::TaskStarted)
         .iter()
-        .map(|event| event.at.visit)
+        .map(|event| event.location.visit)
         .collect();
     assert_eq!(visits, [1, 1, 2, 2, 3, 3]);
 }
@@ -215,22 +237,26 @@ async fn jumps_break_and_locals_drive_a_pagination() {
 #[tokio::test(start_paused = true)]
 async fn a_template_that_cannot_be_rendered_fails_the_task_without_a_call() {
     let steps = "- step: s\n  tool: {kind: shell, command: '{{ nothing.there }}'}\n";
-    let house = house(steps, never);
-    house.server.offer(claimed("s", 5, Work::Pipeline));
-    let reports = house.server.ended(5).await;
-    let error = payload(&of_kind(&reports, Kind::StepFailed)[0])["error"].clone();
+    let house = start_worker(steps, never_called);
+    house
+        .server
+        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    let reports = house.server.wait_for_end(5).await;
+    let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
     assert_eq!(error["code"], "TEMPLATE_UNDEFINED");
     assert_eq!(error["line"], 7);
-    assert_eq!(of_kind(&reports, Kind::TaskStarted).len(), 1);
+    assert_eq!(events_of_kind(&reports, EventKind::TaskStarted).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_panics_is_a_failed_task() {
     let steps = "- step: s\n  tool: {kind: shell, command: x}\n";
-    let house = house(steps, |_| Behaviour::Panics);
-    house.server.offer(claimed("s", 5, Work::Pipeline));
-    let reports = house.server.ended(5).await;
-    let error = payload(&of_kind(&reports, Kind::StepFailed)[0])["error"].clone();
+    let house = start_worker(steps, |_| Behaviour::Panics);
+    house
+        .server
+        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    let reports = house.server.wait_for_end(5).await;
+    let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
     assert_eq!(error["code"], "TOOL_PANIC");
 }
 
@@ -238,76 +264,78 @@ const ONCE: &str = "- step: s\n  tool: {kind: shell, command: x, spec: {effect: 
 
 #[tokio::test(start_paused = true)]
 async fn an_effect_that_must_not_happen_twice_is_announced_before_it_happens() {
-    let house = house(ONCE, |_| Behaviour::Answers(Outcome::ok(1)));
-    house.server.offer(claimed("s", 5, Work::Pipeline));
-    let reports = house.server.ended(5).await;
+    let house = start_worker(ONCE, |_| Behaviour::Returns(Outcome::ok(1)));
+    house
+        .server
+        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    let reports = house.server.wait_for_end(5).await;
     assert_eq!(
-        kinds(&reports),
+        event_kinds(&reports),
         [["step.started", "task.started"], ["task.done", "step.done"]]
     );
 }
 
-fn started() -> Continuation {
+fn started_continuation() -> Continuation {
     Continuation {
-        cursor: Cursor::At("s".into()),
+        cursor: PipelineCursor::At("s".into()),
         visits: [("s".into(), 1)].into(),
         attempt: 1,
-        stage: Stage::Started,
+        stage: PipelineStage::Started,
         ..Continuation::default()
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_effect_that_may_have_happened_does_not_happen_again() {
-    let house = house(ONCE, never);
-    let mut claimed = claimed("s", 5, Work::Pipeline);
-    claimed.resume = vec![resume(None, started())];
+    let house = start_worker(ONCE, never_called);
+    let mut claimed = claimed_command("s", 5, CommandWork::Pipeline);
+    claimed.resume = vec![resume_point(None, started_continuation())];
     house.server.offer(claimed);
-    let reports = house.server.ended(5).await;
+    let reports = house.server.wait_for_end(5).await;
     assert_eq!(
-        kinds(&reports),
+        event_kinds(&reports),
         [["task.failed", "policy.task.evaluated", "step.failed"]]
     );
-    let error = payload(&of_kind(&reports, Kind::StepFailed)[0])["error"].clone();
+    let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
     assert_eq!(error["code"], "UNKNOWN_OUTCOME");
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_that_bound_the_attempt_runs_again_under_the_same_key() {
     let steps = "- step: s\n  tool: {kind: shell, command: x}\n";
-    let house = house(steps, |_| Behaviour::Answers(Outcome::ok(1)));
-    let mut claimed = claimed("s", 5, Work::Pipeline);
-    claimed.resume = vec![resume(None, started())];
+    let house = start_worker(steps, |_| Behaviour::Returns(Outcome::ok(1)));
+    let mut claimed = claimed_command("s", 5, CommandWork::Pipeline);
+    claimed.resume = vec![resume_point(None, started_continuation())];
     house.server.offer(claimed);
-    let reports = house.server.ended(5).await;
-    assert_eq!(kinds(&reports), [["task.done", "step.done"]]);
+    let reports = house.server.wait_for_end(5).await;
+    assert_eq!(event_kinds(&reports), [["task.done", "step.done"]]);
     assert_eq!(&*house.tool.calls.borrow()[0].idempotency_key, "7/s:1/s:1");
 }
 
-fn ended(seq: u64, task: &str, outcome: &Outcome, set_iter: &serde_json::Value) -> Event {
+fn task_end_event(seq: u64, task: &str, outcome: &Outcome, set_iter: &serde_json::Value) -> Event {
     Event {
         event_id: EventId(1),
-        execution_id: RUN,
+        execution_id: EXECUTION,
         seq: Seq(seq),
         cause_seq: None,
         timestamp: Time(0),
         recorded_at: Time(0),
-        source: Source::Worker,
-        at: At {
+        source: EventSource::Worker,
+        location: EventLocation {
             task: Some(task.into()),
-            ..At::default()
+            ..EventLocation::default()
         },
         duration_ms: None,
         worker_id: None,
         trace_id: None,
         meta: None,
-        body: Body::TaskDone(Box::new(TaskEnded {
-            outcome: Raw::of(outcome),
+        body: EventBody::TaskDone(Box::new(TaskEnded {
+            outcome: RawJson::from_serializable(outcome),
             result_ref: None,
             matched_rule_index: None,
             directive: Directive::Continue,
             to: None,
-            set_iter: Some(Raw::of(set_iter)),
+            set_iter: Some(RawJson::from_serializable(set_iter)),
             set_ctx: None,
             set: None,
         })),
@@ -317,10 +345,13 @@ fn ended(seq: u64, task: &str, outcome: &Outcome, set_iter: &serde_json::Value) 
 #[tokio::test(start_paused = true)]
 async fn a_pipeline_goes_on_after_the_last_recorded_task_and_sees_what_it_left() {
     let steps = "- step: s\n  tool:\n  - a: {kind: shell, command: x, set: {iter.page: 2}}\n  - b: {kind: noop, result: '{{ a.result + iter.page + _prev.result }}'}\n";
-    let house = house(steps, never);
-    house
-        .server
-        .write(ended(30, "a", &Outcome::ok(40), &json!({"page": 2})));
+    let house = start_worker(steps, never_called);
+    house.server.append_event(task_end_event(
+        30,
+        "a",
+        &Outcome::ok(40),
+        &json!({"page": 2}),
+    ));
     let pointer = OutcomePointer {
         seq: Seq(30),
         ok: true,
@@ -329,36 +360,38 @@ async fn a_pipeline_goes_on_after_the_last_recorded_task_and_sees_what_it_left()
         outside: None,
     };
     let continuation = Continuation {
-        cursor: Cursor::After("a".into()),
+        cursor: PipelineCursor::After("a".into()),
         visits: [("a".into(), 1)].into(),
         outcomes: [("a".into(), pointer)].into(),
         last: Some("a".into()),
         iter_writes: vec![Seq(30)],
         ..Continuation::default()
     };
-    let mut claimed = claimed("s", 5, Work::Pipeline);
-    claimed.resume = vec![resume(None, continuation)];
+    let mut claimed = claimed_command("s", 5, CommandWork::Pipeline);
+    claimed.resume = vec![resume_point(None, continuation)];
     house.server.offer(claimed);
-    let reports = house.server.ended(5).await;
+    let reports = house.server.wait_for_end(5).await;
     assert_eq!(
-        kinds(&reports),
+        event_kinds(&reports),
         [["task.started", "task.done", "step.done"]]
     );
-    let done = payload(&of_kind(&reports, Kind::TaskDone)[0]);
+    let done = payload(&events_of_kind(&reports, EventKind::TaskDone)[0]);
     assert_eq!(done["outcome"]["result"], 82);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_large_result_is_stored_before_it_is_referenced_and_rules_still_see_it() {
     let steps = "- step: s\n  tool:\n  - a:\n      kind: shell\n      command: x\n      spec: {policy: {rules: [{when: '{{ outcome.result.rows | length == 20000 }}', then: {do: continue}}, {else: {then: {do: fail}}}]}}\n  - b: {kind: noop, result: '{{ a.rows | length }}'}\n";
-    let house = house(steps, |_| {
-        Behaviour::Answers(Outcome::ok(
+    let house = start_worker(steps, |_| {
+        Behaviour::Returns(Outcome::ok(
             json!({"status": "full", "rows": vec!["row"; 20_000]}),
         ))
     });
-    house.server.offer(claimed("s", 5, Work::Pipeline));
-    let reports = house.server.ended(5).await;
-    let done = of_kind(&reports, Kind::TaskDone);
+    house
+        .server
+        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    let reports = house.server.wait_for_end(5).await;
+    let done = events_of_kind(&reports, EventKind::TaskDone);
     let first = payload(&done[0]);
     assert_eq!(first["outcome"]["result"], json!(null));
     assert_eq!(first["result_ref"]["extracted"]["status"], "full");
@@ -369,12 +402,14 @@ async fn a_large_result_is_stored_before_it_is_referenced_and_rules_still_see_it
 #[tokio::test(start_paused = true)]
 async fn a_large_write_is_recorded_by_reference_and_read_back_through_it() {
     let steps = "- step: s\n  tool:\n  - a:\n      kind: shell\n      command: x\n      set: {ctx.page: '{{ output.data }}', ctx.small: 1}\n  - b: {kind: noop, result: '{{ ctx.page | length }}'}\n";
-    let house = house(steps, |_| {
-        Behaviour::Answers(Outcome::ok("x".repeat(5_000)))
+    let house = start_worker(steps, |_| {
+        Behaviour::Returns(Outcome::ok("x".repeat(5_000)))
     });
-    house.server.offer(claimed("s", 5, Work::Pipeline));
-    let reports = house.server.ended(5).await;
-    let done = of_kind(&reports, Kind::TaskDone);
+    house
+        .server
+        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    let reports = house.server.wait_for_end(5).await;
+    let done = events_of_kind(&reports, EventKind::TaskDone);
     let written = payload(&done[0])["set_ctx"].clone();
     assert_eq!(written["page"]["kind"], "result_ref");
     assert_eq!(written["small"], 1);
@@ -386,24 +421,28 @@ async fn a_result_over_the_playbook_s_limit_fails_with_its_code() {
     let text = playbook("- step: s\n  tool: {kind: shell, command: x}\n");
     let text =
         format!("{text}executor: {{spec: {{policy: {{limits: {{max_payload_bytes: 1000}}}}}}}}\n");
-    let house = house_of(&text, |_| {
-        Behaviour::Answers(Outcome::ok("x".repeat(2_000)))
+    let house = start_worker_for(&text, |_| {
+        Behaviour::Returns(Outcome::ok("x".repeat(2_000)))
     });
-    house.server.offer(claimed("s", 5, Work::Pipeline));
-    let reports = house.server.ended(5).await;
-    let error = payload(&of_kind(&reports, Kind::StepFailed)[0])["error"].clone();
+    house
+        .server
+        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    let reports = house.server.wait_for_end(5).await;
+    let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
     assert_eq!(error["code"], "LIMIT_PAYLOAD");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_long_input_is_shown_by_its_size_and_hash() {
     let steps = "- step: s\n  input: {a: 1}\n  tool: {kind: noop, input: {text: \"{{ 'x' * n * 1000 }}\"}}\n";
-    let house = house(steps, never);
-    house.server.offer(claimed("s", 5, Work::Pipeline));
-    let reports = house.server.ended(5).await;
-    let inputs = payload(&of_kind(&reports, Kind::TaskStarted)[0])["inputs"].clone();
+    let house = start_worker(steps, never_called);
+    house
+        .server
+        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    let reports = house.server.wait_for_end(5).await;
+    let inputs = payload(&events_of_kind(&reports, EventKind::TaskStarted)[0])["inputs"].clone();
     assert_eq!(inputs["truncated"], true);
     assert_eq!(inputs["sha256"].as_str().unwrap().len(), 64);
-    let done = payload(&of_kind(&reports, Kind::TaskDone)[0]);
+    let done = payload(&events_of_kind(&reports, EventKind::TaskDone)[0]);
     assert_eq!(done["outcome"]["result"]["a"], 1);
 }

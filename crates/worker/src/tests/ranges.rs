@@ -2,37 +2,40 @@
 
 use std::time::Duration;
 
+use model::command::CommandWork;
 use model::command::ReportEnd;
-use model::command::Work;
-use model::event::{At, Body, Event, Kind, LoopStarted, Source};
+use model::event::{Event, EventBody, EventKind, EventLocation, EventSource, LoopStarted};
 use model::id::{EventId, Seq};
 use model::number_range::NumberRange;
 use model::outcome::Outcome;
 use model::playbook::{FailureMode, LoopMode};
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::time::Time;
 use serde_json::{Value, json};
-use wire::Report;
+use wire::ReportRequest;
 
-use super::house::{Behaviour, House, RUN, claimed, failure, house, of_kind, payload};
+use super::fixture::{
+    Behaviour, EXECUTION, WorkerFixture, claimed_command, events_of_kind, failed_outcome, payload,
+    start_worker,
+};
 
 const WIDE: &str = "- step: s\n  loop: {in: [], iterator: item, spec: {mode: parallel}}\n  tool: {kind: shell, command: x, input: {item: '{{ iter.item }}', i: '{{ iter.index }}'}}\n";
 const PURE: &str = "- step: s\n  loop: {in: [], iterator: item, spec: {mode: parallel}}\n  tool: {kind: noop, result: '{{ item }}'}\n";
 
-fn range(from: u64, to: u64, width: u32) -> Work {
-    Work::Range { from, to, width }
+fn range_work(from: u64, to: u64, width: u32) -> CommandWork {
+    CommandWork::Range { from, to, width }
 }
 
 /// Adds a started loop over `total` numbers to the log.
-pub(super) fn over(house: &House, total: u64) {
+pub(super) fn start_number_loop(house: &WorkerFixture, total: u64) {
     let items: Vec<u64> = (0..total).map(|index| index * 10).collect();
-    begin(house, total, |started| {
-        started.collection = Some(Raw::of(&items));
+    start_loop(house, total, |started| {
+        started.collection = Some(RawJson::from_serializable(&items));
     });
 }
 
 /// Adds a started loop of `total` iterations to the log; `describe` sets its elements.
-fn begin(house: &House, total: u64, describe: impl FnOnce(&mut LoopStarted)) {
+fn start_loop(house: &WorkerFixture, total: u64, describe: impl FnOnce(&mut LoopStarted)) {
     let mut started = LoopStarted {
         total,
         mode: LoopMode::Parallel,
@@ -47,28 +50,28 @@ fn begin(house: &House, total: u64, describe: impl FnOnce(&mut LoopStarted)) {
         more: false,
     };
     describe(&mut started);
-    house.server.write(Event {
+    house.server.append_event(Event {
         event_id: EventId(1),
-        execution_id: RUN,
+        execution_id: EXECUTION,
         seq: Seq(1),
         cause_seq: None,
         timestamp: Time(0),
         recorded_at: Time(0),
-        source: Source::Server,
-        at: At::default(),
+        source: EventSource::Server,
+        location: EventLocation::default(),
         duration_ms: None,
         worker_id: None,
         trace_id: None,
         meta: None,
-        body: Body::LoopStarted(Box::new(started)),
+        body: EventBody::LoopStarted(Box::new(started)),
     });
 }
 
-fn indices(reports: &[Report], kind: Kind) -> Vec<u64> {
-    let events = of_kind(reports, kind);
+fn event_indices(reports: &[ReportRequest], kind: EventKind) -> Vec<u64> {
+    let events = events_of_kind(reports, kind);
     let mut indices: Vec<_> = events
         .iter()
-        .filter_map(|event| event.at.iteration)
+        .filter_map(|event| event.location.iteration)
         .collect();
     indices.sort_unstable();
     indices
@@ -76,51 +79,55 @@ fn indices(reports: &[Report], kind: Kind) -> Vec<u64> {
 
 #[tokio::test(start_paused = true)]
 async fn a_range_runs_each_index_once_and_never_wider_than_allowed() {
-    let house = house(WIDE, |_| {
-        Behaviour::Takes(Duration::from_millis(100), Outcome::ok(1))
+    let house = start_worker(WIDE, |_| {
+        Behaviour::ReturnsAfter(Duration::from_millis(100), Outcome::ok(1))
     });
-    over(&house, 12);
-    let mut claimed = claimed("s", 5, range(0, 12, 4));
-    claimed.over = vec![3, 7];
+    start_number_loop(&house, 12);
+    let mut claimed = claimed_command("s", 5, range_work(0, 12, 4));
+    claimed.finished = vec![3, 7];
     house.server.offer(claimed);
-    let reports = house.server.ended(5).await;
+    let reports = house.server.wait_for_end(5).await;
     assert_eq!(
-        indices(&reports, Kind::IterationDone),
+        event_indices(&reports, EventKind::IterationDone),
         [0, 1, 2, 4, 5, 6, 8, 9, 10, 11]
     );
-    assert_eq!(house.tool.most_at_once.lock().unwrap().1, 4);
+    assert_eq!(house.tool.concurrency.lock().unwrap().1, 4);
     let calls = house.tool.calls.borrow().clone();
     assert!(
         calls
             .iter()
             .all(|call| call.input["item"] == json!(call.input["i"].as_u64().unwrap() * 10))
     );
-    let done = of_kind(&reports, Kind::IterationDone);
+    let done = events_of_kind(&reports, EventKind::IterationDone);
     assert!(done.iter().all(|event| event.duration_ms == Some(100)));
     assert_eq!(reports.last().unwrap().end, ReportEnd::Finished);
 }
 
 #[tokio::test(start_paused = true)]
 async fn ended_iterations_are_held_back_for_a_moment_but_not_longer() {
-    let house = house(WIDE, |call| {
+    let house = start_worker(WIDE, |call| {
         let millis = 5 * call.input["i"].as_u64().unwrap() + 1;
-        Behaviour::Takes(Duration::from_millis(millis), Outcome::ok(1))
+        Behaviour::ReturnsAfter(Duration::from_millis(millis), Outcome::ok(1))
     });
-    over(&house, 10);
-    house.server.offer(claimed("s", 5, range(0, 10, 10)));
-    let reports = house.server.ended(5).await;
+    start_number_loop(&house, 10);
+    house
+        .server
+        .offer(claimed_command("s", 5, range_work(0, 10, 10)));
+    let reports = house.server.wait_for_end(5).await;
     assert!((2..=4).contains(&reports.len()), "{}", reports.len());
-    assert_eq!(indices(&reports, Kind::IterationDone).len(), 10);
+    assert_eq!(event_indices(&reports, EventKind::IterationDone).len(), 10);
 }
 
 #[tokio::test(start_paused = true)]
 async fn pure_iterations_are_reported_fifty_at_a_time() {
-    let house = house(PURE, |_| Behaviour::Panics);
-    over(&house, 200);
-    house.server.offer(claimed("s", 5, range(0, 200, 16)));
-    let reports = house.server.ended(5).await;
+    let house = start_worker(PURE, |_| Behaviour::Panics);
+    start_number_loop(&house, 200);
+    house
+        .server
+        .offer(claimed_command("s", 5, range_work(0, 200, 16)));
+    let reports = house.server.wait_for_end(5).await;
     assert_eq!(
-        indices(&reports, Kind::IterationDone),
+        event_indices(&reports, EventKind::IterationDone),
         (0..200).collect::<Vec<_>>()
     );
     let most = reports.iter().map(|report| report.events.len()).max();
@@ -132,50 +139,56 @@ async fn pure_iterations_are_reported_fifty_at_a_time() {
 #[tokio::test(start_paused = true)]
 async fn a_failure_stops_the_rest_where_the_step_says_so() {
     let steps = format!("{WIDE}  spec: {{policy: {{failure: {{mode: fail_fast}}}}}}\n");
-    let house = house(&steps, |call| {
+    let house = start_worker(&steps, |call| {
         let outcome = if call.input["i"] == 1 {
-            failure("NO")
+            failed_outcome("NO")
         } else {
             Outcome::ok(1)
         };
         let millis = if call.input["i"] == 0 { 500 } else { 10 };
-        Behaviour::Takes(Duration::from_millis(millis), outcome)
+        Behaviour::ReturnsAfter(Duration::from_millis(millis), outcome)
     });
-    over(&house, 10);
-    house.server.offer(claimed("s", 5, range(0, 10, 2)));
-    let reports = house.server.ended(5).await;
-    assert_eq!(indices(&reports, Kind::IterationFailed), [1]);
-    assert_eq!(indices(&reports, Kind::IterationDone), [0]);
+    start_number_loop(&house, 10);
+    house
+        .server
+        .offer(claimed_command("s", 5, range_work(0, 10, 2)));
+    let reports = house.server.wait_for_end(5).await;
+    assert_eq!(event_indices(&reports, EventKind::IterationFailed), [1]);
+    assert_eq!(event_indices(&reports, EventKind::IterationDone), [0]);
     assert_eq!(reports.last().unwrap().end, ReportEnd::Released);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_one_among_many_where_the_step_wants_all() {
     let steps = format!("{WIDE}  spec: {{policy: {{failure: {{mode: best_effort}}}}}}\n");
-    let house = house(&steps, |call| {
+    let house = start_worker(&steps, |call| {
         let outcome = if call.input["i"] == 1 {
-            failure("NO")
+            failed_outcome("NO")
         } else {
             Outcome::ok(1)
         };
-        Behaviour::Answers(outcome)
+        Behaviour::Returns(outcome)
     });
-    over(&house, 10);
-    house.server.offer(claimed("s", 5, range(0, 10, 2)));
-    let reports = house.server.ended(5).await;
-    assert_eq!(indices(&reports, Kind::IterationDone).len(), 9);
+    start_number_loop(&house, 10);
+    house
+        .server
+        .offer(claimed_command("s", 5, range_work(0, 10, 2)));
+    let reports = house.server.wait_for_end(5).await;
+    assert_eq!(event_indices(&reports, EventKind::IterationDone).len(), 9);
     assert_eq!(reports.last().unwrap().end, ReportEnd::Finished);
 }
 
 #[tokio::test(start_paused = true)]
 async fn sequential_iterations_see_each_other_s_writes_and_record_each_effect_first() {
     let steps = "- step: s\n  loop: {in: [], iterator: item}\n  tool:\n    kind: shell\n    command: x\n    input: {sum: '{{ ctx.sum | default(0) }}'}\n    set: {ctx.sum: '{{ output.data + iter.item }}'}\n";
-    let house = house(steps, |call| {
-        Behaviour::Answers(Outcome::ok(call.input["sum"].clone()))
+    let house = start_worker(steps, |call| {
+        Behaviour::Returns(Outcome::ok(call.input["sum"].clone()))
     });
-    over(&house, 4);
-    house.server.offer(claimed("s", 5, range(0, 4, 1)));
-    let reports = house.server.ended(5).await;
+    start_number_loop(&house, 4);
+    house
+        .server
+        .offer(claimed_command("s", 5, range_work(0, 4, 1)));
+    let reports = house.server.wait_for_end(5).await;
     let sums: Vec<Value> = house
         .tool
         .calls
@@ -185,19 +198,21 @@ async fn sequential_iterations_see_each_other_s_writes_and_record_each_effect_fi
         .collect();
     assert_eq!(sums, [json!(0), json!(0), json!(10), json!(30)]);
     assert_eq!(reports.len(), 4);
-    assert_eq!(house.tool.most_at_once.lock().unwrap().1, 1);
-    let done = of_kind(&reports, Kind::IterationDone);
+    assert_eq!(house.tool.concurrency.lock().unwrap().1, 1);
+    let done = events_of_kind(&reports, EventKind::IterationDone);
     assert!(done.iter().all(|event| payload(event) == json!({})));
 }
 
 #[tokio::test(start_paused = true)]
 async fn writes_of_a_parallel_iteration_ride_with_its_end_as_one_patch() {
     let steps = "- step: s\n  loop: {in: [], iterator: item, spec: {mode: parallel}}\n  tool:\n  - a: {kind: noop, result: 1, set: {ctx.n: {$add: 1}, ctx.l: {$append: a}}}\n  - b: {kind: noop, result: 1, set: {ctx.n: {$add: 2}, ctx.l: {$append: b}}}\n";
-    let house = house(steps, |_| Behaviour::Panics);
-    over(&house, 2);
-    house.server.offer(claimed("s", 5, range(0, 2, 2)));
-    let reports = house.server.ended(5).await;
-    for done in of_kind(&reports, Kind::IterationDone) {
+    let house = start_worker(steps, |_| Behaviour::Panics);
+    start_number_loop(&house, 2);
+    house
+        .server
+        .offer(claimed_command("s", 5, range_work(0, 2, 2)));
+    let reports = house.server.wait_for_end(5).await;
+    for done in events_of_kind(&reports, EventKind::IterationDone) {
         let patch = payload(&done)["set_ctx"].clone();
         assert_eq!(
             patch,
@@ -210,10 +225,12 @@ async fn writes_of_a_parallel_iteration_ride_with_its_end_as_one_patch() {
 async fn a_prepared_collection_is_stored_and_counted() {
     let steps =
         "- step: s\n  loop: {in: '{{ [0, 1, 2, 3][:n] }}', iterator: item}\n  tool: {kind: noop}\n";
-    let house = house(steps, |_| Behaviour::Panics);
-    house.server.offer(claimed("s", 5, Work::Prepare));
-    let reports = house.server.ended(5).await;
-    let stored = payload(&of_kind(&reports, Kind::ResultStored)[0]);
+    let house = start_worker(steps, |_| Behaviour::Panics);
+    house
+        .server
+        .offer(claimed_command("s", 5, CommandWork::Prepare));
+    let reports = house.server.wait_for_end(5).await;
+    let stored = payload(&events_of_kind(&reports, EventKind::ResultStored)[0]);
     assert_eq!(stored["result_ref"]["extracted"]["total"], 3);
     let bodies = house.bodies.0.lock().unwrap();
     assert_eq!(bodies.values().next().unwrap(), "[0,1,2]");
@@ -222,10 +239,12 @@ async fn a_prepared_collection_is_stored_and_counted() {
 #[tokio::test(start_paused = true)]
 async fn of_a_prepared_range_only_the_rule_is_stored() {
     let steps = "- step: s\n  loop: {in: '{{ range(n * 1000000, 0, -1) }}', iterator: item}\n  tool: {kind: noop}\n";
-    let house = house(steps, |_| Behaviour::Panics);
-    house.server.offer(claimed("s", 5, Work::Prepare));
-    let reports = house.server.ended(5).await;
-    let stored = payload(&of_kind(&reports, Kind::ResultStored)[0]);
+    let house = start_worker(steps, |_| Behaviour::Panics);
+    house
+        .server
+        .offer(claimed_command("s", 5, CommandWork::Prepare));
+    let reports = house.server.wait_for_end(5).await;
+    let stored = payload(&events_of_kind(&reports, EventKind::ResultStored)[0]);
     let rule = json!({"start": 3_000_000, "stop": 0, "step": -1});
     let extracted = json!({"total": 3_000_000, "range": rule});
     assert_eq!(stored["result_ref"]["extracted"], extracted);
@@ -236,15 +255,15 @@ async fn of_a_prepared_range_only_the_rule_is_stored() {
 
 #[tokio::test(start_paused = true)]
 async fn the_items_of_a_range_are_computed_from_its_rule() {
-    let house = house(PURE, |_| Behaviour::Panics);
-    begin(&house, 900_000, |started| {
+    let house = start_worker(PURE, |_| Behaviour::Panics);
+    start_loop(&house, 900_000, |started| {
         started.range = NumberRange::new(1_000_000, 100_000, -1).ok();
     });
     house
         .server
-        .offer(claimed("s", 5, range(700_000, 700_003, 2)));
-    let reports = house.server.ended(5).await;
-    let done = of_kind(&reports, Kind::TaskDone);
+        .offer(claimed_command("s", 5, range_work(700_000, 700_003, 2)));
+    let reports = house.server.wait_for_end(5).await;
+    let done = events_of_kind(&reports, EventKind::TaskDone);
     let items: Vec<Value> = done
         .iter()
         .map(|event| payload(event)["outcome"]["result"].clone())
@@ -255,9 +274,11 @@ async fn the_items_of_a_range_are_computed_from_its_rule() {
 #[tokio::test(start_paused = true)]
 async fn what_is_no_list_fails_the_step() {
     let steps = "- step: s\n  loop: {in: '{{ n }}', iterator: item}\n  tool: {kind: noop}\n";
-    let house = house(steps, |_| Behaviour::Panics);
-    house.server.offer(claimed("s", 5, Work::Prepare));
-    let reports = house.server.ended(5).await;
-    let error = payload(&of_kind(&reports, Kind::StepFailed)[0])["error"].clone();
+    let house = start_worker(steps, |_| Behaviour::Panics);
+    house
+        .server
+        .offer(claimed_command("s", 5, CommandWork::Prepare));
+    let reports = house.server.wait_for_end(5).await;
+    let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
     assert_eq!(error["code"], "LOOP_NOT_A_LIST");
 }

@@ -3,26 +3,35 @@
 use std::time::Duration;
 
 use model::command::ReportEnd;
-use model::command::{Continuation, Cursor, Stage, Work};
-use model::event::{At, Awaits, Body, Event, Kind, Signal, Source, TaskStarted, WaitFor};
+use model::command::{CommandWork, Continuation, PipelineCursor, PipelineStage};
+use model::event::{
+    AwaitTarget, Event, EventBody, EventKind, EventLocation, EventSource, SignalReceived,
+    TaskStarted, WaitFor,
+};
 use model::id::{EventId, Seq};
 use model::outcome::Outcome;
-use model::raw::Raw;
+use model::raw::RawJson;
 use model::time::Time;
 use serde_json::json;
 
-use super::house::{Behaviour, RUN, claimed, failure, house, kinds, of_kind, payload, resume};
-use super::ranges::over;
+use super::fixture::{
+    Behaviour, EXECUTION, claimed_command, event_kinds, events_of_kind, failed_outcome, payload,
+    resume_point, start_worker,
+};
+use super::ranges::start_number_loop;
 
 #[tokio::test(start_paused = true)]
 async fn a_child_is_asked_for_and_the_slot_freed() {
     let steps = "- step: s\n  tool: {kind: playbook, path: ./child.yaml, input: {x: '{{ n }}'}, return_step: last}\n";
-    let house = house(steps, |_| Behaviour::Panics);
-    house.server.offer(claimed("s", 5, Work::Pipeline));
-    let reports = house.server.ended(5).await;
-    assert_eq!(kinds(&reports), [["step.started", "task.started"]]);
+    let house = start_worker(steps, |_| Behaviour::Panics);
+    house
+        .server
+        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    let reports = house.server.wait_for_end(5).await;
+    assert_eq!(event_kinds(&reports), [["step.started", "task.started"]]);
     assert_eq!((reports[0].end, reports[0].free), (ReportEnd::Finished, 1));
-    let child = payload(&of_kind(&reports, Kind::TaskStarted)[0])["awaits"]["child"].clone();
+    let child =
+        payload(&events_of_kind(&reports, EventKind::TaskStarted)[0])["awaits"]["child"].clone();
     assert_eq!(
         child,
         json!({"path": "./child.yaml", "input": {"x": 3}, "return_step": "last", "wait": true})
@@ -32,33 +41,38 @@ async fn a_child_is_asked_for_and_the_slot_freed() {
 #[tokio::test(start_paused = true)]
 async fn a_short_wait_sleeps_in_its_slot_and_a_long_one_frees_it() {
     let steps = "- step: short\n  tool: {kind: wait, duration: 2s}\n- step: long\n  tool: {kind: wait, duration: 1h}\n";
-    let house = house(steps, |_| Behaviour::Panics);
+    let house = start_worker(steps, |_| Behaviour::Panics);
     let begun = tokio::time::Instant::now();
-    house.server.offer(claimed("short", 5, Work::Pipeline));
-    let reports = house.server.ended(5).await;
+    house
+        .server
+        .offer(claimed_command("short", 5, CommandWork::Pipeline));
+    let reports = house.server.wait_for_end(5).await;
     assert!(begun.elapsed() >= Duration::from_secs(2));
     // Reported before the wait, so that a worker crash during the wait does not count against the task.
     assert_eq!(
-        kinds(&reports),
+        event_kinds(&reports),
         [["step.started", "task.started"], ["task.done", "step.done"]]
     );
-    house.server.offer(claimed("long", 6, Work::Pipeline));
-    let reports = house.server.ended(6).await;
+    house
+        .server
+        .offer(claimed_command("long", 6, CommandWork::Pipeline));
+    let reports = house.server.wait_for_end(6).await;
     assert!(begun.elapsed() < Duration::from_secs(20));
-    let wait = payload(&of_kind(&reports, Kind::TaskStarted)[1])["awaits"]["wait"].clone();
+    let wait =
+        payload(&events_of_kind(&reports, EventKind::TaskStarted)[1])["awaits"]["wait"].clone();
     assert!(wait["until"].is_string());
 }
 
-fn event(seq: u64, body: Body) -> Event {
+fn event(seq: u64, body: EventBody) -> Event {
     Event {
         event_id: EventId(1),
-        execution_id: RUN,
+        execution_id: EXECUTION,
         seq: Seq(seq),
         cause_seq: None,
         timestamp: Time(0),
         recorded_at: Time(0),
-        source: Source::Server,
-        at: At::default(),
+        source: EventSource::Server,
+        location: EventLocation::default(),
         duration_ms: None,
         worker_id: None,
         trace_id: None,
@@ -70,84 +84,89 @@ fn event(seq: u64, body: Body) -> Event {
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_the_outcome_of_the_task_that_waited() {
     let steps = "- step: s\n  tool:\n  - ask: {kind: wait, signal: go, timeout: 1h}\n  - use: {kind: noop, result: '{{ ask.result.yes }}'}\n";
-    let house = house(steps, |_| Behaviour::Panics);
+    let house = start_worker(steps, |_| Behaviour::Panics);
     let started = TaskStarted {
         inputs: None,
         request: None,
-        awaits: Some(Box::new(Awaits::Wait(WaitFor {
+        awaits: Some(Box::new(AwaitTarget::Wait(WaitFor {
             until: None,
             signal: Some("go".into()),
             times_out: true,
         }))),
     };
-    house.server.write(event(40, Body::TaskStarted(started)));
-    house.server.write(event(
+    house
+        .server
+        .append_event(event(40, EventBody::TaskStarted(started)));
+    house.server.append_event(event(
         41,
-        Body::SignalReceived(Signal {
+        EventBody::SignalReceived(SignalReceived {
             name: "go".into(),
-            payload: Some(Raw::of(&json!({"yes": "indeed"}))),
+            payload: Some(RawJson::from_serializable(&json!({"yes": "indeed"}))),
             child: None,
         }),
     ));
     let continuation = Continuation {
-        cursor: Cursor::At("ask".into()),
+        cursor: PipelineCursor::At("ask".into()),
         visits: [("ask".into(), 1)].into(),
         attempt: 1,
-        stage: Stage::Answered {
+        stage: PipelineStage::Answered {
             by: Seq(41),
             since: Seq(40),
         },
         ..Continuation::default()
     };
-    let mut claimed = claimed("s", 5, Work::Pipeline);
-    claimed.resume = vec![resume(None, continuation)];
+    let mut claimed = claimed_command("s", 5, CommandWork::Pipeline);
+    claimed.resume = vec![resume_point(None, continuation)];
     house.server.offer(claimed);
-    let reports = house.server.ended(5).await;
-    let done = of_kind(&reports, Kind::TaskDone);
+    let reports = house.server.wait_for_end(5).await;
+    let done = events_of_kind(&reports, EventKind::TaskDone);
     assert_eq!(payload(&done[1])["outcome"]["result"], "indeed");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_long_retry_delay_suspends_and_keeps_its_place_in_the_width() {
     let steps = "- step: s\n  loop: {in: [], iterator: item, spec: {mode: parallel}}\n  tool:\n  - a:\n      kind: shell\n      command: x\n      spec: {policy: {rules: [{when: \"{{ outcome.status == 'error' }}\", then: {do: retry, delay: 60}}]}}\n";
-    let house = house(steps, |_| Behaviour::Answers(failure("NO")));
-    over(&house, 5);
-    house.server.offer(claimed(
+    let house = start_worker(steps, |_| Behaviour::Returns(failed_outcome("NO")));
+    start_number_loop(&house, 5);
+    house.server.offer(claimed_command(
         "s",
         5,
-        Work::Range {
+        CommandWork::Range {
             from: 0,
             to: 5,
             width: 2,
         },
     ));
-    let reports = house.server.ended(5).await;
-    assert_eq!(of_kind(&reports, Kind::IterationStarted).len(), 2);
-    assert_eq!(of_kind(&reports, Kind::IterationDone).len(), 0);
+    let reports = house.server.wait_for_end(5).await;
+    assert_eq!(
+        events_of_kind(&reports, EventKind::IterationStarted).len(),
+        2
+    );
+    assert_eq!(events_of_kind(&reports, EventKind::IterationDone).len(), 0);
     assert_eq!(reports.last().unwrap().end, ReportEnd::Released);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_suspended_iteration_goes_on_as_its_own_command() {
     let steps = "- step: s\n  loop: {in: [], iterator: item, spec: {mode: parallel}}\n  tool: {kind: shell, command: x, input: {item: '{{ item }}'}}\n";
-    let house = house(steps, |_| Behaviour::Answers(Outcome::ok(1)));
-    over(&house, 5);
+    let house = start_worker(steps, |_| Behaviour::Returns(Outcome::ok(1)));
+    start_number_loop(&house, 5);
     let continuation = Continuation {
-        cursor: Cursor::At("s".into()),
+        cursor: PipelineCursor::At("s".into()),
         visits: [("s".into(), 1)].into(),
         attempt: 2,
-        stage: Stage::Retrying {
+        stage: PipelineStage::Retrying {
             due: Time(0),
             suspended: false,
         },
         ..Continuation::default()
     };
-    let mut claimed = claimed("s", 5, Work::Iteration { index: 3 });
-    claimed.resume = vec![resume(Some(3), continuation)];
+    let mut claimed = claimed_command("s", 5, CommandWork::Iteration { index: 3 });
+    claimed.resume = vec![resume_point(Some(3), continuation)];
     house.server.offer(claimed);
-    let reports = house.server.ended(5).await;
+    let reports = house.server.wait_for_end(5).await;
     assert_eq!(
-        kinds(&reports),
+        event_kinds(&reports),
         [[
             "task.attempt.started",
             "task.attempt.done",

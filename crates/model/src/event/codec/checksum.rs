@@ -5,9 +5,9 @@ use crate::event::codec::read::CodecError;
 use crate::id::{ExecutionId, Seq};
 
 /// What stands before the checksum, which is the last field of a row.
-pub(super) const KEY: &str = ",\"y\":";
+pub(super) const CHECKSUM_KEY: &str = ",\"y\":";
 
-/// The checksum of the text before [`KEY`].
+/// The checksum of the text before [`CHECKSUM_KEY`].
 pub(super) fn checksum(execution: ExecutionId, seq_first: Seq, text: &[u8]) -> u32 {
     let mut crc = crc32fast::Hasher::new();
     crc.update(&execution.0.to_le_bytes());
@@ -17,15 +17,21 @@ pub(super) fn checksum(execution: ExecutionId, seq_first: Seq, text: &[u8]) -> u
 }
 
 /// Compares a row with its checksum. Rows of older versions have none, and end with their list of events.
-pub(super) fn verify(execution: ExecutionId, seq_first: Seq, body: &str) -> Result<(), CodecError> {
+pub(super) fn verify_checksum(
+    execution: ExecutionId,
+    seq_first: Seq,
+    body: &str,
+) -> Result<(), CodecError> {
     if body.ends_with("]}") {
         return Ok(());
     }
-    let (text, rest) = body.rsplit_once(KEY).ok_or(CodecError::Checksum)?;
+    let (text, rest) = body
+        .rsplit_once(CHECKSUM_KEY)
+        .ok_or(CodecError::ChecksumMismatch)?;
     let told = rest.strip_suffix('}').and_then(|told| told.parse().ok());
     if told == Some(checksum(execution, seq_first, text.as_bytes())) {
         Ok(())
     } else {
-        Err(CodecError::Checksum)
+        Err(CodecError::ChecksumMismatch)
     }
 }

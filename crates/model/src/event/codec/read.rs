@@ -8,9 +8,9 @@ use serde::{Deserialize, Deserializer as _};
 use serde_json::value::RawValue;
 
 use crate::event::codec::checksum;
-use crate::event::{At, Body, Event, Kind, Source, UnknownKind};
+use crate::event::{Event, EventBody, EventKind, EventLocation, EventSource, UnknownKindError};
 use crate::id::{EventId, ExecutionId, Name, Seq, WorkerId};
-use crate::raw::Raw;
+use crate::raw::RawJson;
 use crate::time::Time;
 
 /// Text in the log that is not a packed append.
@@ -21,17 +21,17 @@ pub enum CodecError {
     Malformed(#[source] serde_json::Error),
     /// Text that was changed after it was written, or that belongs elsewhere in the log.
     #[error("a log row does not match its checksum")]
-    Checksum,
+    ChecksumMismatch,
     /// A kind this binary does not know.
     #[error(transparent)]
-    Kind(#[from] UnknownKind),
+    UnknownKind(#[from] UnknownKindError),
     /// A payload that does not fit its kind.
     #[error("the payload of event {seq}, `{kind}`, is malformed")]
-    Payload {
+    InvalidPayload {
         /// Where.
         seq: Seq,
         /// Of what kind.
-        kind: Kind,
+        kind: EventKind,
         /// What is wrong.
         #[source]
         source: serde_json::Error,
@@ -91,7 +91,7 @@ struct Record<'a> {
 }
 
 /// What is shared by the events of one append, ready to be cloned into each.
-struct Shared {
+struct AppendDefaults {
     execution: ExecutionId,
     event_id: i64,
     timestamp: i64,
@@ -109,7 +109,7 @@ pub struct EventHead<'a> {
     /// Its place in the log.
     pub seq: Seq,
     /// What it records.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// The step.
     pub step: Option<&'a str>,
     /// The run of the step.
@@ -124,9 +124,9 @@ impl<'a> EventHead<'a> {
         Self {
             seq: event.seq,
             kind: event.kind(),
-            step: event.at.step.as_ref().map(Name::as_str),
-            run: event.at.run,
-            iteration: event.at.iteration,
+            step: event.location.step.as_ref().map(Name::as_str),
+            run: event.location.run,
+            iteration: event.location.iteration,
         }
     }
 }
@@ -157,9 +157,9 @@ pub fn unpack_wanted(
     body: &str,
     mut is_wanted: impl FnMut(EventHead<'_>) -> bool,
 ) -> Result<Unpacked, CodecError> {
-    checksum::verify(execution, seq_first, body)?;
+    checksum::verify_checksum(execution, seq_first, body)?;
     let append: Append<'_> = serde_json::from_str(body).map_err(CodecError::Malformed)?;
-    let shared = Shared {
+    let shared = AppendDefaults {
         execution,
         event_id: append.b,
         timestamp: append.t,
@@ -192,7 +192,7 @@ pub fn unpack_wanted(
 
 /// The events of one append on their way: each is read and, if nobody wants it, forgotten at once.
 struct Records<'w> {
-    shared: Shared,
+    shared: AppendDefaults,
     first: Seq,
     total: usize,
     events: Vec<Event>,
@@ -226,17 +226,17 @@ impl Records<'_> {
         let head = self.shared.head(seq, &record)?;
         let kind = head.kind;
         if (self.is_wanted)(head) {
-            let event = self.shared.event((seq, kind), index, record)?;
+            let event = self.shared.read_event((seq, kind), index, record)?;
             self.events.push(event);
         }
         Ok(())
     }
 }
 
-impl Shared {
+impl AppendDefaults {
     fn head<'a>(&'a self, seq: Seq, record: &'a Record<'_>) -> Result<EventHead<'a>, CodecError> {
-        let kind =
-            Kind::stored(&record.k).ok_or_else(|| UnknownKind(record.k.clone().into_owned()))?;
+        let kind = EventKind::from_stored_name(&record.k)
+            .ok_or_else(|| UnknownKindError(record.k.clone().into_owned()))?;
         let (step, run) = self.step_run(record);
         Ok(EventHead {
             seq,
@@ -259,14 +259,14 @@ impl Shared {
         }
     }
 
-    fn event(
+    fn read_event(
         &mut self,
-        (seq, kind): (Seq, Kind),
+        (seq, kind): (Seq, EventKind),
         index: usize,
         record: Record<'_>,
     ) -> Result<Event, CodecError> {
         let payload = record.p.map_or("{}", RawValue::get);
-        let body = Body::read(kind, payload).map_err(|source| CodecError::Payload {
+        let body = EventBody::read(kind, payload).map_err(|source| CodecError::InvalidPayload {
             seq,
             kind,
             source,
@@ -283,20 +283,20 @@ impl Shared {
             timestamp: Time(self.timestamp.wrapping_add(record.t)),
             recorded_at: Time(self.recorded_at.wrapping_add(record.r)),
             source: if record.o == 1 {
-                Source::Worker
+                EventSource::Worker
             } else {
-                Source::Server
+                EventSource::Server
             },
-            worker_id: self.worker(&record),
+            worker_id: self.worker_of(&record),
             trace_id: self.trace.clone(),
             duration_ms: record.d,
-            meta: record.m.map(|meta| Raw::from(meta.to_owned())),
-            at: self.place(record),
+            meta: record.m.map(|meta| RawJson::from(meta.to_owned())),
+            location: self.location_of(record),
             body,
         })
     }
 
-    fn worker(&self, record: &Record<'_>) -> Option<WorkerId> {
+    fn worker_of(&self, record: &Record<'_>) -> Option<WorkerId> {
         match record.w.as_deref() {
             Some("") => None,
             Some(worker) => Some(WorkerId(worker.into())),
@@ -305,16 +305,16 @@ impl Shared {
         }
     }
 
-    fn place(&mut self, record: Record<'_>) -> At {
+    fn location_of(&mut self, record: Record<'_>) -> EventLocation {
         let (step, run) = match record.s.as_deref() {
             Some("") => (None, record.n.unwrap_or(0)),
             Some(step) => (Some(Name::from(step)), record.n.unwrap_or(0)),
             // The name is shared.
             None => (self.step.clone(), record.n.unwrap_or(self.run)),
         };
-        let task = record.l.map(|label| self.task(&label));
+        let task = record.l.map(|label| self.shared_task_name(&label));
         let usual = u32::from(task.is_some());
-        At {
+        EventLocation {
             step,
             run,
             iteration: record.x,
@@ -326,7 +326,7 @@ impl Shared {
     }
 
     /// Neighbouring events mostly speak of the same task, so its name is shared.
-    fn task(&mut self, label: &str) -> Name {
+    fn shared_task_name(&mut self, label: &str) -> Name {
         match &self.task {
             Some(task) if *task == *label => task.clone(),
             _ => self.task.insert(Name::from(label)).clone(),

@@ -4,22 +4,23 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{EventHead, pack, unpack, unpack_wanted};
-use crate::command::Work;
+use crate::command::CommandWork;
 use crate::event::{
-    At, Body, CommandClaimed, CommandIssued, CtxPatched, Event, IterationDone, NextEvaluated,
-    Nothing, SelectedArc, Signal, Source, StepDone, StepScheduled, TaskEnded, TaskStarted,
+    CommandClaimed, CommandIssued, CtxPatched, EmptyPayload, Event, EventBody, EventLocation,
+    EventSource, IterationDone, NextEvaluated, SelectedArc, SignalReceived, StepDone,
+    StepScheduled, TaskEnded, TaskStarted,
 };
 use crate::id::{EventId, ExecutionId, LeaseEpoch, Name, Seq, TokenId, WorkerId};
 use crate::playbook::{Directive, RouteMode};
-use crate::raw::Raw;
+use crate::raw::RawJson;
 use crate::time::Time;
 
 const RUN: ExecutionId = ExecutionId(612_489_550_732_353_536);
 const NOW: i64 = 1_800_000_000_123_456;
 
-fn task_ended() -> Body {
-    Body::TaskDone(Box::new(TaskEnded {
-        outcome: Raw::of(&json!({"status": "ok", "result": null})),
+fn task_ended() -> EventBody {
+    EventBody::TaskDone(Box::new(TaskEnded {
+        outcome: RawJson::from_serializable(&json!({"status": "ok", "result": null})),
         result_ref: None,
         matched_rule_index: None,
         directive: Directive::Continue,
@@ -30,7 +31,7 @@ fn task_ended() -> Body {
     }))
 }
 
-fn event(seq: u64, source: Source, at: At, body: Body) -> Event {
+fn event(seq: u64, source: EventSource, at: EventLocation, body: EventBody) -> Event {
     let offset = i64::try_from(seq).unwrap();
     Event {
         event_id: EventId(RUN.0 + 100 + offset),
@@ -40,17 +41,17 @@ fn event(seq: u64, source: Source, at: At, body: Body) -> Event {
         timestamp: Time(NOW + offset * 37),
         recorded_at: Time(NOW + 400),
         source,
-        at,
+        location: at,
         duration_ms: None,
-        worker_id: (source == Source::Worker).then(|| WorkerId("embedded-4711-1".into())),
+        worker_id: (source == EventSource::Worker).then(|| WorkerId("embedded-4711-1".into())),
         trace_id: None,
         meta: None,
         body,
     }
 }
 
-fn at(step: &str, task: Option<&str>, iteration: Option<u64>) -> At {
-    At {
+fn location(step: &str, task: Option<&str>, iteration: Option<u64>) -> EventLocation {
+    EventLocation {
         step: Some(step.into()),
         run: 1,
         iteration,
@@ -62,9 +63,9 @@ fn at(step: &str, task: Option<&str>, iteration: Option<u64>) -> At {
 }
 
 fn plain_step() -> Vec<Event> {
-    use Source::{Server, Worker};
-    let step = || at("transform_orders", None, None);
-    let task = || at("transform_orders", Some("transform"), None);
+    use EventSource::{Server, Worker};
+    let step = || location("transform_orders", None, None);
+    let task = || location("transform_orders", Some("transform"), None);
     let token = TokenId {
         seq: Seq(12),
         arc: 0,
@@ -76,7 +77,7 @@ fn plain_step() -> Vec<Event> {
         is_final: false,
     };
     let issued = CommandIssued {
-        work: Work::Pipeline,
+        work: CommandWork::Pipeline,
         dispatch: 1,
         pool: "default".into(),
     };
@@ -102,33 +103,46 @@ fn plain_step() -> Vec<Event> {
         awaits: None,
     };
     vec![
-        event(13, Server, step(), Body::StepScheduled(Box::new(scheduled))),
-        event(14, Server, step(), Body::CommandIssued(issued)),
-        event(15, Server, step(), Body::CommandClaimed(claimed)),
-        event(16, Worker, step(), Body::StepStarted(Nothing {})),
-        event(17, Worker, task(), Body::TaskStarted(started)),
+        event(
+            13,
+            Server,
+            step(),
+            EventBody::StepScheduled(Box::new(scheduled)),
+        ),
+        event(14, Server, step(), EventBody::CommandIssued(issued)),
+        event(15, Server, step(), EventBody::CommandClaimed(claimed)),
+        event(16, Worker, step(), EventBody::StepStarted(EmptyPayload {})),
+        event(17, Worker, task(), EventBody::TaskStarted(started)),
         event(18, Worker, task(), task_ended()),
-        event(19, Worker, step(), Body::StepDone(StepDone::default())),
-        event(20, Server, step(), Body::NextEvaluated(Box::new(next))),
+        event(19, Worker, step(), EventBody::StepDone(StepDone::default())),
+        event(20, Server, step(), EventBody::NextEvaluated(Box::new(next))),
     ]
 }
 
 fn iteration() -> Vec<Event> {
-    let loop_at = |task| at("transform_orders", task, Some(4321));
+    let loop_at = |task| location("transform_orders", task, Some(4321));
     let started = TaskStarted {
         inputs: None,
         request: None,
         awaits: None,
     };
-    let worker = |seq, at, body| event(seq, Source::Worker, at, body);
+    let worker = |seq, at, body| event(seq, EventSource::Worker, at, body);
     vec![
-        worker(5_000, loop_at(None), Body::IterationStarted(Nothing {})),
-        worker(5_001, loop_at(Some("fetch")), Body::TaskStarted(started)),
+        worker(
+            5_000,
+            loop_at(None),
+            EventBody::IterationStarted(EmptyPayload {}),
+        ),
+        worker(
+            5_001,
+            loop_at(Some("fetch")),
+            EventBody::TaskStarted(started),
+        ),
         worker(5_002, loop_at(Some("fetch")), task_ended()),
         worker(
             5_003,
             loop_at(None),
-            Body::IterationDone(IterationDone { set_ctx: None }),
+            EventBody::IterationDone(IterationDone { set_ctx: None }),
         ),
     ]
 }
@@ -220,7 +234,7 @@ fn a_payload_of_the_wrong_shape_says_which_event_it_is() {
 }
 
 prop_compose! {
-    fn any_at()(
+    fn any_location()(
         step in proptest::option::of("[a-z\"\\\\é\n]{1,6}"),
         run in 0..4_u32,
         iteration in proptest::option::of(any::<u64>()),
@@ -228,23 +242,25 @@ prop_compose! {
         visit in 0..3_u32,
         attempt in 0..3_u32,
         page in proptest::option::of(any::<i64>()),
-    ) -> At {
-        At { step: step.map(Name::from), run, iteration, task: task.map(Name::from), visit, attempt, page }
+    ) -> EventLocation {
+        EventLocation { step: step.map(Name::from), run, iteration, task: task.map(Name::from), visit, attempt, page }
     }
 }
 
-fn any_body() -> impl Strategy<Value = Body> {
+fn any_body() -> impl Strategy<Value = EventBody> {
     prop_oneof![
-        Just(Body::StepDone(StepDone::default())),
+        Just(EventBody::StepDone(StepDone::default())),
         Just(task_ended()),
-        "\\PC{0,20}".prop_map(|text| Body::CtxPatched(CtxPatched {
-            patch: Raw::of(&json!({"text": text, "nested": [1, {"e": "]}"}]})),
+        "\\PC{0,20}".prop_map(|text| EventBody::CtxPatched(CtxPatched {
+            patch: RawJson::from_serializable(&json!({"text": text, "nested": [1, {"e": "]}"}]})),
         })),
-        proptest::option::of("[a-z]{0,5}").prop_map(|text| Body::SignalReceived(Signal {
-            name: "$child".into(),
-            payload: text.map(|text| Raw::of(&text)),
-            child: None,
-        })),
+        proptest::option::of("[a-z]{0,5}").prop_map(|text| EventBody::SignalReceived(
+            SignalReceived {
+                name: "$child".into(),
+                payload: text.map(|text| RawJson::from_serializable(&text)),
+                child: None,
+            }
+        )),
     ]
 }
 
@@ -255,7 +271,7 @@ prop_compose! {
         timestamp in -9_000_000_000_i64..9_000_000_000_000_000,
         recorded in 0..9_000_000_000_000_000_i64,
         is_worker in any::<bool>(),
-        at in any_at(),
+        at in any_location(),
         duration_ms in proptest::option::of(any::<u64>()),
         worker in proptest::option::of("[a-z]{1,2}"),
         has_meta in any::<bool>(),
@@ -268,12 +284,12 @@ prop_compose! {
             cause_seq: cause.map(Seq),
             timestamp: Time(timestamp),
             recorded_at: Time(recorded),
-            source: if is_worker { Source::Worker } else { Source::Server },
-            at,
+            source: if is_worker { EventSource::Worker } else { EventSource::Server },
+            location: at,
             duration_ms,
             worker_id: worker.map(|worker| WorkerId(worker.into())),
             trace_id: None,
-            meta: has_meta.then(|| Raw::of(&json!({"command_id": "1.2"}))),
+            meta: has_meta.then(|| RawJson::from_serializable(&json!({"command_id": "1.2"}))),
             body,
         }
     }

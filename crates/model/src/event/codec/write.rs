@@ -1,12 +1,12 @@
 //! Packing: written by hand into one buffer, because every event of every run passes here.
 
 use crate::event::codec::checksum;
-use crate::event::{Event, Kind, Source};
+use crate::event::{Event, EventKind, EventSource};
 use crate::id::Name;
 
 /// One append as the log keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Packed {
+pub struct PackedAppend {
     /// The kinds in it, each once, as `,kind,kind,`: what a search by type looks at.
     pub types: String,
     /// The events.
@@ -14,7 +14,7 @@ pub struct Packed {
 }
 
 /// What the events of one append share.
-struct Header<'a> {
+struct AppendHeader<'a> {
     event_id: i64,
     timestamp: i64,
     recorded_at: i64,
@@ -25,8 +25,8 @@ struct Header<'a> {
 }
 
 /// Packs the events of one append; they are of one execution and their seqs are consecutive.
-pub fn pack(events: &[Event]) -> Packed {
-    let header = Header::of(events);
+pub fn pack(events: &[Event]) -> PackedAppend {
+    let header = AppendHeader::from_events(events);
     let mut out = Vec::with_capacity(64 + 128 * events.len());
     header.write(&mut out);
     for (index, event) in events.iter().enumerate() {
@@ -38,21 +38,21 @@ pub fn pack(events: &[Event]) -> Packed {
     out.push(b']');
     if let Some(first) = events.first() {
         let checksum = checksum::checksum(first.execution_id, first.seq, &out);
-        out.extend_from_slice(checksum::KEY.as_bytes());
-        unsigned(&mut out, u64::from(checksum));
+        out.extend_from_slice(checksum::CHECKSUM_KEY.as_bytes());
+        write_unsigned(&mut out, u64::from(checksum));
     }
     out.push(b'}');
-    Packed {
-        types: types(events),
+    PackedAppend {
+        types: kind_list(events),
         body: String::from_utf8(out).expect("JSON writers emit UTF-8"),
     }
 }
 
-fn types(events: &[Event]) -> String {
+fn kind_list(events: &[Event]) -> String {
     let mut seen = 0_u64;
     let mut types = String::from(",");
     for event in events {
-        let kind: Kind = event.kind();
+        let kind: EventKind = event.kind();
         let bit = 1_u64 << (kind as u32);
         if seen & bit == 0 {
             seen |= bit;
@@ -63,16 +63,16 @@ fn types(events: &[Event]) -> String {
     types
 }
 
-impl<'a> Header<'a> {
-    fn of(events: &'a [Event]) -> Self {
+impl<'a> AppendHeader<'a> {
+    fn from_events(events: &'a [Event]) -> Self {
         let first = events.first();
-        let placed = events.iter().find(|event| event.at.step.is_some());
+        let placed = events.iter().find(|event| event.location.step.is_some());
         Self {
             event_id: first.map_or(0, |event| event.event_id.0),
             timestamp: first.map_or(0, |event| event.timestamp.0),
             recorded_at: first.map_or(0, |event| event.recorded_at.0),
-            step: placed.and_then(|event| event.at.step.as_ref()),
-            run: placed.map_or(0, |event| event.at.run),
+            step: placed.and_then(|event| event.location.step.as_ref()),
+            run: placed.map_or(0, |event| event.location.run),
             worker: events
                 .iter()
                 .find_map(|event| event.worker_id.as_ref().map(|worker| &*worker.0)),
@@ -82,44 +82,44 @@ impl<'a> Header<'a> {
 
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"b\":");
-        integer(out, self.event_id);
-        field(out, "t", self.timestamp);
-        field(out, "r", self.recorded_at);
+        write_integer(out, self.event_id);
+        write_field(out, "t", self.timestamp);
+        write_field(out, "r", self.recorded_at);
         if let Some(step) = self.step {
-            text(out, "s", step.as_str());
-            field(out, "n", i64::from(self.run));
+            write_text_field(out, "s", step.as_str());
+            write_field(out, "n", i64::from(self.run));
         }
         if let Some(worker) = self.worker {
-            text(out, "w", worker);
+            write_text_field(out, "w", worker);
         }
         if let Some(trace) = self.trace {
-            text(out, "z", trace.as_str());
+            write_text_field(out, "z", trace.as_str());
         }
         out.extend_from_slice(b",\"e\":[");
     }
 }
 
-fn write_event(out: &mut Vec<u8>, header: &Header<'_>, index: usize, event: &Event) {
+fn write_event(out: &mut Vec<u8>, header: &AppendHeader<'_>, index: usize, event: &Event) {
     out.extend_from_slice(b"{\"k\":\"");
     out.extend_from_slice(event.kind().name().as_bytes());
     out.push(b'"');
     let offset = event.event_id.0.wrapping_sub(header.event_id);
     if usize::try_from(offset) != Ok(index) {
-        field(out, "i", offset);
+        write_field(out, "i", offset);
     }
-    nonzero(out, "t", event.timestamp.0.wrapping_sub(header.timestamp));
-    nonzero(
+    write_nonzero_field(out, "t", event.timestamp.0.wrapping_sub(header.timestamp));
+    write_nonzero_field(
         out,
         "r",
         event.recorded_at.0.wrapping_sub(header.recorded_at),
     );
     let cause = event.cause_seq.map_or(0, |seq| seq.0);
     if cause.wrapping_add(1) != event.seq.0 || cause == 0 {
-        unsigned_field(out, "c", cause);
+        write_unsigned_field(out, "c", cause);
     }
-    write_place(out, header, event);
+    write_location(out, header, event);
     if let Some(duration) = event.duration_ms {
-        unsigned_field(out, "d", duration);
+        write_unsigned_field(out, "d", duration);
     }
     if let Some(meta) = &event.meta {
         out.extend_from_slice(b",\"m\":");
@@ -130,38 +130,38 @@ fn write_event(out: &mut Vec<u8>, header: &Header<'_>, index: usize, event: &Eve
 }
 
 /// Who emitted it, and where it happened.
-fn write_place(out: &mut Vec<u8>, header: &Header<'_>, event: &Event) {
-    let is_worker = event.source == Source::Worker;
+fn write_location(out: &mut Vec<u8>, header: &AppendHeader<'_>, event: &Event) {
+    let is_worker = event.source == EventSource::Worker;
     if is_worker {
-        field(out, "o", 1);
+        write_field(out, "o", 1);
     }
     let worker = event.worker_id.as_ref().map(|worker| &*worker.0);
     let implied = if is_worker { header.worker } else { None };
     if worker != implied {
-        text(out, "w", worker.unwrap_or_default());
+        write_text_field(out, "w", worker.unwrap_or_default());
     }
-    let at = &event.at;
+    let at = &event.location;
     if at.step.as_ref() != header.step {
-        text(out, "s", at.step.as_ref().map_or("", Name::as_str));
-        nonzero(out, "n", i64::from(at.run));
+        write_text_field(out, "s", at.step.as_ref().map_or("", Name::as_str));
+        write_nonzero_field(out, "n", i64::from(at.run));
     } else if at.run != header.run {
-        field(out, "n", i64::from(at.run));
+        write_field(out, "n", i64::from(at.run));
     }
     if let Some(iteration) = at.iteration {
-        unsigned_field(out, "x", iteration);
+        write_unsigned_field(out, "x", iteration);
     }
     if let Some(task) = &at.task {
-        text(out, "l", task.as_str());
+        write_text_field(out, "l", task.as_str());
     }
     let usual = u32::from(at.task.is_some());
     if at.visit != usual {
-        field(out, "v", i64::from(at.visit));
+        write_field(out, "v", i64::from(at.visit));
     }
     if at.attempt != usual {
-        field(out, "a", i64::from(at.attempt));
+        write_field(out, "a", i64::from(at.attempt));
     }
     if let Some(page) = at.page {
-        field(out, "g", page);
+        write_field(out, "g", page);
     }
 }
 
@@ -178,30 +178,30 @@ fn write_payload(out: &mut Vec<u8>, event: &Event) {
     }
 }
 
-fn key(out: &mut Vec<u8>, name: &str) {
+fn write_key(out: &mut Vec<u8>, name: &str) {
     out.extend_from_slice(b",\"");
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b"\":");
 }
 
-fn field(out: &mut Vec<u8>, name: &str, value: i64) {
-    key(out, name);
-    integer(out, value);
+fn write_field(out: &mut Vec<u8>, name: &str, value: i64) {
+    write_key(out, name);
+    write_integer(out, value);
 }
 
-fn nonzero(out: &mut Vec<u8>, name: &str, value: i64) {
+fn write_nonzero_field(out: &mut Vec<u8>, name: &str, value: i64) {
     if value != 0 {
-        field(out, name, value);
+        write_field(out, name, value);
     }
 }
 
-fn unsigned_field(out: &mut Vec<u8>, name: &str, value: u64) {
-    key(out, name);
-    unsigned(out, value);
+fn write_unsigned_field(out: &mut Vec<u8>, name: &str, value: u64) {
+    write_key(out, name);
+    write_unsigned(out, value);
 }
 
-fn text(out: &mut Vec<u8>, name: &str, value: &str) {
-    key(out, name);
+fn write_text_field(out: &mut Vec<u8>, name: &str, value: &str) {
+    write_key(out, name);
     let is_plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
     if value.bytes().all(is_plain) {
         out.push(b'"');
@@ -212,14 +212,14 @@ fn text(out: &mut Vec<u8>, name: &str, value: &str) {
     }
 }
 
-fn integer(out: &mut Vec<u8>, value: i64) {
+fn write_integer(out: &mut Vec<u8>, value: i64) {
     if value < 0 {
         out.push(b'-');
     }
-    unsigned(out, value.unsigned_abs());
+    write_unsigned(out, value.unsigned_abs());
 }
 
-fn unsigned(out: &mut Vec<u8>, mut value: u64) {
+fn write_unsigned(out: &mut Vec<u8>, mut value: u64) {
     let mut digits = [0_u8; 20];
     let mut at = digits.len();
     loop {

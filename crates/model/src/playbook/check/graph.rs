@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::playbook::check::words::is_always;
-use crate::playbook::read::Reader;
-use crate::playbook::{Arc, Jump, Playbook, RouteMode, Rule, Step};
+use crate::playbook::check::conditions::is_always;
+use crate::playbook::read::PlaybookReader;
+use crate::playbook::{JumpTarget, NetArc, Playbook, PolicyRule, RouteMode, Step};
 use crate::source::Span;
 use crate::yaml::Node;
 
 /// An arc to this name ends the branch if no step has the name.
-const END: &str = "end";
+const END_STEP: &str = "end";
 
-pub(crate) fn check(playbook: &Playbook, named: &[(&str, Node)], reader: &mut Reader) {
+pub(crate) fn check(playbook: &Playbook, named: &[(&str, Node)], reader: &mut PlaybookReader) {
     let steps = playbook.steps.iter().enumerate();
     let index: BTreeMap<&str, usize> = steps.map(|(at, step)| (step.name.as_str(), at)).collect();
     for (key, node) in named {
@@ -19,54 +19,54 @@ pub(crate) fn check(playbook: &Playbook, named: &[(&str, Node)], reader: &mut Re
             && !index.contains_key(name)
         {
             let message = format!("`{key}` names the step `{name}`, which does not exist");
-            let label = meant(reader, name, &index);
-            reader.error("E0113", message, node.span, label);
+            let label = suggest_step(reader, name, &index);
+            reader.report_error("E0113", message, node.span, label);
         }
     }
     for step in &playbook.steps {
-        arcs(step, &index, reader);
+        check_arcs(step, &index, reader);
         let labels: BTreeSet<&str> = step.tasks.iter().map(|task| task.label.as_str()).collect();
         for rule in step.tasks.iter().flat_map(|task| &task.policy.rules) {
-            if let Some(Jump::Label(label)) = &rule.then.to
+            if let Some(JumpTarget::Label(label)) = &rule.action.to
                 && !labels.contains(label.as_str())
             {
-                no_label(playbook, step, rule, label.as_str(), reader);
+                report_unknown_label(playbook, step, rule, label.as_str(), reader);
             }
         }
-        first_has_no_previous(step, reader);
+        check_first_previous(step, reader);
     }
     // With errors, an arc that could not be parsed may be the one that leads there.
     if !reader.has_errors() {
         for step in &playbook.steps {
-            unreachable_arcs(step, reader);
+            check_unreachable_arcs(step, reader);
         }
-        endless_cycles(playbook, &index, reader);
-        unreached(playbook, &index, reader);
+        check_endless_cycles(playbook, &index, reader);
+        check_unreached_steps(playbook, &index, reader);
     }
 }
 
-fn meant(reader: &Reader, name: &str, index: &BTreeMap<&str, usize>) -> String {
+fn suggest_step(reader: &PlaybookReader, name: &str, index: &BTreeMap<&str, usize>) -> String {
     match reader.suggest(name, index.keys().copied()) {
         Some(meant) => format!("did you mean `{meant}`?"),
         None => "no step has this name".to_owned(),
     }
 }
 
-fn arcs(step: &Step, index: &BTreeMap<&str, usize>, reader: &mut Reader) {
+fn check_arcs(step: &Step, index: &BTreeMap<&str, usize>, reader: &mut PlaybookReader) {
     for arc in &step.next.arcs {
         let target = arc.step.as_str();
-        if !index.contains_key(target) && target != END {
+        if !index.contains_key(target) && target != END_STEP {
             let message = format!(
                 "an arc of step `{}` points to `{target}`, which does not exist",
                 step.name
             );
-            let label = meant(reader, target, index);
-            reader.error("E0112", message, arc.span, label);
+            let label = suggest_step(reader, target, index);
+            reader.report_error("E0112", message, arc.span, label);
         }
     }
 }
 
-fn unreachable_arcs(step: &Step, reader: &mut Reader) {
+fn check_unreachable_arcs(step: &Step, reader: &mut PlaybookReader) {
     if step.next.mode != RouteMode::Exclusive {
         return;
     }
@@ -79,19 +79,19 @@ fn unreachable_arcs(step: &Step, reader: &mut Reader) {
         let message = format!("the arc to `{}` is unreachable", arc.step);
         let warning = reader
             .diagnostic("W205", message, arc.span)
-            .label(format!("the arc on line {line} always matches first"))
-            .help("add a `when` to that arc, move it last, or use `spec: {mode: inclusive}`   noetl explain W205");
+            .with_label(format!("the arc on line {line} always matches first"))
+            .with_help("add a `when` to that arc, move it last, or use `spec: {mode: inclusive}`   noetl explain W205");
         reader.report(warning);
     }
 }
 
 /// Returns the arcs that always match when a step succeeds.
-fn sure_arcs<'a>(playbook: &Playbook, step: &'a Step) -> Vec<&'a Arc> {
+fn certain_arcs<'a>(playbook: &Playbook, step: &'a Step) -> Vec<&'a NetArc> {
     let is_final = playbook.executor.final_step.as_ref() == Some(&step.name);
     if is_final || !step.admission.rules.is_empty() {
         return Vec::new();
     }
-    let is_sure = |arc: &&Arc| is_always(arc.when.as_ref());
+    let is_sure = |arc: &&NetArc| is_always(arc.when.as_ref());
     match step.next.mode {
         RouteMode::Exclusive => step.next.arcs.first().filter(is_sure).into_iter().collect(),
         RouteMode::Inclusive => step.next.arcs.iter().filter(is_sure).collect(),
@@ -99,29 +99,33 @@ fn sure_arcs<'a>(playbook: &Playbook, step: &'a Step) -> Vec<&'a Arc> {
 }
 
 /// Warns about cycles in which every arc always matches.
-fn endless_cycles(playbook: &Playbook, index: &BTreeMap<&str, usize>, reader: &mut Reader) {
+fn check_endless_cycles(
+    playbook: &Playbook,
+    index: &BTreeMap<&str, usize>,
+    reader: &mut PlaybookReader,
+) {
     #[derive(Clone, Copy, PartialEq)]
-    enum Seen {
-        Not,
+    enum VisitState {
+        Unvisited,
         OnPath,
         Done,
     }
-    let arcs: Vec<Vec<&Arc>> = playbook
+    let arcs: Vec<Vec<&NetArc>> = playbook
         .steps
         .iter()
-        .map(|step| sure_arcs(playbook, step))
+        .map(|step| certain_arcs(playbook, step))
         .collect();
-    let mut seen = vec![Seen::Not; arcs.len()];
+    let mut seen = vec![VisitState::Unvisited; arcs.len()];
     for start in 0..arcs.len() {
-        if seen[start] != Seen::Not {
+        if seen[start] != VisitState::Unvisited {
             continue;
         }
-        seen[start] = Seen::OnPath;
+        seen[start] = VisitState::OnPath;
         let mut path = vec![(start, 0)];
         while let Some((at, next)) = path.last_mut() {
             let at = *at;
             let Some(arc) = arcs[at].get(*next) else {
-                seen[at] = Seen::Done;
+                seen[at] = VisitState::Done;
                 path.pop();
                 continue;
             };
@@ -130,46 +134,52 @@ fn endless_cycles(playbook: &Playbook, index: &BTreeMap<&str, usize>, reader: &m
                 continue;
             };
             match seen[target] {
-                Seen::Not => {
-                    seen[target] = Seen::OnPath;
+                VisitState::Unvisited => {
+                    seen[target] = VisitState::OnPath;
                     path.push((target, 0));
                 }
-                Seen::OnPath => endless_cycle(&playbook.steps[at], arc, reader),
-                Seen::Done => {}
+                VisitState::OnPath => report_endless_cycle(&playbook.steps[at], arc, reader),
+                VisitState::Done => {}
             }
         }
     }
 }
 
-fn endless_cycle(step: &Step, arc: &Arc, reader: &mut Reader) {
+fn report_endless_cycle(step: &Step, arc: &NetArc, reader: &mut PlaybookReader) {
     let message = format!(
         "the arc from `{}` to `{}` closes an endless cycle",
         step.name, arc.step
     );
     let warning = reader
         .diagnostic("W240", message, arc.span)
-        .label("every arc of the cycle always matches")
-        .help("add a `when` to an arc of the cycle   noetl explain W240");
+        .with_label("every arc of the cycle always matches")
+        .with_help("add a `when` to an arc of the cycle   noetl explain W240");
     reader.report(warning);
 }
 
-fn first_has_no_previous(step: &Step, reader: &mut Reader) {
+fn check_first_previous(step: &Step, reader: &mut PlaybookReader) {
     let Some(task) = step.tasks.first() else {
         return;
     };
     for rule in &task.policy.rules {
-        if matches!(rule.then.to, Some(Jump::Previous)) {
+        if matches!(rule.action.to, Some(JumpTarget::Previous)) {
             let message = format!(
                 "task `{}` is the first of its step, so there is no previous task",
                 task.label
             );
-            let span = target(rule, reader);
-            reader.error("E0114", message, span, "jump to a label instead");
+            let span = target_span(rule, reader);
+            reader.report_error("E0114", message, span, "jump to a label instead");
         }
     }
 }
 
-fn no_label(playbook: &Playbook, step: &Step, rule: &Rule, label: &str, reader: &mut Reader) {
+fn report_unknown_label(
+    playbook: &Playbook,
+    step: &Step,
+    rule: &PolicyRule,
+    label: &str,
+    reader: &mut PlaybookReader,
+) {
     let labels = step.tasks.iter().map(|task| task.label.as_str());
     let mut others = playbook
         .steps
@@ -186,17 +196,21 @@ fn no_label(playbook: &Playbook, step: &Step, rule: &Rule, label: &str, reader: 
         format!("(step has: {})", labels.collect::<Vec<_>>().join(" "))
     };
     let message = format!("step `{}` has no task `{label}` to jump to", step.name);
-    let span = target(rule, reader);
-    reader.error("E0114", message, span, advice);
+    let span = target_span(rule, reader);
+    reader.report_error("E0114", message, span, advice);
 }
 
 /// Returns the span of a rule's jump target.
-fn target(rule: &Rule, reader: &Reader) -> Span {
+fn target_span(rule: &PolicyRule, reader: &PlaybookReader) -> Span {
     let named = reader.jumps.get(&rule.span.start);
     named.copied().unwrap_or(rule.span)
 }
 
-fn unreached(playbook: &Playbook, index: &BTreeMap<&str, usize>, reader: &mut Reader) {
+fn check_unreached_steps(
+    playbook: &Playbook,
+    index: &BTreeMap<&str, usize>,
+    reader: &mut PlaybookReader,
+) {
     if playbook.steps.is_empty() {
         return;
     }
@@ -233,7 +247,7 @@ fn unreached(playbook: &Playbook, index: &BTreeMap<&str, usize>, reader: &mut Re
                 format!("step `{}` is never reached", step.name),
                 step.span,
             )
-            .label("no path of arcs leads here from the first step");
+            .with_label("no path of arcs leads here from the first step");
         reader.report(warning);
     }
 }

@@ -1,10 +1,11 @@
 //! Warns about playbooks that are valid but probably do not do what their author expects.
 
-use crate::playbook::check::words::{is_always, matches_every_error};
-use crate::playbook::credentials::{Opens, field_read};
-use crate::playbook::read::Reader;
+use crate::playbook::check::conditions::{is_always, matches_every_error};
+use crate::playbook::credentials::{CredentialUses, keychain_field_read};
+use crate::playbook::read::PlaybookReader;
 use crate::playbook::{
-    Directive, Jump, LoopMode, Playbook, Rule, Step, Task, Unmatched, Write, WriteTarget,
+    Directive, JumpTarget, LoopMode, Playbook, PolicyRule, SetEntry, Step, Task, UnmatchedAction,
+    WriteTarget,
 };
 use crate::source::Span;
 use crate::template::Tree;
@@ -25,58 +26,62 @@ pub(crate) const RESERVED: &[&str] = &[
 
 const REDUCERS: &[&str] = &["$add", "$append", "$max", "$min", "$merge"];
 
-pub(crate) fn check(playbook: &Playbook, reader: &mut Reader) {
+pub(crate) fn check(playbook: &Playbook, reader: &mut PlaybookReader) {
     for step in &playbook.steps {
-        name(step.name.as_str(), "step", step.span, reader);
+        check_name(step.name.as_str(), "step", step.span, reader);
         if let Some(looped) = &step.loop_ {
-            name(looped.iterator.as_str(), "iterator", looped.span, reader);
+            check_name(looped.iterator.as_str(), "iterator", looped.span, reader);
             let is_silent = looped.mode == LoopMode::Parallel && looped.max_in_flight.is_none();
-            if is_silent && step.claim().is_none() {
+            if is_silent && step.cursor_claim().is_none() {
                 let message = format!(
                     "the parallel loop of step `{}` has no `max_in_flight`",
                     step.name
                 );
                 let warning = reader
                     .diagnostic("W207", message, looped.span)
-                    .help("add `max_in_flight: 8` under `loop.spec`; the default is 16   noetl explain W207");
+                    .with_help("add `max_in_flight: 8` under `loop.spec`; the default is 16   noetl explain W207");
                 reader.report(warning);
             }
         }
         for task in step.all_tasks() {
-            secret_as_name(step, task, reader);
+            check_secret_as_name(step, task, reader);
         }
         for (at, task) in step.tasks.iter().enumerate() {
             if task.label != step.name {
-                name(task.label.as_str(), "task", task.span, reader);
+                check_name(task.label.as_str(), "task", task.span, reader);
             }
-            unmatched_error(task, reader);
-            endless_jump(step, at, task, reader);
-            for write in writes(task) {
-                shared_write(step, write, reader);
-                stray_iter(step, write, reader);
+            check_unmatched_error(task, reader);
+            check_endless_jump(step, at, task, reader);
+            for write in set_entries(task) {
+                check_shared_write(step, write, reader);
+                check_stray_iter(step, write, reader);
             }
         }
     }
 }
 
-fn writes(task: &Task) -> impl Iterator<Item = &Write> {
-    let ruled = task.policy.rules.iter().flat_map(|rule| &rule.then.writes);
+fn set_entries(task: &Task) -> impl Iterator<Item = &SetEntry> {
+    let ruled = task
+        .policy
+        .rules
+        .iter()
+        .flat_map(|rule| &rule.action.writes);
     task.set.iter().chain(ruled)
 }
 
-fn name(name: &str, what: &str, span: Span, reader: &mut Reader) {
+fn check_name(name: &str, what: &str, span: Span, reader: &mut PlaybookReader) {
     let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         && !name.starts_with(|c: char| c.is_numeric());
     let warning = if RESERVED.contains(&name) || name.starts_with('_') {
         let message = format!("the name of the {what} `{name}` is reserved in templates");
         reader
             .diagnostic("W214", message, span)
-            .label("choose another name; in templates this one has another meaning")
+            .with_label("choose another name; in templates this one has another meaning")
     } else if !is_word {
         let message = format!("templates cannot refer to the {what} `{name}` by its name");
         reader
             .diagnostic("W213", message, span)
-            .label("use letters, digits and `_`, and begin with a letter")
+            .with_label("use letters, digits and `_`, and begin with a letter")
     } else {
         return;
     };
@@ -84,10 +89,10 @@ fn name(name: &str, what: &str, span: Span, reader: &mut Reader) {
 }
 
 /// Rejects an `auth` that reads a field of a keychain entry: `auth` takes a name, and the field holds a secret.
-fn secret_as_name(step: &Step, task: &Task, reader: &mut Reader) {
-    for tree in Opens::of_task(step, task).rendered {
+fn check_secret_as_name(step: &Step, task: &Task, reader: &mut PlaybookReader) {
+    for tree in CredentialUses::from_task(step, task).name_templates {
         tree.walk(&mut |template| {
-            let Some(entry) = field_read(template) else {
+            let Some(entry) = keychain_field_read(template) else {
                 return;
             };
             let message = format!(
@@ -96,45 +101,47 @@ fn secret_as_name(step: &Step, task: &Task, reader: &mut Reader) {
             );
             let label =
                 format!("write `auth: {entry}`, or a map such as `{{type: bearer, token: …}}`");
-            reader.error("E0128", message, template.span(), label);
+            reader.report_error("E0128", message, template.span(), label);
         });
     }
 }
 
-fn unmatched_error(task: &Task, reader: &mut Reader) {
+fn check_unmatched_error(task: &Task, reader: &mut PlaybookReader) {
     let policy = &task.policy;
-    let covers = |rule: &Rule| matches_every_error(rule.when.as_ref());
+    let covers = |rule: &PolicyRule| matches_every_error(rule.when.as_ref());
     let Some(first) = policy.rules.first() else {
         return;
     };
-    if policy.unmatched == Unmatched::Continue && !policy.rules.iter().any(covers) {
+    if policy.unmatched == UnmatchedAction::Continue && !policy.rules.iter().any(covers) {
         let warning = reader
             .diagnostic(
                 "W204",
                 "no rule handles errors: the pipeline continues after a failed task",
                 first.span,
             )
-            .help("add `- else: {then: {do: fail}}`   noetl explain W204");
+            .with_help("add `- else: {then: {do: fail}}`   noetl explain W204");
         reader.report(warning);
     }
 }
 
 /// Warns about an unconditional jump back in a task whose other rules never leave the cycle.
-fn endless_jump(step: &Step, at: usize, task: &Task, reader: &mut Reader) {
+fn check_endless_jump(step: &Step, at: usize, task: &Task, reader: &mut PlaybookReader) {
     for rule in &task.policy.rules {
-        let back = || match &rule.then.to {
-            Some(Jump::Label(label)) => step.task(label.as_str()).is_some_and(|(to, _)| to <= at),
-            Some(Jump::Previous) => true,
-            Some(Jump::Template(_)) | None => false,
+        let back = || match &rule.action.to {
+            Some(JumpTarget::Label(label)) => {
+                step.task(label.as_str()).is_some_and(|(to, _)| to <= at)
+            }
+            Some(JumpTarget::Previous) => true,
+            Some(JumpTarget::Template(_)) | None => false,
         };
-        let leaves = |other: &Rule| {
+        let leaves = |other: &PolicyRule| {
             !std::ptr::eq(other, rule)
                 && matches!(
-                    other.then.directive,
+                    other.action.directive,
                     Directive::Break | Directive::Fail | Directive::Continue
                 )
         };
-        let is_endless = rule.then.directive == Directive::Jump
+        let is_endless = rule.action.directive == Directive::Jump
             && is_always(rule.when.as_ref())
             && !task.policy.rules.iter().any(leaves)
             && back();
@@ -142,14 +149,16 @@ fn endless_jump(step: &Step, at: usize, task: &Task, reader: &mut Reader) {
             let message = format!("task `{}` always jumps back", task.label);
             let warning = reader
                 .diagnostic("W208", message, rule.span)
-                .label("no rule ends these jumps")
-                .help("add a `when` to the jump, and a rule with `do: break`   noetl explain W208");
+                .with_label("no rule ends these jumps")
+                .with_help(
+                    "add a `when` to the jump, and a rule with `do: break`   noetl explain W208",
+                );
             reader.report(warning);
         }
     }
 }
 
-fn shared_write(step: &Step, write: &Write, reader: &mut Reader) {
+fn check_shared_write(step: &Step, write: &SetEntry, reader: &mut PlaybookReader) {
     let is_parallel = step
         .loop_
         .as_ref()
@@ -160,8 +169,8 @@ fn shared_write(step: &Step, write: &Write, reader: &mut Reader) {
     let message = format!("iterations of a parallel loop write `ctx.{}`", write.key);
     let warning = reader
         .diagnostic("W206", message, write.span)
-        .label("the step fails with CTX_CONFLICT if the values differ")
-        .help("use a reducer such as `{$append: …}` or `{$add: 1}`, or `set_iter`   noetl explain W206");
+        .with_label("the step fails with CTX_CONFLICT if the values differ")
+        .with_help("use a reducer such as `{$append: …}` or `{$add: 1}`, or `set_iter`   noetl explain W206");
     reader.report(warning);
 }
 
@@ -174,7 +183,7 @@ fn is_reducer(value: &Tree) -> bool {
     }
 }
 
-fn stray_iter(step: &Step, write: &Write, reader: &mut Reader) {
+fn check_stray_iter(step: &Step, write: &SetEntry, reader: &mut PlaybookReader) {
     if step.loop_.is_some() || write.target != WriteTarget::Iter {
         return;
     }
@@ -184,6 +193,6 @@ fn stray_iter(step: &Step, write: &Write, reader: &mut Reader) {
     );
     let warning = reader
         .diagnostic("W212", message, write.span)
-        .label("the value is lost at the end of this pipeline");
+        .with_label("the value is lost at the end of this pipeline");
     reader.report(warning);
 }

@@ -1,23 +1,23 @@
 //! Warns about plain scalars that YAML reads as another type than they seem to have.
 
 use crate::diagnostic::Diagnostic;
-use crate::playbook::read::Reader;
-use crate::yaml::{Node, Style, Value};
+use crate::playbook::read::PlaybookReader;
+use crate::yaml::{Node, NodeValue, ScalarQuoting};
 
 const BOOLEAN_WORDS: &[&str] = &["yes", "no", "on", "off"];
 
 /// Checks every value below `root`.
-pub(crate) fn check(root: &Node, reader: &mut Reader) {
+pub(crate) fn check(root: &Node, reader: &mut PlaybookReader) {
     let mut open: Vec<(&str, &Node)> = vec![("", root)];
     while let Some((key, node)) = open.pop() {
         match &node.value {
-            Value::List(items) => open.extend(items.iter().map(|item| (key, item))),
-            Value::Map(entries) => {
+            NodeValue::List(items) => open.extend(items.iter().map(|item| (key, item))),
+            NodeValue::Map(entries) => {
                 let entries = entries.iter();
                 open.extend(entries.map(|entry| (&*entry.key, &entry.value)));
             }
             _ => {
-                if let Some(warning) = lookalike(key, node, reader) {
+                if let Some(warning) = find_lookalike(key, node, reader) {
                     reader.report(warning);
                 }
             }
@@ -25,11 +25,11 @@ pub(crate) fn check(root: &Node, reader: &mut Reader) {
     }
 }
 
-fn lookalike(key: &str, node: &Node, reader: &Reader) -> Option<Diagnostic> {
+fn find_lookalike(key: &str, node: &Node, reader: &PlaybookReader) -> Option<Diagnostic> {
     let range = node.span.start as usize..node.span.end as usize;
     let written = reader.source.text.get(range)?;
     match &node.value {
-        Value::Text(text) if text.style == Style::Plain => {
+        NodeValue::Text(text) if text.quoting == ScalarQuoting::Plain => {
             let word = text.text.to_ascii_lowercase();
             BOOLEAN_WORDS.contains(&word.as_str()).then(|| {
                 reader
@@ -38,30 +38,30 @@ fn lookalike(key: &str, node: &Node, reader: &Reader) -> Option<Diagnostic> {
                         format!("`{written}` is text here, not a boolean"),
                         node.span,
                     )
-                    .label(format!(
+                    .with_label(format!(
                         "write `true` or `false`, or quote it: `\"{written}\"`"
                     ))
             })
         }
-        Value::Number(number) if has_leading_zero(written) => Some(
+        NodeValue::Number(number) if has_leading_zero(written) => Some(
             reader
                 .diagnostic(
                     "W302",
                     format!("`{written}` is the number {number}"),
                     node.span,
                 )
-                .label(format!(
+                .with_label(format!(
                     "quote it to keep the zero: `\"{written}\"`; octal is `0o755`"
                 )),
         ),
-        Value::Number(number) if key.contains("version") && loses_zero(written) => Some(
+        NodeValue::Number(number) if key.contains("version") && loses_zero(written) => Some(
             reader
                 .diagnostic(
                     "W303",
                     format!("`{written}` is the number {number}"),
                     node.span,
                 )
-                .label(format!("quote it to keep the zero: `\"{written}\"`")),
+                .with_label(format!("quote it to keep the zero: `\"{written}\"`")),
         ),
         _ => None,
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::playbook::check::lint::RESERVED;
-use crate::playbook::read::{Place, Reader, Use};
+use crate::playbook::read::{PlaybookReader, TemplateSite, TemplateUse};
 use crate::playbook::{Playbook, Step, WriteTarget};
 use crate::source::Span;
 use crate::template::{PathUse, Tree};
@@ -44,13 +44,13 @@ const BUILT_IN: &[&str] = &[
 
 const ITER: &[&str] = &["index", "first", "last", "length", "parent"];
 
-pub(crate) fn check(playbook: &Playbook, reader: &mut Reader) {
+pub(crate) fn check(playbook: &Playbook, reader: &mut PlaybookReader) {
     let uses = std::mem::take(&mut reader.uses);
-    let shared = Shared::of(playbook);
-    let mut current: Option<(usize, Known<'_>)> = None;
+    let shared = PlaybookNames::new(playbook);
+    let mut current: Option<(usize, StepNames<'_>)> = None;
     for found in &uses {
-        if found.place == Place::Default {
-            look_before_run(found, &shared, reader);
+        if found.site == TemplateSite::Default {
+            check_default(found, &shared, reader);
             continue;
         }
         let Some((at, step)) = found
@@ -60,18 +60,18 @@ pub(crate) fn check(playbook: &Playbook, reader: &mut Reader) {
             continue;
         };
         if current.as_ref().is_none_or(|(known, _)| *known != at) {
-            current = Some((at, Known::of(&shared, step)));
+            current = Some((at, StepNames::new(&shared, step)));
         }
         if let Some((_, known)) = &current {
             for path in found.template.path_uses() {
-                look(&path, found, known, reader);
+                check_path_use(&path, found, known, reader);
             }
         }
     }
 }
 
 /// Names that are only available once the run has started.
-const LATER: &[&str] = &[
+const RUNTIME_NAMES: &[&str] = &[
     "iter",
     "args",
     "input",
@@ -88,70 +88,74 @@ const LATER: &[&str] = &[
 ];
 
 /// Checks a template among the defaults, which are rendered before the run starts.
-fn look_before_run(found: &Use, shared: &Shared<'_>, reader: &mut Reader) {
+fn check_default(found: &TemplateUse, shared: &PlaybookNames<'_>, reader: &mut PlaybookReader) {
     for used in found.template.path_uses() {
         if reader.is_full() {
             return;
         }
-        let name = root(&used.path);
+        let name = root_name(&used.path);
         let is_given = shared.given.contains(name);
         let is_later =
-            LATER.contains(&name) || name.starts_with('_') || shared.steps.contains(name);
-        let range = found.as_written(&used.range);
+            RUNTIME_NAMES.contains(&name) || name.starts_with('_') || shared.steps.contains(name);
+        let range = found.to_source_range(&used.range);
         let span = found.node.locate(&reader.source.text, &range);
         if is_later && !is_given {
             let message = format!("`{name}` is not available before the run starts");
             let advice = "defaults can read `workload`, `ctx`, `execution_id`, `job` and `env`";
-            reader.error("E0141", message, span, advice);
+            reader.report_error("E0141", message, span, advice);
         } else if !is_given
             && !used.guarded
-            && !is_prepared(&used, found)
+            && !expects_missing(&used, found)
             && !RESERVED.contains(&name)
             && !BUILT_IN.contains(&name)
         {
-            undefined(name, span, shared.given.iter().copied(), reader);
+            report_undefined(name, span, shared.given.iter().copied(), reader);
         }
     }
 }
 
 /// Names that are available in one step only.
-struct Known<'p> {
-    shared: &'p Shared<'p>,
+struct StepNames<'p> {
+    shared: &'p PlaybookNames<'p>,
     step: &'p Step,
     iter: BTreeSet<&'p str>,
-    bare: BTreeSet<&'p str>,
+    bare_names: BTreeSet<&'p str>,
     /// Whether other names may be available that cannot be listed.
     is_open: bool,
 }
 
-impl<'p> Known<'p> {
-    fn of(shared: &'p Shared<'p>, step: &'p Step) -> Self {
+impl<'p> StepNames<'p> {
+    fn new(shared: &'p PlaybookNames<'p>, step: &'p Step) -> Self {
         let mut known = Self {
             shared,
             step,
             iter: BTreeSet::new(),
-            bare: BTreeSet::new(),
+            bare_names: BTreeSet::new(),
             is_open: false,
         };
         let iterator = step.loop_.as_ref().map(|looped| looped.iterator.as_str());
         known.iter.extend(iterator);
         for task in &step.tasks {
-            known.bare.insert(task.label.as_str());
-            known.keys(task.input.as_ref());
-            let ruled = task.policy.rules.iter().flat_map(|rule| &rule.then.writes);
+            known.bare_names.insert(task.label.as_str());
+            known.add_keys(task.input.as_ref());
+            let ruled = task
+                .policy
+                .rules
+                .iter()
+                .flat_map(|rule| &rule.action.writes);
             for write in task.set.iter().chain(ruled) {
                 match write.target {
-                    WriteTarget::Iter => known.iter.insert(root(write.key.as_str())),
-                    WriteTarget::Local => known.bare.insert(root(write.key.as_str())),
+                    WriteTarget::Iter => known.iter.insert(root_name(write.key.as_str())),
+                    WriteTarget::Local => known.bare_names.insert(root_name(write.key.as_str())),
                     WriteTarget::Ctx => false,
                 };
             }
         }
-        known.keys(step.input.as_ref());
+        known.add_keys(step.input.as_ref());
         for args in shared.args.get(step.name.as_str()).into_iter().flatten() {
-            known.keys(Some(args));
+            known.add_keys(Some(args));
         }
-        known.bare.extend(known.iter.clone());
+        known.bare_names.extend(known.iter.clone());
         known
     }
 
@@ -159,11 +163,13 @@ impl<'p> Known<'p> {
         self.iter.contains(key) || ITER.contains(&key) || key.starts_with('_')
     }
 
-    fn keys(&mut self, tree: Option<&'p Tree>) {
+    fn add_keys(&mut self, tree: Option<&'p Tree>) {
         match tree {
-            Some(Tree::Map(pairs)) => self.bare.extend(pairs.iter().map(|(key, _)| key.as_str())),
+            Some(Tree::Map(pairs)) => self
+                .bare_names
+                .extend(pairs.iter().map(|(key, _)| key.as_str())),
             Some(Tree::Literal(serde_json::Value::Object(map))) => {
-                self.bare.extend(map.keys().map(String::as_str));
+                self.bare_names.extend(map.keys().map(String::as_str));
             }
             Some(Tree::Template(_)) => self.is_open = true,
             _ => {}
@@ -172,7 +178,7 @@ impl<'p> Known<'p> {
 }
 
 /// Names that are available in all steps.
-struct Shared<'p> {
+struct PlaybookNames<'p> {
     /// Keys of `workload` and `ctx`.
     given: BTreeSet<&'p str>,
     /// Keys of `workload` and `ctx`, step names, and everything written to `ctx`.
@@ -182,8 +188,8 @@ struct Shared<'p> {
     args: BTreeMap<&'p str, Vec<&'p Tree>>,
 }
 
-impl<'p> Shared<'p> {
-    fn of(playbook: &'p Playbook) -> Self {
+impl<'p> PlaybookNames<'p> {
+    fn new(playbook: &'p Playbook) -> Self {
         let steps = playbook.steps.iter().map(|step| step.name.as_str());
         let steps: BTreeSet<&str> = steps.collect();
         let given = playbook.workload.keys().chain(playbook.ctx.keys());
@@ -197,9 +203,9 @@ impl<'p> Shared<'p> {
             let writes = (step.set.iter())
                 .chain(step.next.arcs.iter().flat_map(|arc| &arc.set))
                 .chain(tasks.flat_map(|task| &task.set))
-                .chain(ruled.flat_map(|rule| &rule.then.writes));
+                .chain(ruled.flat_map(|rule| &rule.action.writes));
             let shared = writes.filter(|write| write.target == WriteTarget::Ctx);
-            names.extend(shared.map(|write| root(write.key.as_str())));
+            names.extend(shared.map(|write| root_name(write.key.as_str())));
             for arc in &step.next.arcs {
                 args.entry(arc.step.as_str()).or_default().extend(&arc.args);
             }
@@ -213,38 +219,45 @@ impl<'p> Shared<'p> {
     }
 }
 
-fn root(path: &str) -> &str {
+fn root_name(path: &str) -> &str {
     path.split(['.', '[']).next().unwrap_or(path)
 }
 
-fn look(used: &PathUse, found: &Use, known: &Known<'_>, reader: &mut Reader) {
-    if reader.is_full() || is_prepared(used, found) {
+fn check_path_use(
+    used: &PathUse,
+    found: &TemplateUse,
+    known: &StepNames<'_>,
+    reader: &mut PlaybookReader,
+) {
+    if reader.is_full() || expects_missing(used, found) {
         return;
     }
-    let name = root(&used.path);
+    let name = root_name(&used.path);
     let rest = used.path.strip_prefix(name).unwrap_or("");
-    let second = rest.strip_prefix('.').map(root);
-    let range = found.as_written(&used.range);
-    let span = |reader: &Reader| found.node.locate(&reader.source.text, &range);
+    let second = rest.strip_prefix('.').map(root_name);
+    let range = found.to_source_range(&used.range);
+    let span = |reader: &PlaybookReader| found.node.locate(&reader.source.text, &range);
     match (name, second) {
-        ("iter", Some(key)) if !known.has_iter(key) => iter(key, span(reader), known, reader),
-        ("steps", Some(step)) if !known.shared.steps.contains(step) => {
-            steps(step, span(reader), known, reader);
+        ("iter", Some(key)) if !known.has_iter(key) => {
+            check_iter_key(key, span(reader), known, reader);
         }
-        ("outcome" | "output", _) if !found.place.has_outcome() => {
+        ("steps", Some(step)) if !known.shared.steps.contains(step) => {
+            check_step_name(step, span(reader), known, reader);
+        }
+        ("outcome" | "output", _) if !found.site.has_outcome() => {
             let advice = "it is available in rules, `set` and conditions";
             let span = span(reader);
-            reader.error(
+            reader.report_error(
                 "T0202",
                 format!("`{name}` is not available here"),
                 span,
                 advice,
             );
         }
-        ("event", _) if !found.place.has_event() => {
+        ("event", _) if !found.site.has_event() => {
             let advice = "it is available in conditions and admission rules";
             let span = span(reader);
-            reader.error(
+            reader.report_error(
                 "T0202",
                 format!("`{name}` is not available here"),
                 span,
@@ -252,20 +265,20 @@ fn look(used: &PathUse, found: &Use, known: &Known<'_>, reader: &mut Reader) {
             );
         }
         _ if used.guarded || is_known(name, known) => {}
-        _ => bare(name, span(reader), known, reader),
+        _ => check_bare_name(name, span(reader), known, reader),
     }
 }
 
-fn is_known(name: &str, known: &Known<'_>) -> bool {
+fn is_known(name: &str, known: &StepNames<'_>) -> bool {
     known.is_open
         || name.starts_with('_')
         || RESERVED.contains(&name)
         || BUILT_IN.contains(&name)
         || known.shared.names.contains(name)
-        || known.bare.contains(name)
+        || known.bare_names.contains(name)
 }
 
-fn iter(key: &str, span: Span, known: &Known<'_>, reader: &mut Reader) {
+fn check_iter_key(key: &str, span: Span, known: &StepNames<'_>, reader: &mut PlaybookReader) {
     let mut scope: Vec<String> = known
         .iter
         .iter()
@@ -282,7 +295,7 @@ fn iter(key: &str, span: Span, known: &Known<'_>, reader: &mut Reader) {
     } else {
         format!("in scope: {}", scope.join(", "))
     };
-    reader.error(
+    reader.report_error(
         "T0201",
         format!("`iter.{key}` is not defined here"),
         span,
@@ -290,13 +303,13 @@ fn iter(key: &str, span: Span, known: &Known<'_>, reader: &mut Reader) {
     );
 }
 
-fn steps(name: &str, span: Span, known: &Known<'_>, reader: &mut Reader) {
+fn check_step_name(name: &str, span: Span, known: &StepNames<'_>, reader: &mut PlaybookReader) {
     let steps = &known.shared.steps;
     let label = match reader.suggest(name, steps.iter().copied()) {
         Some(meant) => format!("did you mean `steps.{meant}`?"),
         None => "no step has this name".to_owned(),
     };
-    reader.error(
+    reader.report_error(
         "T0203",
         format!("`steps.{name}` refers to a step that does not exist"),
         span,
@@ -304,16 +317,16 @@ fn steps(name: &str, span: Span, known: &Known<'_>, reader: &mut Reader) {
     );
 }
 
-fn bare(name: &str, span: Span, known: &Known<'_>, reader: &mut Reader) {
-    let names = known.shared.names.iter().chain(&known.bare).copied();
-    undefined(name, span, names, reader);
+fn check_bare_name(name: &str, span: Span, known: &StepNames<'_>, reader: &mut PlaybookReader) {
+    let names = known.shared.names.iter().chain(&known.bare_names).copied();
+    report_undefined(name, span, names, reader);
 }
 
-fn undefined<'a>(
+fn report_undefined<'a>(
     name: &str,
     span: Span,
     names: impl Iterator<Item = &'a str>,
-    reader: &mut Reader,
+    reader: &mut PlaybookReader,
 ) {
     let label = match reader.suggest(name, names) {
         Some(meant) => format!("did you mean `{meant}`?"),
@@ -325,16 +338,16 @@ fn undefined<'a>(
             format!("`{name}` is not defined in the playbook"),
             span,
         )
-        .label(label);
+        .with_label(label);
     reader.report(warning);
 }
 
 /// Whether the author expects that the value may be missing: a `default` or a test for being defined follows it. A
 /// comparison also accepts a missing value, but comparing a value that is always missing is an error.
-fn is_prepared(used: &PathUse, found: &Use) -> bool {
+fn expects_missing(used: &PathUse, found: &TemplateUse) -> bool {
     let text = found.node.as_str().unwrap_or_default();
     let rest = text
-        .get(found.as_written(&used.range).end..)
+        .get(found.to_source_range(&used.range).end..)
         .unwrap_or_default();
     let rest = rest.trim_start_matches([')', ' ', '\n']);
     if let Some(filter) = rest.strip_prefix('|') {

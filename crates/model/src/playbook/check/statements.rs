@@ -1,13 +1,13 @@
 //! Rejects SQL statements that consist of a single template: no database can run them.
 
-use crate::playbook::read::Reader;
+use crate::playbook::read::PlaybookReader;
 use crate::playbook::{Playbook, Task};
 use crate::template::{Template, Tree};
 
 /// Kinds whose `command` is SQL.
 const SQL_KINDS: [&str; 3] = ["postgres", "sqlite", "duckdb"];
 
-pub(crate) fn check(playbook: &Playbook, reader: &mut Reader) {
+pub(crate) fn check(playbook: &Playbook, reader: &mut PlaybookReader) {
     for step in &playbook.steps {
         for task in step.all_tasks() {
             for tree in statements(task) {
@@ -36,7 +36,7 @@ fn statements(task: &Task) -> Vec<&Tree> {
     }
 }
 
-fn check_template(template: &Template, task: &Task, reader: &mut Reader) {
+fn check_template(template: &Template, task: &Task, reader: &mut PlaybookReader) {
     let statement = template.source().trim().trim_end_matches(';').trim_end();
     let whole = Template::parse(statement, template.span());
     if !whole.is_ok_and(|whole| whole.is_one_value()) {
@@ -46,7 +46,7 @@ fn check_template(template: &Template, task: &Task, reader: &mut Reader) {
         "a statement of task `{}` is a single template, which would be bound as a value",
         task.label
     );
-    reader.error(
+    reader.report_error(
         "E0130",
         message,
         template.span(),

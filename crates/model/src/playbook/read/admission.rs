@@ -1,38 +1,38 @@
 //! `spec.policy.admit`: the admission rules of a step.
 
-use crate::playbook::read::reader::{Fields, Reader};
-use crate::playbook::read::shapes::{ADMIT, ADMIT_RULE, ADMIT_THEN};
-use crate::playbook::read::uses::Place;
+use crate::playbook::read::key_tables::{ADMIT, ADMIT_RULE, ADMIT_THEN};
+use crate::playbook::read::reader::{CheckedMap, PlaybookReader};
+use crate::playbook::read::template_uses::TemplateSite;
 use crate::playbook::{Admission, AdmitMode, AdmitRule};
-use crate::yaml::{Node, Value};
+use crate::yaml::{Node, NodeValue};
 
 const MODES: &[(&str, AdmitMode)] = &[
     ("exclusive", AdmitMode::Exclusive),
     ("inclusive", AdmitMode::Inclusive),
 ];
 
-impl Reader {
-    pub(crate) fn admission(&mut self, node: &Node) -> Admission {
-        self.place = Place::Admission;
-        let fields = self.fields(node, &ADMIT, "`admit`");
+impl PlaybookReader {
+    pub(crate) fn read_admission(&mut self, node: &Node) -> Admission {
+        self.site = TemplateSite::Admission;
+        let fields = self.check_map(node, &ADMIT, "`admit`");
         let mode = fields.get("mode");
-        let mode = mode.and_then(|mode| self.word(mode, "admit.mode", MODES));
+        let mode = mode.and_then(|mode| self.read_word(mode, "admit.mode", MODES));
         let rules = match fields.get("rules") {
             Some(Node {
-                value: Value::List(rules),
+                value: NodeValue::List(rules),
                 ..
             }) => rules
                 .iter()
-                .filter_map(|rule| self.admit_rule(rule))
+                .filter_map(|rule| self.read_admit_rule(rule))
                 .collect(),
             Some(other) => {
-                self.wrong_type(other, "admit.rules", "a list of rules");
+                self.report_wrong_type(other, "admit.rules", "a list of rules");
                 Vec::new()
             }
             None => {
                 let message = "`admit` has no `rules`";
                 let label = "add `rules: [{when: …, then: {allow: true}}]`";
-                self.error("E0117", message, node.span, label);
+                self.report_error("E0117", message, node.span, label);
                 Vec::new()
             }
         };
@@ -42,8 +42,8 @@ impl Reader {
         }
     }
 
-    fn admit_rule(&mut self, node: &Node) -> Option<AdmitRule> {
-        let fields = self.fields(node, &ADMIT_RULE, "an admission rule");
+    fn read_admit_rule(&mut self, node: &Node) -> Option<AdmitRule> {
+        let fields = self.check_map(node, &ADMIT_RULE, "an admission rule");
         let otherwise = fields.entry("else");
         let then = match (fields.entry("when"), otherwise) {
             (Some(_), None) => fields.get("then"),
@@ -52,12 +52,12 @@ impl Reader {
                 inner.or(fields.get("then")).or(Some(&otherwise.value))
             }
             _ => {
-                self.rule_shape(node, &fields);
+                self.report_rule_shape(node, &fields);
                 return None;
             }
         };
         let Some(then) = then.filter(|then| !then.is_null()) else {
-            self.missing(
+            self.report_missing_key(
                 "then",
                 "the admission rule",
                 node.span,
@@ -65,17 +65,17 @@ impl Reader {
             );
             return None;
         };
-        let answer = self.fields(then, &ADMIT_THEN, "an admission rule");
+        let answer = self.check_map(then, &ADMIT_THEN, "an admission rule");
         let Some(allow) = answer.get("allow") else {
-            if answer.has_bad_keys() {
+            if answer.has_reported_keys() {
                 return None;
             }
-            self.missing("allow", "the admission rule", then.span, "allow: true");
+            self.report_missing_key("allow", "the admission rule", then.span, "allow: true");
             return None;
         };
-        let allow = self.boolean(allow, "allow")?;
+        let allow = self.read_boolean(allow, "allow")?;
         let when = match fields.entry("when") {
-            Some(when) => Some(self.condition(&when.value, "when")?),
+            Some(when) => Some(self.read_condition(&when.value, "when")?),
             None => None,
         };
         Some(AdmitRule {
@@ -86,12 +86,12 @@ impl Reader {
     }
 
     /// Reports a rule that is neither `{when, then}` nor `{else}`.
-    pub(crate) fn rule_shape(&mut self, node: &Node, fields: &Fields<'_>) {
-        if node.as_map().is_none() || fields.has_bad_keys() {
+    pub(crate) fn report_rule_shape(&mut self, node: &Node, fields: &CheckedMap<'_>) {
+        if node.as_map().is_none() || fields.has_reported_keys() {
             return;
         }
         let message = "a rule needs either `when` or `else`";
         let label = "write `- when: \"{{ … }}\"` with `then`, or `- else: {then: …}`";
-        self.error("E0124", message, node.span, label);
+        self.report_error("E0124", message, node.span, label);
     }
 }

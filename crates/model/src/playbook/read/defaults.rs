@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value as Json};
 
-use crate::playbook::read::reader::Reader;
-use crate::playbook::read::uses::Place;
+use crate::playbook::read::reader::PlaybookReader;
+use crate::playbook::read::template_uses::TemplateSite;
 use crate::playbook::read::values::is_template;
 use crate::playbook::{DefaultTemplate, Section};
 use crate::template::Tree;
-use crate::yaml::{Node, Value};
+use crate::yaml::{Node, NodeValue};
 
 /// Maximum number of templates among the defaults: each is compared with the others.
 const TEMPLATES_MAX: usize = 1_000;
@@ -22,42 +22,46 @@ pub(crate) struct Defaults {
     pub(crate) templates: Vec<DefaultTemplate>,
 }
 
-impl Reader {
-    pub(crate) fn defaults(&mut self, workload: Option<&Node>, ctx: Option<&Node>) -> Defaults {
+impl PlaybookReader {
+    pub(crate) fn read_defaults(
+        &mut self,
+        workload: Option<&Node>,
+        ctx: Option<&Node>,
+    ) -> Defaults {
         let mut defaults = Defaults::default();
-        self.place = Place::Default;
+        self.site = TemplateSite::Default;
         if let Some(node) = workload {
-            defaults.workload = self.section(node, Section::Workload, &mut defaults.templates);
+            defaults.workload = self.read_section(node, Section::Workload, &mut defaults.templates);
         }
         if let Some(node) = ctx {
-            defaults.ctx = self.section(node, Section::Ctx, &mut defaults.templates);
+            defaults.ctx = self.read_section(node, Section::Ctx, &mut defaults.templates);
         }
         if defaults.templates.len() > TEMPLATES_MAX {
             let span = defaults.templates[TEMPLATES_MAX].template.span();
             let message = format!("the defaults have more than {TEMPLATES_MAX} templates");
-            self.error("E0005", message, span, "this one exceeds the limit");
+            self.report_error("E0005", message, span, "this one exceeds the limit");
             defaults.templates.clear();
         }
-        self.order(&mut defaults);
-        self.place = Place::Call;
+        self.order_templates(&mut defaults);
+        self.site = TemplateSite::Call;
         defaults
     }
 
-    fn section(
+    fn read_section(
         &mut self,
         node: &Node,
         section: Section,
         templates: &mut Vec<DefaultTemplate>,
     ) -> Map<String, Json> {
         let Json::Object(map) = node.to_json() else {
-            self.wrong_type(node, section.name(), "a map");
+            self.report_wrong_type(node, section.name(), "a map");
             return Map::new();
         };
-        self.templates_in(node, section, &mut Vec::new(), templates);
+        self.collect_templates(node, section, &mut Vec::new(), templates);
         map
     }
 
-    fn templates_in(
+    fn collect_templates(
         &mut self,
         node: &Node,
         section: Section,
@@ -65,8 +69,8 @@ impl Reader {
         found: &mut Vec<DefaultTemplate>,
     ) {
         match &node.value {
-            Value::Text(text) if !text.raw && is_template(&text.text) => {
-                if let Tree::Template(template) = self.template(node) {
+            NodeValue::Text(text) if !text.is_raw && is_template(&text.text) => {
+                if let Tree::Template(template) = self.read_template(node) {
                     found.push(DefaultTemplate {
                         section,
                         path: path.clone(),
@@ -75,27 +79,27 @@ impl Reader {
                     });
                 }
             }
-            Value::Map(entries) => {
+            NodeValue::Map(entries) => {
                 for entry in entries {
                     path.push(entry.key.to_string());
-                    self.templates_in(&entry.value, section, path, found);
+                    self.collect_templates(&entry.value, section, path, found);
                     path.pop();
                 }
             }
-            Value::List(items) => {
+            NodeValue::List(items) => {
                 for (index, item) in items.iter().enumerate() {
                     path.push(index.to_string());
-                    self.templates_in(item, section, path, found);
+                    self.collect_templates(item, section, path, found);
                     path.pop();
                 }
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {}
+            NodeValue::Null | NodeValue::Bool(_) | NodeValue::Number(_) | NodeValue::Text(_) => {}
         }
     }
 
     /// Orders the templates by dependency.
-    fn order(&mut self, defaults: &mut Defaults) {
-        let needs = needs(defaults);
+    fn order_templates(&mut self, defaults: &mut Defaults) {
+        let needs = template_needs(defaults);
         let mut levels: Vec<Option<usize>> = vec![None; needs.len()];
         for level in 0..LEVELS_MAX {
             let is_ready = |at: &usize| {
@@ -110,7 +114,7 @@ impl Reader {
             }
         }
         if let Some(first) = levels.iter().position(Option::is_none) {
-            self.unordered(defaults, &needs, &levels, first);
+            self.report_unordered(defaults, &needs, &levels, first);
             defaults.templates.clear();
             return;
         }
@@ -121,7 +125,7 @@ impl Reader {
     }
 
     /// Reports two templates that depend on each other, or a chain that is too long.
-    fn unordered(
+    fn report_unordered(
         &mut self,
         defaults: &Defaults,
         needs: &[Vec<usize>],
@@ -163,12 +167,12 @@ impl Reader {
                 "remove a reference from this one".to_owned(),
             ),
         };
-        self.error("E0142", message, default.template.span(), label);
+        self.report_error("E0142", message, default.template.span(), label);
     }
 }
 
 /// Returns, for each template, the others that it reads.
-fn needs(defaults: &Defaults) -> Vec<Vec<usize>> {
+fn template_needs(defaults: &Defaults) -> Vec<Vec<usize>> {
     let names: Vec<String> = defaults
         .templates
         .iter()
@@ -178,7 +182,7 @@ fn needs(defaults: &Defaults) -> Vec<Vec<usize>> {
         let uses = default.template.path_uses();
         let read: Vec<String> = uses
             .iter()
-            .flat_map(|found| defaults.read_by(&found.path))
+            .flat_map(|found| defaults.names_read_by(&found.path))
             .collect();
         let is_read = |name: &str| read.iter().any(|path| overlaps(path, name));
         let needed = names.iter().enumerate();
@@ -192,7 +196,7 @@ fn needs(defaults: &Defaults) -> Vec<Vec<usize>> {
 
 impl Defaults {
     /// Returns the initial values that a path in a template reads.
-    fn read_by(&self, path: &str) -> Vec<String> {
+    fn names_read_by(&self, path: &str) -> Vec<String> {
         let path = path.split('[').next().unwrap_or(path);
         let (root, rest) = path.split_once('.').unwrap_or((path, ""));
         let key = rest.split('.').next().unwrap_or(rest);

@@ -1,9 +1,9 @@
 //! Layers of `spec`: defaults of the kind, executor, step, loop, task. Each overrides the ones before.
 
-use crate::yaml::{Entry, Node, Value, overlay};
+use crate::yaml::{MapEntry, Node, NodeValue, overlay};
 
 /// Keys of an outer `spec` that tasks inherit. A step's own `timeout` limits the whole step and is not inherited.
-const INHERITED: &[&str] = &[
+const INHERITED_KEYS: &[&str] = &[
     "result",
     "retry",
     "pool",
@@ -17,35 +17,35 @@ const INHERITED: &[&str] = &[
 pub(crate) fn inheritable(spec: &Node, with_timeout: bool) -> Node {
     let entries = spec.as_map().unwrap_or_default();
     let kept = entries.iter().filter_map(|entry| match &*entry.key {
-        "policy" => rules_of(entry),
+        "policy" => policy_rules(entry),
         key if key.starts_with("timeout") => with_timeout.then(|| entry.clone()),
-        key => INHERITED.contains(&key).then(|| entry.clone()),
+        key => INHERITED_KEYS.contains(&key).then(|| entry.clone()),
     });
     Node {
         span: spec.span,
-        value: Value::Map(kept.collect()),
+        value: NodeValue::Map(kept.collect()),
     }
 }
 
-fn rules_of(policy: &Entry) -> Option<Entry> {
+fn policy_rules(policy: &MapEntry) -> Option<MapEntry> {
     let entries = policy.value.as_map()?;
-    let rules: Vec<Entry> = entries
+    let rules: Vec<MapEntry> = entries
         .iter()
         .filter(|entry| matches!(&*entry.key, "rules" | "on_unmatched"))
         .cloned()
         .collect();
-    (!rules.is_empty()).then(|| Entry {
+    (!rules.is_empty()).then(|| MapEntry {
         key: policy.key.clone(),
         span: policy.span,
         value: Node {
             span: policy.value.span,
-            value: Value::Map(rules),
+            value: NodeValue::Map(rules),
         },
     })
 }
 
 /// Overlays two optional layers.
-pub(crate) fn stack(below: Option<Node>, above: Option<Node>) -> Option<Node> {
+pub(crate) fn overlay_layers(below: Option<Node>, above: Option<Node>) -> Option<Node> {
     match (below, above) {
         (Some(below), Some(above)) => Some(overlay(&below, &above)),
         (below, above) => above.or(below),

@@ -1,11 +1,11 @@
 //! `next`: the arcs of a step.
 
-use crate::playbook::read::reader::Reader;
-use crate::playbook::read::shapes::{ARC, NEXT, NEXT_SPEC};
-use crate::playbook::read::uses::Place;
-use crate::playbook::{Arc, RouteMode, Router, WriteTarget};
+use crate::playbook::read::key_tables::{ARC, NEXT, NEXT_SPEC};
+use crate::playbook::read::reader::PlaybookReader;
+use crate::playbook::read::template_uses::TemplateSite;
+use crate::playbook::{NetArc, RouteMode, Router, WriteTarget};
 use crate::source::Span;
-use crate::yaml::{Node, Value};
+use crate::yaml::{Node, NodeValue};
 
 const MODES: &[(&str, RouteMode)] = &[
     ("exclusive", RouteMode::Exclusive),
@@ -24,61 +24,66 @@ const NO_MATCH: &[(&str, bool)] = &[
     ("fail", true),
 ];
 
-impl Reader {
-    pub(crate) fn next(&mut self, node: &Node, title: &str) -> Router {
-        self.place = Place::Boundary;
+impl PlaybookReader {
+    pub(crate) fn read_next(&mut self, node: &Node, title: &str) -> Router {
+        self.site = TemplateSite::Boundary;
         match &node.value {
-            Value::Text(_) => Router {
-                arcs: self.bare_arc(node).into_iter().collect(),
+            NodeValue::Text(_) => Router {
+                arcs: self.read_bare_arc(node).into_iter().collect(),
                 ..Router::default()
             },
-            Value::List(arcs) => Router {
-                arcs: self.arcs(arcs),
+            NodeValue::List(arcs) => Router {
+                arcs: self.read_arcs(arcs),
                 ..Router::default()
             },
-            _ => self.router(node, title),
+            _ => self.read_router(node, title),
         }
     }
 
-    fn router(&mut self, node: &Node, title: &str) -> Router {
-        let fields = self.fields(node, &NEXT, &format!("next of {title}"));
+    fn read_router(&mut self, node: &Node, title: &str) -> Router {
+        let fields = self.check_map(node, &NEXT, &format!("next of {title}"));
         let mut router = Router::default();
         if let Some(spec) = fields.get("spec") {
-            let spec = self.fields(spec, &NEXT_SPEC, "next.spec");
+            let spec = self.check_map(spec, &NEXT_SPEC, "next.spec");
             let mode = spec.get("mode");
-            let mode = mode.and_then(|mode| self.word(mode, "next.spec.mode", MODES));
+            let mode = mode.and_then(|mode| self.read_word(mode, "next.spec.mode", MODES));
             router.mode = mode.unwrap_or_default();
             router.no_match_is_error = spec
                 .get("on_no_match")
-                .and_then(|word| self.word(word, "on_no_match", NO_MATCH));
+                .and_then(|word| self.read_word(word, "on_no_match", NO_MATCH));
             if let Some(policy) = spec.get("policy")
                 && policy.as_map().is_none_or(|map| !map.is_empty())
             {
                 let message = "next.spec.policy is reserved";
-                self.error("E0101", message, policy.span, "write `{}`, or remove it");
+                self.report_error("E0101", message, policy.span, "write `{}`, or remove it");
             }
         }
         match fields.get("arcs") {
             Some(Node {
-                value: Value::List(arcs),
+                value: NodeValue::List(arcs),
                 ..
-            }) => router.arcs = self.arcs(arcs),
-            Some(other) => self.wrong_type(other, "next.arcs", "a list of `{step, when, args}`"),
+            }) => router.arcs = self.read_arcs(arcs),
+            Some(other) => {
+                self.report_wrong_type(other, "next.arcs", "a list of `{step, when, args}`");
+            }
             None if node.as_map().is_some() && fields.iter().all(|(name, _)| name == "spec") => {
-                self.missing("arcs", "next", node.span, "arcs: [{step: …}]");
+                self.report_missing_key("arcs", "next", node.span, "arcs: [{step: …}]");
             }
             None => {}
         }
         router
     }
 
-    fn arcs(&mut self, nodes: &[Node]) -> Vec<Arc> {
-        nodes.iter().filter_map(|node| self.arc(node)).collect()
+    fn read_arcs(&mut self, nodes: &[Node]) -> Vec<NetArc> {
+        nodes
+            .iter()
+            .filter_map(|node| self.read_arc(node))
+            .collect()
     }
 
-    fn bare_arc(&mut self, node: &Node) -> Option<Arc> {
-        Some(Arc {
-            step: self.name(node, "next")?,
+    fn read_bare_arc(&mut self, node: &Node) -> Option<NetArc> {
+        Some(NetArc {
+            step: self.read_name(node, "next")?,
             when: None,
             args: None,
             set: Vec::new(),
@@ -86,10 +91,10 @@ impl Reader {
         })
     }
 
-    fn arc(&mut self, node: &Node) -> Option<Arc> {
+    fn read_arc(&mut self, node: &Node) -> Option<NetArc> {
         if let Some(name) = node.as_str() {
             let label = format!("write `- step: {name}`");
-            self.error(
+            self.report_error(
                 "E0121",
                 "`next` lists a step name instead of an arc",
                 node.span,
@@ -97,27 +102,27 @@ impl Reader {
             );
             return None;
         }
-        let fields = self.fields(node, &ARC, "an arc");
+        let fields = self.check_map(node, &ARC, "an arc");
         let step = fields.get("step");
-        if step.is_none() && node.as_map().is_some() && !fields.has_bad_keys() {
-            self.missing("step", "the arc", node.span, "step: <name>");
+        if step.is_none() && node.as_map().is_some() && !fields.has_reported_keys() {
+            self.report_missing_key("step", "the arc", node.span, "step: <name>");
         }
-        let step = step.and_then(|step| Some((self.name(step, "step")?, step.span)));
+        let step = step.and_then(|step| Some((self.read_name(step, "step")?, step.span)));
         let when = fields.get("when");
-        let when = when.map(|when| self.condition(when, "when"));
+        let when = when.map(|when| self.read_condition(when, "when"));
         let args = fields.get("args").map(|args| {
             if args.as_map().is_none() && args.as_str().is_none() {
-                self.wrong_type(args, "args", "a map");
+                self.report_wrong_type(args, "args", "a map");
             }
-            self.tree(args)
+            self.read_tree(args)
         });
         let set = fields.get("set");
         let set = set
-            .map(|set| self.writes(set, WriteTarget::Ctx))
+            .map(|set| self.read_writes(set, WriteTarget::Ctx))
             .unwrap_or_default();
-        let set = self.only_ctx(set);
+        let set = self.check_only_ctx(set);
         let (step, span): (_, Span) = step?;
-        Some(Arc {
+        Some(NetArc {
             step,
             when: when.flatten(),
             args,

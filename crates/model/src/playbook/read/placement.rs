@@ -2,9 +2,9 @@
 //! later code finds them in one place.
 
 use crate::playbook::kinds::KindSpec;
-use crate::playbook::read::reader::Reader;
-use crate::playbook::read::shapes::{TASK_IGNORED, TASK_SPEC};
-use crate::yaml::{Entry, Node, Value, overlay};
+use crate::playbook::read::key_tables::{TASK_IGNORED, TASK_SPEC};
+use crate::playbook::read::reader::PlaybookReader;
+use crate::yaml::{MapEntry, Node, NodeValue, overlay};
 
 /// Allowed sources of a script.
 const SCRIPT_SOURCES: &[(&str, ())] = &[
@@ -17,10 +17,10 @@ const SCRIPT_SOURCES: &[(&str, ())] = &[
 ];
 
 /// Keys of an `artifact` task that refer to its result.
-const REFERENCES: &[&str] = &["ref", "result_ref", "uri"];
+const REFERENCE_KEYS: &[&str] = &["ref", "result_ref", "uri"];
 
 /// Keys of all tasks that may be under `spec`.
-const LIFTED: &[&str] = &["input", "args", "auth", "credential"];
+const LIFTED_KEYS: &[&str] = &["input", "args", "auth", "credential"];
 
 /// Returns the keys of a task that only another runtime uses.
 pub(crate) fn ignored_keys(kind: &KindSpec) -> Vec<&'static str> {
@@ -34,26 +34,26 @@ pub(crate) fn ignored_keys(kind: &KindSpec) -> Vec<&'static str> {
 }
 
 /// Moves the task's own keys from `spec` to the task. Returns the task and the remaining `spec`.
-pub(crate) fn lift(node: &Node, kind: &KindSpec) -> (Node, Node) {
+pub(crate) fn lift_keys(node: &Node, kind: &KindSpec) -> (Node, Node) {
     let empty = Node::empty_map(node.span);
     let Some(spec) = node.get("spec").filter(|spec| spec.as_map().is_some()) else {
         let spec = node.get("spec").filter(|spec| !spec.is_null());
         return (node.clone(), spec.cloned().unwrap_or(empty));
     };
     let ignored = ignored_keys(kind);
-    let is_tasks = |entry: &&Entry| {
+    let is_tasks = |entry: &&MapEntry| {
         let key = &*entry.key;
-        let is_kinds = kind.key_spelled(key).is_some() || LIFTED.contains(&key);
+        let is_kinds = kind.find_key(key).is_some() || LIFTED_KEYS.contains(&key);
         // A `pool` that is a map configures a connection pool; a `pool` of workers is a name.
         let is_ignored =
             ignored.contains(&key) && (key != "pool" || entry.value.as_map().is_some());
         is_ignored || is_kinds && !TASK_SPEC.iter().any(|(known, _)| *known == key)
     };
     let entries = spec.as_map().unwrap_or_default();
-    let (lifted, kept): (Vec<&Entry>, Vec<&Entry>) = entries.iter().partition(is_tasks);
-    let map = |entries: Vec<&Entry>| Node {
+    let (lifted, kept): (Vec<&MapEntry>, Vec<&MapEntry>) = entries.iter().partition(is_tasks);
+    let map = |entries: Vec<&MapEntry>| Node {
         span: spec.span,
-        value: Value::Map(entries.into_iter().cloned().collect()),
+        value: NodeValue::Map(entries.into_iter().cloned().collect()),
     };
     let mut task = overlay(&map(lifted), node);
     task.span = node.span;
@@ -61,22 +61,23 @@ pub(crate) fn lift(node: &Node, kind: &KindSpec) -> (Node, Node) {
 }
 
 /// Moves the reference of an `artifact` task from `input` to the task.
-pub(crate) fn own_reference(task: &Node, kind: &KindSpec) -> Node {
+pub(crate) fn lift_reference(task: &Node, kind: &KindSpec) -> Node {
     let input = task.get("input").or_else(|| task.get("args"));
     let inside = input.and_then(Node::as_map).unwrap_or_default();
-    let is_reference = |entry: &&Entry| REFERENCES.contains(&&*entry.key);
-    let has_own = REFERENCES.iter().any(|key| task.get(key).is_some());
+    let is_reference = |entry: &&MapEntry| REFERENCE_KEYS.contains(&&*entry.key);
+    let has_own = REFERENCE_KEYS.iter().any(|key| task.get(key).is_some());
     if kind.name != "artifact" || has_own || !inside.iter().any(|entry| is_reference(&entry)) {
         return task.clone();
     }
-    let (references, rest): (Vec<&Entry>, Vec<&Entry>) = inside.iter().partition(is_reference);
+    let (references, rest): (Vec<&MapEntry>, Vec<&MapEntry>) =
+        inside.iter().partition(is_reference);
     let entries = task.as_map().unwrap_or_default().iter();
-    let mut entries: Vec<Entry> = entries
+    let mut entries: Vec<MapEntry> = entries
         .map(|entry| match &*entry.key {
-            "input" | "args" => Entry {
+            "input" | "args" => MapEntry {
                 value: Node {
                     span: entry.value.span,
-                    value: Value::Map(rest.iter().copied().cloned().collect()),
+                    value: NodeValue::Map(rest.iter().copied().cloned().collect()),
                 },
                 ..entry.clone()
             },
@@ -86,7 +87,7 @@ pub(crate) fn own_reference(task: &Node, kind: &KindSpec) -> Node {
     entries.extend(references.into_iter().cloned());
     Node {
         span: task.span,
-        value: Value::Map(entries),
+        value: NodeValue::Map(entries),
     }
 }
 
@@ -97,10 +98,10 @@ fn program_key(kind: &KindSpec) -> Option<&'static str> {
     keys.into_iter().find(|key| kind.key(key).is_some())
 }
 
-impl Reader {
+impl PlaybookReader {
     /// Moves an inline script, `source: {type: inline, code}`, to the kind's own key for programs. Checks the source
     /// type of any other script.
-    pub(crate) fn own_program(&mut self, task: &Node, kind: &KindSpec) -> Node {
+    pub(crate) fn lift_program(&mut self, task: &Node, kind: &KindSpec) -> Node {
         let (Some(key), Some(script)) = (program_key(kind), task.get("script")) else {
             return task.clone();
         };
@@ -115,7 +116,7 @@ impl Reader {
             return task.clone();
         };
         if self
-            .word(given, "script.source.type", SCRIPT_SOURCES)
+            .read_word(given, "script.source.type", SCRIPT_SOURCES)
             .is_none()
         {
             return task.clone();
@@ -125,12 +126,12 @@ impl Reader {
         }
         let code = source.and_then(|source| source.get("code"));
         let Some(code) = code.or_else(|| script.get("code")) else {
-            self.missing("code", "the inline script", script.span, "code: …");
+            self.report_missing_key("code", "the inline script", script.span, "code: …");
             return task.clone();
         };
         let entries = task.as_map().unwrap_or_default().iter();
         let entries = entries.map(|entry| match &*entry.key {
-            "script" => Entry {
+            "script" => MapEntry {
                 key: key.into(),
                 value: code.clone(),
                 ..entry.clone()
@@ -139,7 +140,7 @@ impl Reader {
         });
         Node {
             span: task.span,
-            value: Value::Map(entries.collect()),
+            value: NodeValue::Map(entries.collect()),
         }
     }
 }

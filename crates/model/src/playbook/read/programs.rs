@@ -7,23 +7,23 @@ use std::ops::Range;
 
 use crate::playbook::CodeLanguage;
 use crate::playbook::check::RESERVED;
-use crate::playbook::read::reader::Reader;
-use crate::playbook::read::values::{is_template, list};
+use crate::playbook::read::reader::PlaybookReader;
+use crate::playbook::read::values::{is_template, to_list_tree};
 use crate::template::{Template, Tree, is_syntax};
-use crate::yaml::{Node, Value};
+use crate::yaml::{Node, NodeValue};
 
 const RAW_START: &str = "{% raw %}";
 const RAW_END: &str = "{% endraw %}";
 
 /// Markers of comments in the languages of programs.
-const REMARKS: &[&str] = &["#", "--", "//"];
+const COMMENT_MARKERS: &[&str] = &["#", "--", "//"];
 
 /// A text with raw blocks around some of its braces.
-struct Protected {
+struct ProtectedText {
     text: String,
     insertions: Vec<Insertion>,
     /// The byte ranges of the author's text that stay unchanged.
-    kept: Vec<Range<usize>>,
+    verbatim_ranges: Vec<Range<usize>>,
 }
 
 /// The key of a program, its task and its language, for messages.
@@ -43,7 +43,7 @@ pub(crate) struct Insertion {
 }
 
 /// Converts a byte range of a template to a range of the author's text.
-pub(crate) fn as_written(insertions: &[Insertion], range: &Range<usize>) -> Range<usize> {
+pub(crate) fn to_source_range(insertions: &[Insertion], range: &Range<usize>) -> Range<usize> {
     let written = |at: usize| {
         let before = insertions.iter().filter(|insertion| insertion.start < at);
         at - before
@@ -54,27 +54,31 @@ pub(crate) fn as_written(insertions: &[Insertion], range: &Range<usize>) -> Rang
     written(range.start)..written(range.end)
 }
 
-impl Reader {
+impl PlaybookReader {
     /// Reads the text of a program, or a list of texts, with templates.
-    pub(crate) fn program(&mut self, node: &Node) -> Tree {
+    pub(crate) fn read_program(&mut self, node: &Node) -> Tree {
         match &node.value {
-            Value::Text(text) if !text.raw && is_template(&text.text) => self.program_text(node),
-            Value::List(items) => list(items.iter().map(|item| self.program(item)).collect()),
-            _ => self.tree(node),
+            NodeValue::Text(text) if !text.is_raw && is_template(&text.text) => {
+                self.read_program_text(node)
+            }
+            NodeValue::List(items) => {
+                to_list_tree(items.iter().map(|item| self.read_program(item)).collect())
+            }
+            _ => self.read_tree(node),
         }
     }
 
-    fn program_text(&mut self, node: &Node) -> Tree {
+    fn read_program_text(&mut self, node: &Node) -> Tree {
         let text = node.as_str().unwrap_or_default();
-        let Some(protected) = Protected::of(text) else {
-            return self.template(node);
+        let Some(protected) = ProtectedText::from_text(text) else {
+            return self.read_template(node);
         };
-        for range in &protected.kept {
+        for range in &protected.verbatim_ranges {
             let written = &text[range.clone()];
             let span = node.locate(&self.source.text, range);
             let message = format!("`{written}` is not a template and stays unchanged");
             let warning = self.diagnostic("W231", message, span);
-            self.report(warning.label("correct it if it should be a template"));
+            self.report(warning.with_label("correct it if it should be a template"));
         }
         if !protected.has_templates() {
             return Tree::Literal(node.to_json());
@@ -84,16 +88,16 @@ impl Reader {
         }
         match Template::parse(&protected.text, node.span) {
             Ok(template) => {
-                self.remember(&template, node, protected.insertions);
+                self.record_use(&template, node, protected.insertions);
                 Tree::Template(template)
             }
             // Parsing the author's own text gives the right position of the error.
-            Err(_) => self.template(node),
+            Err(_) => self.read_template(node),
         }
     }
 }
 
-impl Reader {
+impl PlaybookReader {
     /// Reports templates in programs: their values are inserted as literals.
     pub(crate) fn check_code(&mut self, node: &Node, code: &Tree, of: CodeTitle<'_>) {
         let Tree::Template(template) = code else {
@@ -112,29 +116,29 @@ impl Reader {
         if template.is_one_value() {
             let message = format!("`{key}` of {title} is a single template, so no code would run");
             let label = format!("write `{{{{ … | {raw} }}}}` to run the value as a program");
-            self.error("E0140", message, node.span, label);
+            self.report_error("E0140", message, node.span, label);
             return;
         }
         let start = text.find("{{").or_else(|| text.find("{%")).unwrap_or(0);
         let span = node.locate(&self.source.text, &(start..start + 2));
         let message = format!("`{key}` of {title} contains a template");
-        let warning = self.diagnostic("W232", message, span).label(format!(
+        let warning = self.diagnostic("W232", message, span).with_label(format!(
             "its value is inserted as a {name} literal; pass it under `input` instead"
         ));
         self.report(warning);
     }
 }
 
-impl Protected {
+impl ProtectedText {
     /// Puts raw blocks around braces that cannot be a template; `None` if there are none.
-    fn of(text: &str) -> Option<Self> {
+    fn from_text(text: &str) -> Option<Self> {
         if is_syntax(text) || text.contains("raw %}") {
             return None;
         }
         let mut protected = Self {
             text: String::with_capacity(text.len()),
             insertions: Vec::new(),
-            kept: Vec::new(),
+            verbatim_ranges: Vec::new(),
         };
         let mut at = 0;
         while let Some(start) = text[at..].find("{{").map(|found| at + found) {
@@ -143,18 +147,18 @@ impl Protected {
             let segment = &text[start..end];
             if is_syntax(segment) {
                 protected.text.push_str(segment);
-            } else if is_mistyped(text, start, segment) {
+            } else if is_mistyped_template(text, start, segment) {
                 return None;
             } else {
                 protected.insert(RAW_START);
                 protected.text.push_str(segment);
                 protected.insert(RAW_END);
-                protected.kept.push(start..end);
+                protected.verbatim_ranges.push(start..end);
             }
             at = end;
         }
         protected.text.push_str(&text[at..]);
-        (!protected.kept.is_empty()).then_some(protected)
+        (!protected.verbatim_ranges.is_empty()).then_some(protected)
     }
 
     fn insert(&mut self, text: &str) {
@@ -169,25 +173,25 @@ impl Protected {
     fn has_templates(&self) -> bool {
         let blocks = self.text.matches("{%").count();
         let values = self.text.matches("{{").count();
-        blocks > 2 * self.kept.len() || values > self.kept.len()
+        blocks > 2 * self.verbatim_ranges.len() || values > self.verbatim_ranges.len()
     }
 }
 
 /// Whether a text is probably a mistyped template: it begins with a name of the language and is not in a comment.
-fn is_mistyped(text: &str, start: usize, segment: &str) -> bool {
+fn is_mistyped_template(text: &str, start: usize, segment: &str) -> bool {
     let inner = segment.trim_start_matches(['{', '-', ' ', '\n']);
     let end = inner.find(|c: char| !c.is_alphanumeric() && c != '_');
     let word = &inner[..end.unwrap_or(inner.len())];
-    RESERVED.contains(&word) && !is_remark(&text[..start])
+    RESERVED.contains(&word) && !is_in_comment(&text[..start])
 }
 
 /// Whether the position after this text is inside a comment or a multi-line Python string.
-fn is_remark(before: &str) -> bool {
+fn is_in_comment(before: &str) -> bool {
     let line = before.rsplit('\n').next().unwrap_or_default();
     let begins_word = |at: usize| line[..at].ends_with(char::is_whitespace) || at == 0;
     let has = |mark: &&str| line.match_indices(*mark).any(|(at, _)| begins_word(at));
     let is_open = |quotes: &str| before.matches(quotes).count() % 2 == 1;
-    REMARKS.iter().any(has) || is_open("\"\"\"") || is_open("'''")
+    COMMENT_MARKERS.iter().any(has) || is_open("\"\"\"") || is_open("'''")
 }
 
 #[cfg(test)]
@@ -195,7 +199,7 @@ mod tests {
     use super::*;
 
     fn protected(text: &str) -> Option<String> {
-        Protected::of(text).map(|protected| protected.text)
+        ProtectedText::from_text(text).map(|protected| protected.text)
     }
 
     #[test]
@@ -231,9 +235,9 @@ mod tests {
     #[test]
     fn a_place_behind_a_raw_block_is_found_in_the_authors_text() {
         let text = "# {{ ctx.* }}\nx = {{ y }}";
-        let protected = Protected::of(text).expect("the text has such braces");
+        let protected = ProtectedText::from_text(text).expect("the text has such braces");
         let at = protected.text.rfind('y').expect("the text has the name");
-        let range = as_written(&protected.insertions, &(at..at + 1));
+        let range = to_source_range(&protected.insertions, &(at..at + 1));
         assert_eq!(&text[range], "y");
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::diagnostic::Diagnostic;
-use crate::playbook::read::similar::nearest;
-use crate::playbook::read::uses::{Place, Use};
-use crate::source::{Source, Span};
-use crate::yaml::{Entry, Node};
+use crate::playbook::read::similar::find_nearest;
+use crate::playbook::read::template_uses::{TemplateSite, TemplateUse};
+use crate::source::{SourceText, Span};
+use crate::yaml::{MapEntry, Node};
 
 /// Maximum number of diagnostics.
 const DIAGNOSTICS_MAX: usize = 100;
@@ -17,12 +17,12 @@ const INHERITED_MAX: usize = 16 * 1024 * 1024;
 const TEMPLATES_MAX: usize = 10_000;
 
 /// Reads one document.
-pub(crate) struct Reader {
-    pub(crate) source: Source,
+pub(crate) struct PlaybookReader {
+    pub(crate) source: SourceText,
     pub(crate) diagnostics: Vec<Diagnostic>,
-    pub(crate) uses: Vec<Use>,
+    pub(crate) uses: Vec<TemplateUse>,
     pub(crate) step: Option<usize>,
-    pub(crate) place: Place,
+    pub(crate) site: TemplateSite,
     /// The span of each jump's target, by the first byte of its rule.
     pub(crate) jumps: BTreeMap<u32, Span>,
     inherited: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Reader {
 
 /// The keys that a map may have at one position of the language.
 #[derive(Clone, Copy)]
-pub(crate) struct Shape<'a> {
+pub(crate) struct KeyTable<'a> {
     /// The name of the map, as in "step takes: …".
     pub(crate) noun: &'a str,
     /// Canonical names, each with its other spellings.
@@ -43,14 +43,14 @@ pub(crate) struct Shape<'a> {
 }
 
 /// A map whose keys have been checked against a shape.
-pub(crate) struct Fields<'n> {
-    found: Vec<(String, &'n Entry)>,
+pub(crate) struct CheckedMap<'n> {
+    entries: Vec<(String, &'n MapEntry)>,
     /// Keys that were reported as errors.
-    bad: Vec<&'n str>,
+    reported_keys: Vec<&'n str>,
     pub(crate) span: Span,
 }
 
-impl<'n> Fields<'n> {
+impl<'n> CheckedMap<'n> {
     /// Returns the value of a key by canonical name, unless it is null.
     pub(crate) fn get(&self, name: &str) -> Option<&'n Node> {
         self.entry(name)
@@ -59,39 +59,41 @@ impl<'n> Fields<'n> {
     }
 
     /// Returns the entry of a key by canonical name.
-    pub(crate) fn entry(&self, name: &str) -> Option<&'n Entry> {
-        let mut found = self.found.iter();
+    pub(crate) fn entry(&self, name: &str) -> Option<&'n MapEntry> {
+        let mut found = self.entries.iter();
         found
             .find(|(known, _)| known == name)
             .map(|(_, entry)| *entry)
     }
 
     /// Whether any key was reported; a missing key may be one of them.
-    pub(crate) fn has_bad_keys(&self) -> bool {
-        !self.bad.is_empty()
+    pub(crate) fn has_reported_keys(&self) -> bool {
+        !self.reported_keys.is_empty()
     }
 
     /// Whether a reported key is probably a misspelling of `name`.
     pub(crate) fn is_misspelled(&self, name: &str) -> bool {
-        self.bad.iter().any(|bad| nearest(bad, [name]).is_some())
+        self.reported_keys
+            .iter()
+            .any(|bad| find_nearest(bad, [name]).is_some())
     }
 
     /// Iterates over all entries with their canonical names.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &'n Entry)> {
-        self.found
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &'n MapEntry)> {
+        self.entries
             .iter()
             .map(|(name, entry)| (name.as_str(), *entry))
     }
 }
 
-impl Reader {
-    pub(crate) fn new(source: Source) -> Self {
+impl PlaybookReader {
+    pub(crate) fn new(source: SourceText) -> Self {
         Self {
             source,
             diagnostics: Vec::new(),
             uses: Vec::new(),
             step: None,
-            place: Place::Call,
+            site: TemplateSite::Call,
             jumps: BTreeMap::new(),
             inherited: 0,
             templates: 0,
@@ -127,19 +129,19 @@ impl Reader {
     }
 
     /// Whether a diagnostic of this code was reported.
-    pub(crate) fn has_said(&self, code: &str) -> bool {
+    pub(crate) fn has_reported(&self, code: &str) -> bool {
         self.diagnostics.iter().any(|said| said.code == code)
     }
 
     /// Reports an error whose label gives the remedy.
-    pub(crate) fn error(
+    pub(crate) fn report_error(
         &mut self,
         code: &'static str,
         message: impl Into<String>,
         span: Span,
         label: impl Into<String>,
     ) {
-        let diagnostic = self.diagnostic(code, message, span).label(label);
+        let diagnostic = self.diagnostic(code, message, span).with_label(label);
         self.report(diagnostic);
     }
 
@@ -152,7 +154,7 @@ impl Reader {
         if self.is_full() {
             return None;
         }
-        nearest(word, known)
+        find_nearest(word, known)
     }
 
     /// Whether another copy of `node` may be added; reports an error if not.
@@ -162,7 +164,7 @@ impl Reader {
         if !fits {
             let message =
                 "the playbook is too large after its defaults and workbook tasks are expanded";
-            self.error("E0005", message, node.span, "this is expanded too often");
+            self.report_error("E0005", message, node.span, "this is expanded too often");
         }
         fits
     }
@@ -172,27 +174,27 @@ impl Reader {
         self.templates += 1;
         if self.templates == TEMPLATES_MAX + 1 {
             let message = format!("the playbook has more than {TEMPLATES_MAX} templates");
-            self.error("E0005", message, node.span, "this one exceeds the limit");
+            self.report_error("E0005", message, node.span, "this one exceeds the limit");
         }
         self.templates <= TEMPLATES_MAX
     }
 
     /// Reads a map with the keys of `shape`; `title` identifies it in messages, as in "step `fetch`".
-    pub(crate) fn fields<'n>(
+    pub(crate) fn check_map<'n>(
         &mut self,
         node: &'n Node,
-        shape: &Shape<'_>,
+        shape: &KeyTable<'_>,
         title: &str,
-    ) -> Fields<'n> {
-        let mut fields = Fields {
-            found: Vec::new(),
-            bad: Vec::new(),
+    ) -> CheckedMap<'n> {
+        let mut fields = CheckedMap {
+            entries: Vec::new(),
+            reported_keys: Vec::new(),
             span: node.span,
         };
         let Some(entries) = node.as_map() else {
             let message = format!("{title} must be a map, not {}", node.describe());
             let keys: Vec<_> = shape.keys.iter().map(|(name, _)| *name).collect();
-            self.error(
+            self.report_error(
                 "E0101",
                 message,
                 node.span,
@@ -201,45 +203,50 @@ impl Reader {
             return fields;
         };
         for entry in entries {
-            if let Some(name) = canonical(shape, &entry.key) {
-                self.found(&mut fields, name, entry);
+            if let Some(name) = canonical_key(shape, &entry.key) {
+                self.add_entry(&mut fields, name, entry);
             } else if shape.ignored.contains(&&*entry.key) {
-                self.no_effect(entry, title);
+                self.warn_ignored_key(entry, title);
             } else {
-                fields.bad.push(&entry.key);
-                self.unknown_key(entry, shape, title);
+                fields.reported_keys.push(&entry.key);
+                self.report_unknown_key(entry, shape, title);
             }
         }
         fields
     }
 
-    fn found<'n>(&mut self, fields: &mut Fields<'n>, name: &str, entry: &'n Entry) {
+    fn add_entry<'n>(&mut self, fields: &mut CheckedMap<'n>, name: &str, entry: &'n MapEntry) {
         if let Some(first) = fields.entry(name) {
             let message = format!(
                 "`{}` and `{}` are two spellings of the same key",
                 first.key, entry.key
             );
-            self.error("E0103", message, entry.span, "keep one of them");
+            self.report_error("E0103", message, entry.span, "keep one of them");
             return;
         }
-        fields.found.push((name.to_owned(), entry));
+        fields.entries.push((name.to_owned(), entry));
     }
 
     /// Warns about a key that only another runtime uses.
-    pub(crate) fn no_effect(&mut self, entry: &Entry, title: &str) {
+    pub(crate) fn warn_ignored_key(&mut self, entry: &MapEntry, title: &str) {
         let message = format!("`{}` of {title} has no effect here", entry.key);
         let warning = self
             .diagnostic("W230", message, entry.span)
-            .label("it configures another runtime; remove it");
+            .with_label("it configures another runtime; remove it");
         self.report(warning);
     }
 
     /// Reports a key that `shape` does not have.
-    pub(crate) fn unknown_key(&mut self, entry: &Entry, shape: &Shape<'_>, title: &str) {
+    pub(crate) fn report_unknown_key(
+        &mut self,
+        entry: &MapEntry,
+        shape: &KeyTable<'_>,
+        title: &str,
+    ) {
         let key = &*entry.key;
         if let Some((_, advice)) = shape.refused.iter().find(|(name, _)| *name == key) {
             let message = format!("`{key}` is not part of {title}");
-            self.error("E0106", message, entry.span, *advice);
+            self.report_error("E0106", message, entry.span, *advice);
             return;
         }
         let names = shape.keys.iter().map(|(name, _)| *name);
@@ -254,17 +261,17 @@ impl Reader {
             None => takes,
         };
         let message = format!("unknown field `{key}` in {title}");
-        self.error("E0107", message, entry.span, label);
+        self.report_error("E0107", message, entry.span, label);
     }
 
     /// Reports a missing required key.
-    pub(crate) fn missing(&mut self, key: &str, title: &str, span: Span, example: &str) {
+    pub(crate) fn report_missing_key(&mut self, key: &str, title: &str, span: Span, example: &str) {
         let message = format!("{title} has no `{key}`");
-        self.error("E0102", message, span, format!("add `{example}`"));
+        self.report_error("E0102", message, span, format!("add `{example}`"));
     }
 }
 
-fn canonical<'s>(shape: &Shape<'s>, key: &str) -> Option<&'s str> {
+fn canonical_key<'s>(shape: &KeyTable<'s>, key: &str) -> Option<&'s str> {
     let mut keys = shape.keys.iter();
     keys.find(|(name, aliases)| *name == key || aliases.contains(&key))
         .map(|(name, _)| *name)

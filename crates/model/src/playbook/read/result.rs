@@ -3,18 +3,18 @@
 use serde_json_path::JsonPath;
 
 use crate::id::Name;
-use crate::manifest::{Accumulate, Strategy};
-use crate::playbook::read::reader::{Fields, Reader};
-use crate::playbook::read::shapes::{ACCUMULATE, RESULT, RESULT_STORE, SELECT};
+use crate::manifest::{Accumulate, CombineStrategy};
+use crate::playbook::read::key_tables::{ACCUMULATE, RESULT, RESULT_STORE, SELECT};
+use crate::playbook::read::reader::{CheckedMap, PlaybookReader};
 use crate::playbook::{ResultControl, Select};
-use crate::result_ref::Scope;
-use crate::yaml::{Entry, Node, Value};
+use crate::result_ref::BodyScope;
+use crate::yaml::{MapEntry, Node, NodeValue};
 
-const SCOPES: &[(&str, Scope)] = &[
-    ("step", Scope::Step),
-    ("execution", Scope::Execution),
-    ("workflow", Scope::Workflow),
-    ("permanent", Scope::Permanent),
+const SCOPES: &[(&str, BodyScope)] = &[
+    ("step", BodyScope::Step),
+    ("execution", BodyScope::Execution),
+    ("workflow", BodyScope::Workflow),
+    ("permanent", BodyScope::Permanent),
 ];
 
 /// Names of stores, each with its canonical name.
@@ -36,10 +36,10 @@ const STORES: &[(&str, &str)] = &[
     ("object", "disk"),
 ];
 
-const STRATEGIES: &[(&str, Strategy)] = &[
-    ("append", Strategy::Append),
-    ("merge", Strategy::Merge),
-    ("replace", Strategy::Replace),
+const STRATEGIES: &[(&str, CombineStrategy)] = &[
+    ("append", CombineStrategy::Append),
+    ("merge", CombineStrategy::Merge),
+    ("replace", CombineStrategy::Replace),
 ];
 
 const COMPRESSIONS: &[(&str, &str)] = &[
@@ -49,72 +49,73 @@ const COMPRESSIONS: &[(&str, &str)] = &[
     ("auto", "auto"),
 ];
 
-impl Reader {
-    pub(crate) fn result(&mut self, node: &Node) -> ResultControl {
-        let fields = self.fields(node, &RESULT, "result");
+impl PlaybookReader {
+    pub(crate) fn read_result(&mut self, node: &Node) -> ResultControl {
+        let fields = self.check_map(node, &RESULT, "result");
         let mut control = ResultControl::default();
         let inline = fields.get("inline_max_bytes");
-        control.inline_bytes_max = inline.and_then(|node| self.size(node, "inline_max_bytes"));
+        control.inline_bytes_max = inline.and_then(|node| self.read_size(node, "inline_max_bytes"));
         let preview = fields.get("preview_max_bytes");
-        control.preview_bytes_max = preview.and_then(|node| self.size(node, "preview_max_bytes"));
+        control.preview_bytes_max =
+            preview.and_then(|node| self.read_size(node, "preview_max_bytes"));
         if let Some(store) = fields.get("store") {
-            self.result_store(store, &mut control);
+            self.read_result_store(store, &mut control);
         }
-        self.life(&fields, &mut control);
+        self.read_retention(&fields, &mut control);
         if let Some(select) = fields.entry("select") {
-            control.select = self.select(select);
+            control.select = self.read_select(select);
         }
         control.accumulate = fields
             .get("accumulate")
-            .and_then(|node| self.accumulate(node));
+            .and_then(|node| self.read_accumulate(node));
         control
     }
 
-    fn result_store(&mut self, node: &Node, control: &mut ResultControl) {
+    fn read_result_store(&mut self, node: &Node, control: &mut ResultControl) {
         if node.as_map().is_none() {
-            control.store = self.store_kind(node, "store");
+            control.store = self.read_store_kind(node, "store");
             return;
         }
-        let fields = self.fields(node, &RESULT_STORE, "result.store");
+        let fields = self.check_map(node, &RESULT_STORE, "result.store");
         let kind = fields.get("kind");
-        control.store = kind.and_then(|kind| self.store_kind(kind, "store.kind"));
-        self.life(&fields, control);
+        control.store = kind.and_then(|kind| self.read_store_kind(kind, "store.kind"));
+        self.read_retention(&fields, control);
     }
 
     /// Reads the name of a store. The first use of the alias `object` is reported with a warning.
-    fn store_kind(&mut self, node: &Node, what: &str) -> Option<Name> {
-        let kind = self.word(node, what, STORES)?;
-        if node.as_str() == Some("object") && !self.has_said("W218") {
+    fn read_store_kind(&mut self, node: &Node, what: &str) -> Option<Name> {
+        let kind = self.read_word(node, what, STORES)?;
+        if node.as_str() == Some("object") && !self.has_reported("W218") {
             let message = "the store name `object` is an alias of `disk`";
             let warning = self.diagnostic("W218", message, node.span);
-            self.report(warning.label("write `disk`"));
+            self.report(warning.with_label("write `disk`"));
         }
         Some(kind.into())
     }
 
-    fn life(&mut self, fields: &Fields<'_>, control: &mut ResultControl) {
+    fn read_retention(&mut self, fields: &CheckedMap<'_>, control: &mut ResultControl) {
         if let Some(scope) = fields.get("scope") {
-            control.scope = self.word(scope, "scope", SCOPES);
+            control.scope = self.read_word(scope, "scope", SCOPES);
         }
         if let Some(ttl) = fields.get("ttl") {
-            control.ttl = self.duration(ttl, "ttl");
+            control.ttl = self.read_duration(ttl, "ttl");
         }
         if let Some(compression) = fields.get("compression") {
-            let word = self.word(compression, "compression", COMPRESSIONS);
+            let word = self.read_word(compression, "compression", COMPRESSIONS);
             control.compression = word.map(Into::into);
         }
     }
 
-    fn accumulate(&mut self, node: &Node) -> Option<Accumulate> {
-        let fields = self.fields(node, &ACCUMULATE, "accumulate");
+    fn read_accumulate(&mut self, node: &Node) -> Option<Accumulate> {
+        let fields = self.check_map(node, &ACCUMULATE, "accumulate");
         let strategy = match fields.get("strategy") {
-            Some(strategy) => self.word(strategy, "strategy", STRATEGIES)?,
-            None => Strategy::default(),
+            Some(strategy) => self.read_word(strategy, "strategy", STRATEGIES)?,
+            None => CombineStrategy::default(),
         };
         let path = fields.get("merge_path");
         let path = path.and_then(|path| {
-            let text = self.text(path, "merge_path")?;
-            self.json_path(path, &text)
+            let text = self.read_text(path, "merge_path")?;
+            self.read_json_path(path, &text)
         });
         Some(Accumulate {
             strategy,
@@ -123,73 +124,77 @@ impl Reader {
     }
 
     /// Reads a list of paths or of `{path, as}`, or a map of names and paths.
-    pub(crate) fn select(&mut self, entry: &Entry) -> Vec<Select> {
+    pub(crate) fn read_select(&mut self, entry: &MapEntry) -> Vec<Select> {
         let (key, node) = (&*entry.key, &entry.value);
         match &node.value {
-            Value::List(items) => {
+            NodeValue::List(items) => {
                 let items = items.iter();
-                items.filter_map(|item| self.selected(item)).collect()
+                items
+                    .filter_map(|item| self.read_select_entry(item))
+                    .collect()
             }
-            Value::Map(pairs) if pairs.iter().all(is_threshold) && !pairs.is_empty() => {
+            NodeValue::Map(pairs) if pairs.iter().all(is_threshold) && !pairs.is_empty() => {
                 let message = format!("`{key}` with a size threshold has no effect here");
-                let warning = self
-                    .diagnostic("W230", message, entry.span)
-                    .label("it configures another runtime; use a list of paths to select fields");
+                let warning = self.diagnostic("W230", message, entry.span).with_label(
+                    "it configures another runtime; use a list of paths to select fields",
+                );
                 self.report(warning);
                 Vec::new()
             }
-            Value::Map(pairs) if is_one_selection(pairs) => {
-                self.selected(node).into_iter().collect()
+            NodeValue::Map(pairs) if is_one_selection(pairs) => {
+                self.read_select_entry(node).into_iter().collect()
             }
-            Value::Map(pairs) => {
+            NodeValue::Map(pairs) => {
                 let pairs = pairs.iter();
-                pairs.filter_map(|pair| self.selected_as(pair)).collect()
+                pairs
+                    .filter_map(|pair| self.read_select_pair(pair))
+                    .collect()
             }
-            Value::Null => Vec::new(),
+            NodeValue::Null => Vec::new(),
             _ => {
                 let wanted = "a list of paths or of `{path, as}`, or a map of names and paths";
-                self.wrong_type(node, key, wanted);
+                self.report_wrong_type(node, key, wanted);
                 Vec::new()
             }
         }
     }
 
     /// Reads one `name: path` of a map.
-    fn selected_as(&mut self, pair: &Entry) -> Option<Select> {
-        let path = self.text(&pair.value, &format!("the path of `{}`", pair.key))?;
+    fn read_select_pair(&mut self, pair: &MapEntry) -> Option<Select> {
+        let path = self.read_text(&pair.value, &format!("the path of `{}`", pair.key))?;
         Some(Select {
             name: pair.key.to_string().into(),
-            path: self.json_path(&pair.value, &path)?,
+            path: self.read_json_path(&pair.value, &path)?,
         })
     }
 
-    fn selected(&mut self, node: &Node) -> Option<Select> {
+    fn read_select_entry(&mut self, node: &Node) -> Option<Select> {
         if let Some(path) = node.as_str() {
             return Some(Select {
-                name: last_name(path).into(),
-                path: self.json_path(node, path)?,
+                name: last_path_name(path).into(),
+                path: self.read_json_path(node, path)?,
             });
         }
-        let fields = self.fields(node, &SELECT, "select");
+        let fields = self.check_map(node, &SELECT, "select");
         let Some(path) = fields.get("path") else {
             if node.as_map().is_some() {
-                self.missing("path", "select", node.span, "path: $.data.count");
+                self.report_missing_key("path", "select", node.span, "path: $.data.count");
             }
             return None;
         };
-        let text = self.text(path, "path")?;
+        let text = self.read_text(path, "path")?;
         let name = match fields.get("as") {
-            Some(name) => self.name(name, "as")?,
-            None => last_name(&text).into(),
+            Some(name) => self.read_name(name, "as")?,
+            None => last_path_name(&text).into(),
         };
         Some(Select {
-            path: self.json_path(path, &text)?,
+            path: self.read_json_path(path, &text)?,
             name,
         })
     }
 
     /// Reads a path; `a.b[0]` is short for `$.a.b[0]`.
-    fn json_path(&mut self, node: &Node, text: &str) -> Option<String> {
+    fn read_json_path(&mut self, node: &Node, text: &str) -> Option<String> {
         let path = match text.chars().next() {
             Some('$') => text.to_owned(),
             Some('[') => format!("${text}"),
@@ -197,7 +202,7 @@ impl Reader {
         };
         if let Err(error) = JsonPath::parse(&path) {
             let message = format!("`{text}` is not a JSONPath: {error}");
-            self.error(
+            self.report_error(
                 "E0105",
                 message,
                 node.span,
@@ -210,18 +215,18 @@ impl Reader {
 }
 
 /// Whether a key is a size threshold of another runtime.
-fn is_threshold(pair: &Entry) -> bool {
+fn is_threshold(pair: &MapEntry) -> bool {
     matches!(&*pair.key, "strategy" | "threshold_kb" | "threshold_bytes")
 }
 
 /// Whether a map is a single `{path, as}` without a list.
-fn is_one_selection(pairs: &[Entry]) -> bool {
+fn is_one_selection(pairs: &[MapEntry]) -> bool {
     let has = |key: &str| pairs.iter().any(|pair| &*pair.key == key);
     pairs.len() == 2 && has("path") && has("as")
 }
 
 /// The default name of a path: its last name.
-fn last_name(path: &str) -> &str {
+fn last_path_name(path: &str) -> &str {
     let is_name = |part: &&str| part.starts_with(|c: char| c.is_alphabetic() || c == '_');
     let mut parts = path.split(['.', '[', ']', '\'', '"']);
     parts.rfind(is_name).unwrap_or("value")

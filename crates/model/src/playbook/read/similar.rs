@@ -7,7 +7,7 @@ const WORD_CHARS_MAX: usize = 64;
 const CANDIDATES_MAX: usize = 1_000;
 
 /// Returns the most similar candidate, if it is similar enough.
-pub(crate) fn nearest<'a>(
+pub(crate) fn find_nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
@@ -71,14 +71,14 @@ mod tests {
             ("lop", "loop"),
             ("descr", "desc"),
         ] {
-            assert_eq!(nearest(typed, words), Some(meant), "{typed}");
+            assert_eq!(find_nearest(typed, words), Some(meant), "{typed}");
         }
     }
 
     #[test]
     fn strange_words_find_nothing() {
-        assert_eq!(nearest("banana", ["tool", "next"]), None);
-        assert_eq!(nearest("x", ["y"]), None);
-        assert_eq!(nearest("tool", ["tool"]), None);
+        assert_eq!(find_nearest("banana", ["tool", "next"]), None);
+        assert_eq!(find_nearest("x", ["y"]), None);
+        assert_eq!(find_nearest("tool", ["tool"]), None);
     }
 }

@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use crate::id::Name;
-use crate::playbook::read::cursor::Around;
-use crate::playbook::read::layers::{inheritable, stack};
-use crate::playbook::read::reader::{Fields, Reader};
-use crate::playbook::read::shapes::{LIFECYCLE, STEP, STEP_POLICY, STEP_SPEC};
-use crate::playbook::read::task::Home;
-use crate::playbook::read::uses::Place;
+use crate::playbook::read::cursor::LoopOwner;
+use crate::playbook::read::key_tables::{LIFECYCLE, STEP, STEP_POLICY, STEP_SPEC};
+use crate::playbook::read::layers::{inheritable, overlay_layers};
+use crate::playbook::read::reader::{CheckedMap, PlaybookReader};
+use crate::playbook::read::task::TaskInheritance;
+use crate::playbook::read::template_uses::TemplateSite;
 use crate::playbook::read::workbook::Workbook;
-use crate::playbook::{Admission, FailureMode, Step, Write, WriteTarget};
+use crate::playbook::{Admission, FailureMode, SetEntry, Step, WriteTarget};
 use crate::template::Tree;
 use crate::yaml::{Node, overlay};
 
 /// The settings of the step itself in `step.spec`.
-struct Knobs {
+struct StepSpec {
     admission: Admission,
     joins: bool,
     timeout: Option<Duration>,
@@ -23,8 +23,8 @@ struct Knobs {
     failure: FailureMode,
 }
 
-impl Reader {
-    pub(crate) fn step(
+impl PlaybookReader {
+    pub(crate) fn read_step(
         &mut self,
         node: &Node,
         defaults: Option<&Node>,
@@ -34,41 +34,43 @@ impl Reader {
             Some(name) => format!("step `{name}`"),
             None => "the step".to_owned(),
         };
-        let fields = self.fields(node, &STEP, &title);
-        let name = self.step_name(&fields, node);
-        let knobs = self.step_spec(fields.get("spec"));
+        let fields = self.check_map(node, &STEP, &title);
+        let name = self.read_step_name(&fields, node);
+        let knobs = self.read_step_spec(fields.get("spec"));
         let called = name.clone().unwrap_or_else(|| "step".into());
-        let around = Around {
+        let around = LoopOwner {
             name: called.clone(),
             book,
         };
         let loop_ = fields.get("loop");
-        let loop_ = loop_.map(|node| self.looping(node, &title, &around));
-        let inherited = layers(&fields, defaults);
-        self.place = Place::Call;
-        let input = fields.get("input").map(|input| self.step_input(input));
-        let home = Home {
+        let loop_ = loop_.map(|node| self.read_loop(node, &title, &around));
+        let inherited = task_layers(&fields, defaults);
+        self.site = TemplateSite::Call;
+        let input = fields.get("input").map(|input| self.read_step_input(input));
+        let home = TaskInheritance {
             inherited: inherited.as_ref(),
             book,
         };
         let mut tasks = match fields.get("tool") {
-            Some(tool) => self.with_output(tool, &fields, &called, &home),
+            Some(tool) => self.apply_step_output(tool, &fields, &called, &home),
             None => Vec::new(),
         };
-        self.place = Place::Boundary;
-        let set = self.step_writes(&fields);
+        self.site = TemplateSite::Boundary;
+        let set = self.read_step_writes(&fields);
         let set = match tasks.last_mut() {
-            Some(last) => share(set, &mut last.set),
-            None => self.only_ctx(set),
+            Some(last) => split_writes(set, &mut last.set),
+            None => self.check_only_ctx(set),
         };
-        let next = fields.get("next").map(|next| self.next(next, &title));
-        self.does_something(&fields, node, &title);
-        let desc = fields.get("desc").and_then(|desc| self.text(desc, "desc"));
+        let next = fields.get("next").map(|next| self.read_next(next, &title));
+        self.check_has_effect(&fields, node, &title);
+        let desc = fields
+            .get("desc")
+            .and_then(|desc| self.read_text(desc, "desc"));
         Some(Step {
             name: name?,
             desc,
             admission: knobs.admission,
-            joins: knobs.joins,
+            is_joining: knobs.joins,
             timeout: knobs.timeout,
             schedule_to_start: knobs.schedule_to_start,
             failure: knobs.failure,
@@ -82,59 +84,59 @@ impl Reader {
     }
 
     /// Reads `set`, and `set_ctx`, whose keys all go to `ctx`.
-    fn step_writes(&mut self, fields: &Fields<'_>) -> Vec<Write> {
+    fn read_step_writes(&mut self, fields: &CheckedMap<'_>) -> Vec<SetEntry> {
         let set = fields.get("set");
         let mut writes = set
-            .map(|set| self.writes(set, WriteTarget::Ctx))
+            .map(|set| self.read_writes(set, WriteTarget::Ctx))
             .unwrap_or_default();
         if let Some(set) = fields.get("set_ctx") {
-            writes.extend(self.writes_to(set, WriteTarget::Ctx));
+            writes.extend(self.read_writes_to(set, WriteTarget::Ctx));
         }
         writes
     }
 
-    fn step_name(&mut self, fields: &Fields<'_>, node: &Node) -> Option<Name> {
+    fn read_step_name(&mut self, fields: &CheckedMap<'_>, node: &Node) -> Option<Name> {
         let name = fields.get("step");
         if name.is_none() && node.as_map().is_some() && !fields.is_misspelled("step") {
-            self.missing("step", "the step", node.span, "step: <name>");
+            self.report_missing_key("step", "the step", node.span, "step: <name>");
         }
-        self.name(name?, "the step's name")
+        self.read_name(name?, "the step's name")
     }
 
-    fn step_input(&mut self, node: &Node) -> Tree {
+    fn read_step_input(&mut self, node: &Node) -> Tree {
         if node.as_map().is_none() && node.as_str().is_none() {
-            self.wrong_type(node, "input", "a map");
+            self.report_wrong_type(node, "input", "a map");
         }
-        self.tree(node)
+        self.read_tree(node)
     }
 
     /// Moves `output` of a step to its task; to the last one, if it has several.
-    fn with_output(
+    fn apply_step_output(
         &mut self,
         tool: &Node,
-        fields: &Fields<'_>,
+        fields: &CheckedMap<'_>,
         name: &Name,
-        home: &Home<'_>,
+        home: &TaskInheritance<'_>,
     ) -> Vec<crate::playbook::Task> {
-        let mut tasks = self.tool(tool, name, home);
+        let mut tasks = self.read_tool(tool, name, home);
         if let (Some(output), Some(last)) = (fields.get("output"), tasks.last_mut()) {
-            let given = self.result(output);
-            last.result = std::mem::take(&mut last.result).over(given);
+            let given = self.read_result(output);
+            last.result = std::mem::take(&mut last.result).with_base(given);
         }
         tasks
     }
 
-    fn does_something(&mut self, fields: &Fields<'_>, node: &Node, title: &str) {
+    fn check_has_effect(&mut self, fields: &CheckedMap<'_>, node: &Node, title: &str) {
         let is_empty = fields.get("tool").is_none() && fields.get("next").is_none();
-        if is_empty && !fields.has_bad_keys() && node.as_map().is_some() {
+        if is_empty && !fields.has_reported_keys() && node.as_map().is_some() {
             let message = format!("{title} has neither `tool` nor `next`");
             let span = fields.get("step").map_or(node.span, |name| name.span);
-            self.error("E0120", message, span, "add a tool, or arcs under `next`");
+            self.report_error("E0120", message, span, "add a tool, or arcs under `next`");
         }
     }
 
-    fn step_spec(&mut self, node: Option<&Node>) -> Knobs {
-        let mut knobs = Knobs {
+    fn read_step_spec(&mut self, node: Option<&Node>) -> StepSpec {
+        let mut knobs = StepSpec {
             admission: Admission::default(),
             joins: true,
             timeout: None,
@@ -144,34 +146,35 @@ impl Reader {
         let Some(node) = node else {
             return knobs;
         };
-        let fields = self.fields(node, &STEP_SPEC, "the step's spec");
+        let fields = self.check_map(node, &STEP_SPEC, "the step's spec");
         if let Some(join) = fields.get("join") {
             let words = [("each", false), ("merge", true)];
-            knobs.joins = self.word(join, "join", &words).unwrap_or(true);
+            knobs.joins = self.read_word(join, "join", &words).unwrap_or(true);
         }
         let timeout = fields.get("timeout");
-        knobs.timeout = timeout.and_then(|node| self.duration(node, "timeout"));
+        knobs.timeout = timeout.and_then(|node| self.read_duration(node, "timeout"));
         let start = fields.get("schedule_to_start");
-        knobs.schedule_to_start = start.and_then(|node| self.duration(node, "schedule_to_start"));
+        knobs.schedule_to_start =
+            start.and_then(|node| self.read_duration(node, "schedule_to_start"));
         if let Some(policy) = fields.get("policy") {
-            self.step_policy(policy, &mut knobs);
+            self.read_step_policy(policy, &mut knobs);
         }
         knobs
     }
 
-    fn step_policy(&mut self, node: &Node, knobs: &mut Knobs) {
-        let fields = self.fields(node, &STEP_POLICY, "the step's policy");
+    fn read_step_policy(&mut self, node: &Node, knobs: &mut StepSpec) {
+        let fields = self.check_map(node, &STEP_POLICY, "the step's policy");
         if let Some(admit) = fields.get("admit") {
-            knobs.admission = self.admission(admit);
+            knobs.admission = self.read_admission(admit);
         }
         if let Some(failure) = fields.get("failure") {
-            knobs.failure = self.failure(failure, FailureMode::FailFast);
+            knobs.failure = self.read_failure_mode(failure, FailureMode::FailFast);
         }
         if let Some(lifecycle) = fields.get("lifecycle") {
-            let lifecycle = self.fields(lifecycle, &LIFECYCLE, "lifecycle");
+            let lifecycle = self.check_map(lifecycle, &LIFECYCLE, "lifecycle");
             for key in ["deadline_s", "timeout_s"] {
                 let given = lifecycle.get(key);
-                let given = given.and_then(|node| self.duration(node, key));
+                let given = given.and_then(|node| self.read_duration(node, key));
                 knobs.timeout = given.or(knobs.timeout);
             }
         }
@@ -179,7 +182,7 @@ impl Reader {
 }
 
 /// Returns the layers that tasks of this step inherit: executor, then step, then loop.
-fn layers(fields: &Fields<'_>, defaults: Option<&Node>) -> Option<Node> {
+fn task_layers(fields: &CheckedMap<'_>, defaults: Option<&Node>) -> Option<Node> {
     let own = fields.get("spec").map(|spec| inheritable(spec, false));
     let looped = fields.get("loop").and_then(|node| node.get("spec"));
     let looped = looped.map(|spec| inheritable(spec, false));
@@ -187,14 +190,14 @@ fn layers(fields: &Fields<'_>, defaults: Option<&Node>) -> Option<Node> {
         (Some(defaults), Some(own)) => Some(overlay(defaults, &own)),
         (defaults, own) => own.or_else(|| defaults.cloned()),
     };
-    stack(outer, looped)
+    overlay_layers(outer, looped)
 }
 
 /// Moves a step's writes to `iter` and the pipeline to its last task, because both end with the pipeline.
-fn share(writes: Vec<Write>, last: &mut Vec<Write>) -> Vec<Write> {
+fn split_writes(writes: Vec<SetEntry>, last: &mut Vec<SetEntry>) -> Vec<SetEntry> {
     let (own, inner) = writes
         .into_iter()
         .partition(|write| write.target == WriteTarget::Ctx);
-    last.extend::<Vec<Write>>(inner);
+    last.extend::<Vec<SetEntry>>(inner);
     own
 }

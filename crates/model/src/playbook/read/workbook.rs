@@ -2,69 +2,71 @@
 
 use std::collections::BTreeMap;
 
-use crate::playbook::read::reader::Reader;
-use crate::yaml::{Entry, Node, Value, overlay};
+use crate::playbook::read::reader::PlaybookReader;
+use crate::yaml::{MapEntry, Node, NodeValue, overlay};
 
 /// Workbook tasks by name.
 pub(crate) type Workbook = BTreeMap<String, Node>;
 
-impl Reader {
-    pub(crate) fn workbook(&mut self, node: &Node) -> Workbook {
+impl PlaybookReader {
+    pub(crate) fn read_workbook(&mut self, node: &Node) -> Workbook {
         let inner = node
             .get("tasks")
             .filter(|tasks| tasks.get("kind").is_none());
         match &inner.unwrap_or(node).value {
-            Value::Map(entries) => entries
+            NodeValue::Map(entries) => entries
                 .iter()
-                .map(|entry| (entry.key.to_string(), body(&entry.value).clone()))
+                .map(|entry| (entry.key.to_string(), task_node(&entry.value).clone()))
                 .collect(),
-            Value::List(items) => {
+            NodeValue::List(items) => {
                 let items = items.iter();
-                items.filter_map(|item| self.listed(item)).collect()
+                items
+                    .filter_map(|item| self.read_named_task(item))
+                    .collect()
             }
-            Value::Null => Workbook::new(),
+            NodeValue::Null => Workbook::new(),
             _ => {
-                self.wrong_type(node, "workbook", "a map of named tasks");
+                self.report_wrong_type(node, "workbook", "a map of named tasks");
                 Workbook::new()
             }
         }
     }
 
-    fn listed(&mut self, node: &Node) -> Option<(String, Node)> {
+    fn read_named_task(&mut self, node: &Node) -> Option<(String, Node)> {
         let Some(name) = node.get("name") else {
             if node.as_map().is_some() {
-                self.missing("name", "the workbook task", node.span, "name: my_task");
+                self.report_missing_key("name", "the workbook task", node.span, "name: my_task");
             } else {
-                self.wrong_type(node, "a workbook task", "a map with `name` and `tool`");
+                self.report_wrong_type(node, "a workbook task", "a map with `name` and `tool`");
             }
             return None;
         };
-        let name = self.text(name, "name")?;
+        let name = self.read_text(name, "name")?;
         let task = match node.get("tool") {
             Some(tool) => tool.clone(),
-            None => without(node, &["name"]),
+            None => without_keys(node, &["name"]),
         };
         Some((name, task))
     }
 
     /// Replaces `node` by the workbook task it refers to; keys of `node` override those of the task.
-    pub(crate) fn put_in_place(&mut self, node: &Node, book: &Workbook) -> Option<Node> {
+    pub(crate) fn expand_named_task(&mut self, node: &Node, book: &Workbook) -> Option<Node> {
         let mut current = node.clone();
         let mut seen: Vec<String> = Vec::new();
         while current.get("kind").and_then(Node::as_str) == Some("workbook") {
             let Some(asked) = current.get("name").cloned() else {
                 let example = "name: <workbook task>";
-                self.missing("name", "the workbook task", node.span, example);
+                self.report_missing_key("name", "the workbook task", node.span, example);
                 return None;
             };
-            let name = self.text(&asked, "name")?;
+            let name = self.read_text(&asked, "name")?;
             let Some(task) = book.get(&name) else {
-                self.no_such_task(&asked, &name, book);
+                self.report_unknown_task(&asked, &name, book);
                 return None;
             };
             if seen.contains(&name) {
                 let message = format!("workbook task `{name}` refers to itself");
-                self.error(
+                self.report_error(
                     "E0119",
                     message,
                     asked.span,
@@ -76,13 +78,13 @@ impl Reader {
             if !self.may_inherit(task) {
                 return None;
             }
-            let caller = spelled(&without(&current, &["kind", "name"]));
-            current = overlay(&spelled(task), &caller);
+            let caller = with_canonical_input(&without_keys(&current, &["kind", "name"]));
+            current = overlay(&with_canonical_input(task), &caller);
         }
         Some(current)
     }
 
-    fn no_such_task(&mut self, asked: &Node, name: &str, book: &Workbook) {
+    fn report_unknown_task(&mut self, asked: &Node, name: &str, book: &Workbook) {
         let known: Vec<&str> = book.keys().map(String::as_str).collect();
         let label = match self.suggest(name, known.iter().copied()) {
             Some(meant) => format!("did you mean `{meant}`?"),
@@ -90,33 +92,33 @@ impl Reader {
             None => format!("(workbook has: {})", known.join(" ")),
         };
         let message = format!("unknown workbook task `{name}`");
-        self.error("E0118", message, asked.span, label);
+        self.report_error("E0118", message, asked.span, label);
     }
 }
 
 /// Returns the task itself, which may be under `tool`.
-fn body(node: &Node) -> &Node {
+fn task_node(node: &Node) -> &Node {
     match node.get("tool") {
         Some(tool) if node.get("kind").is_none() => tool,
         _ => node,
     }
 }
 
-fn without(node: &Node, keys: &[&str]) -> Node {
+fn without_keys(node: &Node, keys: &[&str]) -> Node {
     let entries = node.as_map().unwrap_or_default().iter();
     let kept = entries.filter(|entry| !keys.contains(&&*entry.key));
     Node {
         span: node.span,
-        value: Value::Map(kept.cloned().collect()),
+        value: NodeValue::Map(kept.cloned().collect()),
     }
 }
 
 /// Renames `args` to `input`, so that one overrides the other.
-fn spelled(node: &Node) -> Node {
+fn with_canonical_input(node: &Node) -> Node {
     let has_both = node.get("args").is_some() && node.get("input").is_some();
     let entries = node.as_map().unwrap_or_default().iter();
     let entries = entries.map(|entry| match &*entry.key {
-        "args" if !has_both => Entry {
+        "args" if !has_both => MapEntry {
             key: "input".into(),
             ..entry.clone()
         },
@@ -124,6 +126,6 @@ fn spelled(node: &Node) -> Node {
     });
     Node {
         span: node.span,
-        value: Value::Map(entries.collect()),
+        value: NodeValue::Map(entries.collect()),
     }
 }

@@ -86,7 +86,7 @@ fn count(value: &Native) -> Result<usize, Error> {
     }
     let mut count = 0_usize;
     for item in value.try_iter()?.checked() {
-        session::work(ITEM_WORK)?;
+        session::charge_work(ITEM_WORK)?;
         item?;
         count += 1;
     }
@@ -100,7 +100,7 @@ fn check_items(value: &Native) -> Result<(), Error> {
 
 /// Accounts for a map or list of arguments that is copied.
 fn charge_map(value: &Native) -> Result<(), Error> {
-    session::charge(count(value)?.saturating_mul(ITEM_BYTES))
+    session::charge_allocation(count(value)?.saturating_mul(ITEM_BYTES))
 }
 
 fn batch(
@@ -111,7 +111,7 @@ fn batch(
 ) -> Result<Native, Error> {
     let items = count(&value)?;
     let batches = items / size.max(1) + 1;
-    session::charge(size.saturating_mul(ITEM_BYTES))?;
+    session::charge_allocation(size.saturating_mul(ITEM_BYTES))?;
     check_lists(items, batches)?;
     filters::batch(state, value, size, fill)
 }
@@ -123,7 +123,7 @@ fn slice(
     fill: Option<Native>,
 ) -> Result<Native, Error> {
     let items = count(&value)?;
-    session::charge(slices.saturating_mul(ITEM_BYTES))?;
+    session::charge_allocation(slices.saturating_mul(ITEM_BYTES))?;
     check_lists(items, slices)?;
     filters::slice(state, value, slices, fill)
 }
@@ -143,7 +143,7 @@ fn zip(state: &State<'_, '_>, value: Native, others: Rest<Native>) -> Result<Nat
     for other in others.iter() {
         shortest = shortest.min(count(other)?);
     }
-    session::charge(
+    session::charge_allocation(
         shortest
             .saturating_mul(others.len())
             .saturating_mul(ITEM_BYTES),
@@ -166,7 +166,7 @@ fn last(value: Native) -> Result<Native, Error> {
     }
     let mut last = Native::UNDEFINED;
     for item in value.try_iter()?.checked() {
-        session::work(ITEM_WORK)?;
+        session::charge_work(ITEM_WORK)?;
         last = item?;
     }
     Ok(last)
@@ -263,7 +263,7 @@ fn at_path(item: Native, path: Option<&str>) -> Result<Native, Error> {
     let Some(path) = path else {
         return Ok(item);
     };
-    session::work(path.split('.').count().saturating_mul(ITEM_WORK))?;
+    session::charge_work(path.split('.').count().saturating_mul(ITEM_WORK))?;
     Ok(follow(&item, path).unwrap_or_default())
 }
 
@@ -292,7 +292,7 @@ fn select(
         let item = item?;
         let subject = match attribute {
             Some(path) => {
-                session::work(path.split('.').count().saturating_mul(ITEM_WORK))?;
+                session::charge_work(path.split('.').count().saturating_mul(ITEM_WORK))?;
                 follow(&item, path)?
             }
             None => item.clone(),

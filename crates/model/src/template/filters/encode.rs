@@ -13,7 +13,7 @@ use sha2::Digest as _;
 use super::text::substitute;
 use crate::template::budget::{self, ITEM_BYTES, MAP_BYTES};
 use crate::template::convert;
-use crate::template::operators::{self, print};
+use crate::template::operators::{self, to_text};
 use crate::template::session;
 
 pub(crate) fn register(env: &mut Environment<'static>) {
@@ -34,7 +34,7 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("from_json", from_json);
     env.add_filter("to_yaml", to_yaml);
     env.add_filter("b64encode", |value: &Native| {
-        let text = print(value)?;
+        let text = to_text(value)?;
         session::check_room(text.len())?;
         Ok::<_, Error>(STANDARD.encode(&*text))
     });
@@ -61,7 +61,7 @@ fn write_json(
 ) -> Result<(), Error> {
     let line = |text: &mut String, depth: usize| {
         let margin = indent.map_or(0, |width| width.saturating_mul(depth));
-        session::charge(margin.saturating_add(2))?;
+        session::charge_allocation(margin.saturating_add(2))?;
         if indent.is_some() {
             text.push('\n');
             text.extend(std::iter::repeat_n(' ', margin));
@@ -111,7 +111,7 @@ struct BoundedBytes(Vec<u8>);
 
 impl io::Write for BoundedBytes {
     fn write(&mut self, part: &[u8]) -> io::Result<usize> {
-        session::charge(part.len()).map_err(io::Error::other)?;
+        session::charge_allocation(part.len()).map_err(io::Error::other)?;
         self.0.extend_from_slice(part);
         Ok(part.len())
     }
@@ -158,7 +158,7 @@ fn charge_parsed(text: &str) -> Result<(), Error> {
             _ => {}
         }
     }
-    session::charge(bytes)
+    session::charge_allocation(bytes)
 }
 
 /// YAML in block style; a scalar is quoted wherever a reader could take it for something else.
@@ -173,7 +173,7 @@ fn write_yaml(value: &Value, depth: usize, text: &mut String) -> Result<(), Erro
     match value {
         Value::Array(items) if !items.is_empty() => {
             for item in items {
-                session::charge(depth * 2 + 3)?;
+                session::charge_allocation(depth * 2 + 3)?;
                 text.extend(std::iter::repeat_n(' ', depth * 2));
                 text.push('-');
                 write_yaml_item(item, depth, text)?;
@@ -182,7 +182,7 @@ fn write_yaml(value: &Value, depth: usize, text: &mut String) -> Result<(), Erro
         }
         Value::Object(map) if !map.is_empty() => {
             for (key, item) in map {
-                session::charge(depth * 2 + 3)?;
+                session::charge_allocation(depth * 2 + 3)?;
                 text.extend(std::iter::repeat_n(' ', depth * 2));
                 push_plain_text(key, text)?;
                 text.push(':');
@@ -219,7 +219,7 @@ fn push_plain_text(scalar: &str, text: &mut String) -> Result<(), Error> {
     if !is_bare(scalar) {
         return push_scalar(&scalar, text);
     }
-    session::charge(scalar.len())?;
+    session::charge_allocation(scalar.len())?;
     text.push_str(scalar);
     Ok(())
 }
@@ -244,7 +244,7 @@ fn b64decode(text: &str) -> Result<String, Error> {
 fn urlencode(value: &Native) -> Result<String, Error> {
     if value.kind() != ValueKind::Map {
         let mut encoded = String::new();
-        push_percent(&print(value)?, b"/", "%20", &mut encoded)?;
+        push_percent(&to_text(value)?, b"/", "%20", &mut encoded)?;
         return Ok(encoded);
     }
     let mut query = String::new();
@@ -252,9 +252,9 @@ fn urlencode(value: &Native) -> Result<String, Error> {
         if index > 0 {
             query.push('&');
         }
-        push_percent(&print(key)?, b"", "+", &mut query)?;
+        push_percent(&to_text(key)?, b"", "+", &mut query)?;
         query.push('=');
-        push_percent(&print(&value.get_item(key)?)?, b"", "+", &mut query)?;
+        push_percent(&to_text(&value.get_item(key)?)?, b"", "+", &mut query)?;
     }
     Ok(query)
 }
@@ -278,7 +278,7 @@ fn push_percent(text: &str, safe: &[u8], space: &str, encoded: &mut String) -> R
 }
 
 fn hash(value: &Native, algorithm: Option<&str>) -> Result<String, Error> {
-    let text = print(value)?;
+    let text = to_text(value)?;
     match algorithm.unwrap_or("sha256") {
         "sha256" => Ok(hex::encode(sha2::Sha256::digest(text.as_bytes()))),
         "sha512" => Ok(hex::encode(sha2::Sha512::digest(text.as_bytes()))),

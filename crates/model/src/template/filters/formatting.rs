@@ -54,7 +54,7 @@ pub(crate) fn format(style: FormatStyle, pattern: &str, args: &[Native]) -> Resu
 
 /// The length of a text after one more field.
 fn add_field(bytes: usize, value: &Native) -> Result<usize, Error> {
-    session::work(ITEM_WORK)?;
+    session::charge_work(ITEM_WORK)?;
     let field = match value.kind() {
         ValueKind::Number | ValueKind::Bool | ValueKind::None => NUMBER_BYTES_MAX,
         _ => printed_bytes(value)?,
@@ -118,5 +118,5 @@ pub(crate) fn check_widths(pattern: &str) -> Result<(), Error> {
     } else {
         CHARACTER_BYTES_MAX
     };
-    session::charge(padded.saturating_mul(of_character))
+    session::charge_allocation(padded.saturating_mul(of_character))
 }

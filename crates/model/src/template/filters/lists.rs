@@ -63,7 +63,7 @@ fn map(
     for item in items(value)? {
         let result = match (named, &attribute) {
             (Some(name), _) => {
-                weigh::deep(&item, 0)?;
+                weigh::charge_deep(&item, 0)?;
                 let mut call = vec![item];
                 call.extend(args.iter().skip(1).cloned());
                 state.apply_filter(name, &call)?
@@ -73,18 +73,20 @@ fn map(
                     .as_ref()
                     .map(ToString::to_string)
                     .unwrap_or_default();
-                session::work(path.split('.').count().saturating_mul(ITEM_WORK))?;
-                follow(&item, &path).or(default.clone()).unwrap_or_default()
+                session::charge_work(path.split('.').count().saturating_mul(ITEM_WORK))?;
+                follow_path(&item, &path)
+                    .or(default.clone())
+                    .unwrap_or_default()
             }
         };
-        session::charge(operators::size(&result))?;
+        session::charge_allocation(operators::value_cost(&result))?;
         results.push(result);
     }
     Ok(Native::from(results))
 }
 
 /// What a dotted path leads to, if it is there.
-fn follow(value: &Native, path: &str) -> Option<Native> {
+fn follow_path(value: &Native, path: &str) -> Option<Native> {
     let mut found = value.clone();
     for part in path.split('.') {
         let key = part
@@ -99,12 +101,12 @@ fn follow(value: &Native, path: &str) -> Option<Native> {
 }
 
 fn keys(value: &Native) -> Result<Native, Error> {
-    mapping(value)?;
+    check_mapping(value)?;
     items(value).map(Native::from)
 }
 
 fn values(value: &Native) -> Result<Native, Error> {
-    mapping(value)?;
+    check_mapping(value)?;
     let values = items(value)?
         .iter()
         .map(|key| value.get_item(key))
@@ -125,7 +127,7 @@ fn combine(value: &Native, others: Rest<Native>, kwargs: Kwargs) -> Result<Nativ
     let recursive = kwargs.get::<Option<bool>>("recursive")?.unwrap_or(false);
     kwargs.assert_all_used()?;
     let mut merged = value.clone();
-    mapping(&merged)?;
+    check_mapping(&merged)?;
     for other in others.iter() {
         merged = merge(&merged, other, if recursive { MERGE_DEPTH_MAX } else { 0 })?;
     }
@@ -133,10 +135,10 @@ fn combine(value: &Native, others: Rest<Native>, kwargs: Kwargs) -> Result<Nativ
 }
 
 fn merge(a: &Native, b: &Native, depth: usize) -> Result<Native, Error> {
-    mapping(b)?;
+    check_mapping(b)?;
     let mut pairs = Vec::new();
     for key in items(a)?.into_iter().chain(items(b)?) {
-        let key = weigh::key(key)?;
+        let key = weigh::check_key(key)?;
         let (old, new) = (a.get_item(&key)?, b.get_item(&key)?);
         let both = old.kind() == ValueKind::Map && new.kind() == ValueKind::Map;
         let value = if new.is_undefined() {
@@ -169,10 +171,10 @@ fn flatten_into(value: &Native, levels: usize, flat: &mut Vec<Native>) -> Result
 }
 
 fn dict2items(value: &Native) -> Result<Native, Error> {
-    mapping(value)?;
+    check_mapping(value)?;
     let mut pairs = Vec::new();
     for key in items(value)? {
-        session::charge(MAP_BYTES)?;
+        session::charge_allocation(MAP_BYTES)?;
         let found = value.get_item(&key)?;
         pairs.push(Native::from_pairs([("key", key), ("value", found)]));
     }
@@ -183,14 +185,14 @@ fn items2dict(value: &Native) -> Result<Native, Error> {
     let pairs = items(value)?
         .iter()
         .map(|item| {
-            let key = weigh::key(item.get_attr("key")?)?;
+            let key = weigh::check_key(item.get_attr("key")?)?;
             Ok((key, item.get_attr("value")?))
         })
         .collect::<Result<Vec<_>, Error>>()?;
     Ok(Native::from_pairs(pairs))
 }
 
-fn mapping(value: &Native) -> Result<(), Error> {
+fn check_mapping(value: &Native) -> Result<(), Error> {
     if value.kind() == ValueKind::Map {
         return Ok(());
     }

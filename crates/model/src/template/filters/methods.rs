@@ -13,7 +13,7 @@ use super::{formatting, strings, text};
 const SAME_LENGTH: &[&str] = &["upper", "lower", "title", "capitalize"];
 
 /// Calls a method on a value. Nothing is changed in place: `append` answers with a longer list.
-pub(crate) fn method(
+pub(crate) fn call_method(
     state: &mut State<'_, '_>,
     value: &Native,
     name: &str,
@@ -22,7 +22,7 @@ pub(crate) fn method(
     let is_text = value.kind() == ValueKind::String;
     if let Some(result) = strings::method(value, name, args) {
         let result = result?;
-        session::charge(operators::size(&result))?;
+        session::charge_allocation(operators::value_cost(&result))?;
         return Ok(result);
     }
     let result = match name {
@@ -53,14 +53,14 @@ pub(crate) fn method(
             if SAME_LENGTH.contains(&name) {
                 session::check_room(value.as_str().map_or(0, str::len))?;
             }
-            library(state, value, name, args)?
+            call_library_method(state, value, name, args)?
         }
     };
-    session::charge(operators::size(&result))?;
+    session::charge_allocation(operators::value_cost(&result))?;
     Ok(result)
 }
 
-fn library(
+fn call_library_method(
     state: &mut State<'_, '_>,
     value: &Native,
     name: &str,
@@ -82,7 +82,7 @@ fn library(
 
 fn zfill(text: &str, width: usize) -> Result<Native, Error> {
     let missing = width.saturating_sub(text.chars().count());
-    session::charge(missing.saturating_add(text.len()))?;
+    session::charge_allocation(missing.saturating_add(text.len()))?;
     let (sign, digits) = match text.strip_prefix(['-', '+']) {
         Some(digits) => (&text[..1], digits),
         None => ("", text),

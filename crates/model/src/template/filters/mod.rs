@@ -6,6 +6,7 @@
 )]
 
 mod collections;
+mod datetime;
 mod encode;
 mod formatting;
 mod lists;
@@ -15,8 +16,7 @@ mod patterns;
 mod registry;
 mod strings;
 mod text;
-mod when;
 
-pub(crate) use methods::method;
+pub(crate) use methods::call_method;
 pub(crate) use patterns::CompiledPattern;
 pub(crate) use registry::{NAMES, register};

@@ -7,7 +7,7 @@ use minijinja::{Environment, Error, ErrorKind};
 use regex::Regex;
 
 use crate::template::budget;
-use crate::template::operators::print;
+use crate::template::operators::to_text;
 use crate::template::session;
 
 use super::pattern_work::PatternWork;
@@ -41,9 +41,9 @@ pub(crate) struct CompiledPattern {
 }
 
 /// A pattern for a text through which it is about to go, accounted for.
-fn pattern(text: &str, subject: &str, kwargs: &Kwargs) -> Result<CompiledPattern, Error> {
-    let (ignore_case, multiline) = flags(kwargs)?;
-    let known = session::with(|session| {
+fn compile_pattern(text: &str, subject: &str, kwargs: &Kwargs) -> Result<CompiledPattern, Error> {
+    let (ignore_case, multiline) = parse_flags(kwargs)?;
+    let known = session::with_session(|session| {
         let same = |compiled: &&CompiledPattern| {
             compiled.text == text
                 && (compiled.ignore_case, compiled.multiline) == (ignore_case, multiline)
@@ -54,7 +54,7 @@ fn pattern(text: &str, subject: &str, kwargs: &Kwargs) -> Result<CompiledPattern
         Some(compiled) => Ok(compiled),
         None => compile(text, ignore_case, multiline),
     }?;
-    session::work(compiled.work.through(subject.len()))?;
+    session::charge_work(compiled.work.through(subject.len()))?;
     Ok(compiled)
 }
 
@@ -63,13 +63,13 @@ fn compile(text: &str, ignore_case: bool, multiline: bool) -> Result<CompiledPat
     if text.len() > PATTERN_TEXT_BYTES_MAX {
         return Err(budget::exceeded("a pattern is longer than 8 KiB"));
     }
-    session::work(COMPILE_WORK + text.len() * COMPILE_WORK_OF_CHARACTER)?;
+    session::charge_work(COMPILE_WORK + text.len() * COMPILE_WORK_OF_CHARACTER)?;
     let work = PatternWork::of(text, ignore_case, multiline);
     if work.groups() > GROUPS_MAX {
         return Err(budget::exceeded("a pattern has more than 63 groups"));
     }
-    session::work(work.compiling())?;
-    session::charge(work.memory())?;
+    session::charge_work(work.compiling())?;
+    session::charge_allocation(work.memory())?;
     let regex = regex::RegexBuilder::new(text)
         .case_insensitive(ignore_case)
         .multi_line(multiline)
@@ -90,7 +90,7 @@ fn compile(text: &str, ignore_case: bool, multiline: bool) -> Result<CompiledPat
         regex,
         work,
     };
-    session::with(|session| {
+    session::with_session(|session| {
         if session.patterns.len() == COMPILED_MAX {
             session.patterns.pop_front();
         }
@@ -99,7 +99,7 @@ fn compile(text: &str, ignore_case: bool, multiline: bool) -> Result<CompiledPat
     Ok(compiled)
 }
 
-fn flags(kwargs: &Kwargs) -> Result<(bool, bool), Error> {
+fn parse_flags(kwargs: &Kwargs) -> Result<(bool, bool), Error> {
     let ignore_case: Option<bool> = kwargs.get("ignorecase")?;
     let multiline: Option<bool> = kwargs.get("multiline")?;
     kwargs.assert_all_used()?;
@@ -113,8 +113,8 @@ fn regex_replace(
     with: Option<&str>,
     kwargs: Kwargs,
 ) -> Result<String, Error> {
-    let text = print(value)?;
-    let CompiledPattern { regex, work, .. } = pattern(find, &text, &kwargs)?;
+    let text = to_text(value)?;
+    let CompiledPattern { regex, work, .. } = compile_pattern(find, &text, &kwargs)?;
     let with = with.unwrap_or_default();
     session::check_room(with.len())?;
     let template = group_references(with);
@@ -126,7 +126,7 @@ fn regex_replace(
             continue;
         };
         let ahead = work.ahead(text.len() - found.end());
-        session::work(ahead.saturating_add(template.len() + 1))?;
+        session::charge_work(ahead.saturating_add(template.len() + 1))?;
         let groups: usize = counts
             .iter()
             .enumerate()
@@ -190,34 +190,34 @@ fn group_references(with: &str) -> String {
 
 /// The first match, or its only group, or all its groups; none where nothing matches.
 fn regex_search(value: &Native, find: &str, kwargs: Kwargs) -> Result<Native, Error> {
-    let text = print(value)?;
-    let CompiledPattern { regex, .. } = pattern(find, &text, &kwargs)?;
+    let text = to_text(value)?;
+    let CompiledPattern { regex, .. } = compile_pattern(find, &text, &kwargs)?;
     match regex.captures(&text) {
-        Some(captures) => groups(&captures),
+        Some(captures) => to_groups(&captures),
         None => Ok(Native::from(())),
     }
 }
 
 fn regex_findall(value: &Native, find: &str, kwargs: Kwargs) -> Result<Native, Error> {
-    let text = print(value)?;
-    let CompiledPattern { regex, work, .. } = pattern(find, &text, &kwargs)?;
+    let text = to_text(value)?;
+    let CompiledPattern { regex, work, .. } = compile_pattern(find, &text, &kwargs)?;
     let mut found = Vec::new();
     for captures in regex.captures_iter(&text) {
         let end = captures.get(0).map_or(0, |whole| whole.end());
-        session::work(work.ahead(text.len() - end))?;
-        session::charge(budget::ITEM_BYTES)?;
-        found.push(groups(&captures)?);
+        session::charge_work(work.ahead(text.len() - end))?;
+        session::charge_allocation(budget::ITEM_BYTES)?;
+        found.push(to_groups(&captures)?);
     }
     Ok(Native::from(found))
 }
 
 /// The groups of a match, accounted for.
-fn groups(captures: &regex::Captures<'_>) -> Result<Native, Error> {
+fn to_groups(captures: &regex::Captures<'_>) -> Result<Native, Error> {
     let texts = captures.iter().skip(usize::from(captures.len() > 1));
     let bytes: usize = texts
         .map(|found| budget::ITEM_BYTES + found.map_or(0, |found| found.len()))
         .sum();
-    session::charge(bytes)?;
+    session::charge_allocation(bytes)?;
     let group = |index| {
         captures
             .get(index)

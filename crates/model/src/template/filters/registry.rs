@@ -4,9 +4,9 @@ use minijinja::Environment;
 use minijinja::value::Value as Native;
 
 use crate::template::filters::{
-    collections, encode, formatting, lists, patterns, strings, text, when,
+    collections, datetime, encode, formatting, lists, patterns, strings, text,
 };
-use crate::template::operators::Marked;
+use crate::template::operators::MarkedValue;
 
 /// The filters registered here.
 pub(crate) const NAMES: &[&str] = &[
@@ -59,11 +59,11 @@ pub(crate) const NAMES: &[&str] = &[
 /// Registers them.
 pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("ident", |value: Native| {
-        Native::from_object(Marked::Ident(value))
+        Native::from_object(MarkedValue::Ident(value))
     });
     for name in ["raw_jq", "raw_py", "raw_rhai", "raw_sh", "raw_sql"] {
         env.add_filter(name, |value: Native| {
-            Native::from_object(Marked::Raw(value))
+            Native::from_object(MarkedValue::Raw(value))
         });
     }
     text::register(env);
@@ -73,5 +73,5 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     patterns::register(env);
     lists::register(env);
     encode::register(env);
-    when::register(env);
+    datetime::register(env);
 }

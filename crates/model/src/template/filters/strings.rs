@@ -8,7 +8,7 @@ use minijinja::value::{StringInput, Value as Native, ValueKind, from_args};
 use minijinja::{Environment, Error, filters};
 
 use crate::template::budget::ITEM_BYTES;
-use crate::template::operators::print;
+use crate::template::operators::to_text;
 use crate::template::session;
 
 pub(crate) fn register(env: &mut Environment<'static>) {
@@ -26,12 +26,12 @@ pub(crate) fn register(env: &mut Environment<'static>) {
         Ok::<_, Error>(filters::title(text))
     });
     env.add_filter("safe", |value: &Native| {
-        let text = print(value)?;
+        let text = to_text(value)?;
         session::check_room(text.len())?;
         Ok::<_, Error>(Native::from_safe_string(text.into_owned()))
     });
     env.add_filter("striptags", |value: &Native| {
-        let text = print(value)?;
+        let text = to_text(value)?;
         session::check_room(text.len())?;
         Ok::<_, Error>(minijinja_contrib::filters::striptags(text.into_owned()))
     });
@@ -68,9 +68,9 @@ pub(crate) fn method(value: &Native, name: &str, args: &[Native]) -> Option<Resu
 }
 
 fn trim(value: &Native, characters: Option<&Native>) -> Result<Native, Error> {
-    let text = print(value)?;
+    let text = to_text(value)?;
     let characters = characters.filter(|characters| !characters.is_none());
-    let characters = characters.map(print).transpose()?;
+    let characters = characters.map(to_text).transpose()?;
     let stripped = strip(&text, characters.as_deref(), (true, true))?;
     Ok(if value.kind() == ValueKind::String && value.is_safe() {
         Native::from_safe_string(stripped.to_owned())
@@ -92,7 +92,7 @@ fn strip<'a>(
 ) -> Result<&'a str, Error> {
     let characters = match characters {
         Some(characters) => {
-            session::work(characters.len())?;
+            session::charge_work(characters.len())?;
             Some(characters.chars().collect::<HashSet<char>>())
         }
         None => None,
@@ -114,7 +114,7 @@ fn strip<'a>(
 
 /// A text's parts. They are counted before a list of them is built.
 fn split(value: &Native, separator: Option<&str>, most: Option<i64>) -> Result<Native, Error> {
-    let text = print(value)?;
+    let text = to_text(value)?;
     let parts = match separator {
         Some(separator) => text.matches(separator).count() + 1,
         None => text.split_whitespace().count(),
@@ -127,7 +127,7 @@ fn split(value: &Native, separator: Option<&str>, most: Option<i64>) -> Result<N
 
 /// A text's lines, with or without the ends of lines.
 fn split_lines(value: &Native, with_ends: bool) -> Result<Native, Error> {
-    let text = print(value)?;
+    let text = to_text(value)?;
     let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
     session::check_room(lines.saturating_mul(ITEM_BYTES))?;
     if with_ends {

@@ -7,7 +7,7 @@ use minijinja::value::{Kwargs, Value as Native, ValueKind};
 use minijinja::{Environment, Error};
 
 use crate::template::budget::{self, ITEM_BYTES, ITEM_WORK};
-use crate::template::operators::print;
+use crate::template::operators::to_text;
 use crate::template::session;
 
 pub(crate) fn register(env: &mut Environment<'static>) {
@@ -20,7 +20,7 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("wordwrap", wordwrap);
     env.add_filter("center", center);
     env.add_filter("pprint", pprint);
-    env.add_filter("string", |value: &Native| match print(value)? {
+    env.add_filter("string", |value: &Native| match to_text(value)? {
         Cow::Borrowed(_) => Ok::<_, Error>(value.clone()),
         Cow::Owned(text) => Ok(Native::from(text)),
     });
@@ -38,14 +38,14 @@ pub(crate) fn replace(
     to: &Native,
     count: Option<usize>,
 ) -> Result<String, Error> {
-    let (text, from, to) = (print(value)?, print(from)?, print(to)?);
+    let (text, from, to) = (to_text(value)?, to_text(from)?, to_text(to)?);
     let count = count.unwrap_or(usize::MAX);
     let found = if from.is_empty() {
         text.chars().count() + 1
     } else {
         text.matches(&*from).count()
     };
-    session::charge(
+    session::charge_allocation(
         text.len()
             .saturating_add(found.min(count).saturating_mul(to.len())),
     )?;
@@ -70,12 +70,12 @@ pub(crate) fn join(
         let mut item = item?;
         if let Some(path) = attribute {
             for part in path.split('.') {
-                session::work(ITEM_WORK)?;
+                session::charge_work(ITEM_WORK)?;
                 item = item.get_attr(part)?;
             }
         }
-        let part = print(&item)?;
-        session::charge(part.len().saturating_add(joiner.len()))?;
+        let part = to_text(&item)?;
+        session::charge_allocation(part.len().saturating_add(joiner.len()))?;
         if index > 0 {
             text.push_str(joiner);
         }
@@ -91,7 +91,7 @@ fn indent(
     blank: Option<bool>,
     kwargs: Kwargs,
 ) -> Result<String, Error> {
-    let text = print(value)?;
+    let text = to_text(value)?;
     let width = match width {
         Some(width) => Some(width.clone()),
         None => kwargs.get("width")?,
@@ -101,14 +101,14 @@ fn indent(
     kwargs.assert_all_used()?;
     let margin = match width {
         None => "    ".to_owned(),
-        Some(width) if width.kind() == ValueKind::String => print(&width)?.into_owned(),
+        Some(width) if width.kind() == ValueKind::String => to_text(&width)?.into_owned(),
         Some(width) => {
             let width = width.as_usize().unwrap_or(0);
-            session::charge(width)?;
+            session::charge_allocation(width)?;
             " ".repeat(width)
         }
     };
-    session::charge(
+    session::charge_allocation(
         (text.matches('\n').count() + 1)
             .saturating_mul(margin.len())
             .saturating_add(text.len()),
@@ -132,9 +132,9 @@ fn indent(
 }
 
 fn center(value: &Native, width: Option<usize>) -> Result<String, Error> {
-    let text = print(value)?;
+    let text = to_text(value)?;
     let width = width.unwrap_or(80);
-    session::charge(width.saturating_add(text.len()))?;
+    session::charge_allocation(width.saturating_add(text.len()))?;
     let missing = width.saturating_sub(text.chars().count());
     // Python puts the odd space on the left when the width is odd.
     let left = missing / 2 + (missing & width & 1);
@@ -147,7 +147,7 @@ fn center(value: &Native, width: Option<usize>) -> Result<String, Error> {
 
 /// Text for HTML.
 fn escape(value: &Native) -> Result<String, Error> {
-    substitute(&print(value)?, |c| match c {
+    substitute(&to_text(value)?, |c| match c {
         '&' => Some("&amp;"),
         '<' => Some("&lt;"),
         '>' => Some("&gt;"),
@@ -183,7 +183,7 @@ fn truncate(
     end: Option<&str>,
     kwargs: Kwargs,
 ) -> Result<String, Error> {
-    let text = print(value)?;
+    let text = to_text(value)?;
     let length = length.or(kwargs.get("length")?).unwrap_or(255);
     let killwords = killwords.or(kwargs.get("killwords")?).unwrap_or(false);
     let end = end.or(kwargs.get("end")?).unwrap_or("...");
@@ -204,7 +204,7 @@ fn truncate(
     } else {
         cut.rsplit_once(' ').map_or(cut, |(words, _)| words)
     };
-    session::charge(kept.len() + end.len())?;
+    session::charge_allocation(kept.len() + end.len())?;
     Ok(format!("{kept}{end}"))
 }
 
@@ -214,7 +214,7 @@ fn wordwrap(
     break_long_words: Option<bool>,
     kwargs: Kwargs,
 ) -> Result<Native, Error> {
-    let text = print(value)?;
+    let text = to_text(value)?;
     let width = width.or(kwargs.get("width")?).unwrap_or(79);
     let break_long_words = break_long_words
         .or(kwargs.get("break_long_words")?)
@@ -260,7 +260,7 @@ struct PrettyText(String);
 
 impl fmt::Write for PrettyText {
     fn write_str(&mut self, part: &str) -> fmt::Result {
-        session::work(2 * ITEM_WORK)
+        session::charge_work(2 * ITEM_WORK)
             .and_then(|()| session::check_room(self.0.len() + part.len()))
             .map_err(|_| fmt::Error)?;
         self.0.push_str(part);
@@ -270,7 +270,7 @@ impl fmt::Write for PrettyText {
 
 /// A word of the shell, quoted where it needs to be.
 fn quote(value: &Native) -> Result<String, Error> {
-    let text = print(value)?;
+    let text = to_text(value)?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         session::check_room(text.len())?;

@@ -4,22 +4,24 @@ use minijinja::Value as Native;
 use minijinja::machinery::Span as Place;
 use minijinja::machinery::ast::{self, Expr, Spanned};
 
-use super::place::{PathUse, apply, constant, error, extent, path, range};
-use super::statements::{Done, Rewriter, Taken};
+use super::spans::{
+    PathUse, apply_filter, byte_range, constant, path_of, span_of, syntax_error_at,
+};
+use super::statements::{RewriteResult, Rewriter, ValueUse};
 use crate::template::budget::EXPRESSION_DEPTH_MAX;
 
 impl<'s> Rewriter<'s> {
     /// An expression whose value is printed, or is the whole result.
-    pub(crate) fn printed(&mut self, expr: &Expr<'s>) -> Done<Expr<'s>> {
+    pub(crate) fn rewrite_printed(&mut self, expr: &Expr<'s>) -> RewriteResult<Expr<'s>> {
         let Expr::IfExpr(node) = expr else {
-            return self.expression(expr, Taken::Used);
+            return self.rewrite_expression(expr, ValueUse::Required);
         };
         // `{{ 'x' if y }}` prints nothing where `y` is false, as in Jinja2.
         let rewritten = ast::IfExpr {
-            test_expr: self.expression(&node.test_expr, Taken::Maybe)?,
-            true_expr: self.printed(&node.true_expr)?,
+            test_expr: self.rewrite_expression(&node.test_expr, ValueUse::Optional)?,
+            true_expr: self.rewrite_printed(&node.true_expr)?,
             false_expr: Some(match &node.false_expr {
-                Some(other) => self.printed(other)?,
+                Some(other) => self.rewrite_printed(other)?,
                 None => constant(Native::from(""), node.span()),
             }),
         };
@@ -27,123 +29,131 @@ impl<'s> Rewriter<'s> {
     }
 
     /// An expression.
-    pub(crate) fn expression(&mut self, expr: &Expr<'s>, taken: Taken) -> Done<Expr<'s>> {
-        self.deeper(expr.span())?;
-        let rewritten = self.shallow(expr, taken);
+    pub(crate) fn rewrite_expression(
+        &mut self,
+        expr: &Expr<'s>,
+        taken: ValueUse,
+    ) -> RewriteResult<Expr<'s>> {
+        self.check_depth(expr.span())?;
+        let rewritten = self.rewrite_by_kind(expr, taken);
         self.depth -= 1;
         rewritten
     }
 
-    pub(super) fn deeper(&mut self, at: Place) -> Done<()> {
+    pub(super) fn check_depth(&mut self, at: Place) -> RewriteResult<()> {
         self.depth += 1;
         if self.depth > EXPRESSION_DEPTH_MAX {
-            return Err(error("the expression is nested too deeply", at));
+            return Err(syntax_error_at("the expression is nested too deeply", at));
         }
         Ok(())
     }
 
-    pub(super) fn shallow(&mut self, expr: &Expr<'s>, taken: Taken) -> Done<Expr<'s>> {
-        let at = extent(expr);
+    pub(super) fn rewrite_by_kind(
+        &mut self,
+        expr: &Expr<'s>,
+        taken: ValueUse,
+    ) -> RewriteResult<Expr<'s>> {
+        let at = span_of(expr);
         Ok(match expr {
             Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) => {
-                self.note(expr, taken != Taken::Used);
-                let inner = self.access(expr)?;
-                self.take(inner, at, taken)
+                self.record_path(expr, taken != ValueUse::Required);
+                let inner = self.rewrite_access(expr)?;
+                self.wrap_use(inner, at, taken)
             }
             Expr::Call(node) => {
-                let inner = self.call(node)?;
-                self.take(inner, at, taken)
+                let inner = self.rewrite_call(node)?;
+                self.wrap_use(inner, at, taken)
             }
             Expr::Const(node) => constant(node.value.clone(), at),
-            Expr::Slice(node) => self.slice(node)?,
+            Expr::Slice(node) => self.rewrite_slice(node)?,
             Expr::UnaryOp(node) => {
                 let (op, taken) = match node.op {
-                    ast::UnaryOpKind::Not => (ast::UnaryOpKind::Not, Taken::Maybe),
-                    ast::UnaryOpKind::Neg => (ast::UnaryOpKind::Neg, Taken::Used),
+                    ast::UnaryOpKind::Not => (ast::UnaryOpKind::Not, ValueUse::Optional),
+                    ast::UnaryOpKind::Neg => (ast::UnaryOpKind::Neg, ValueUse::Required),
                 };
-                let expr = self.expression(&node.expr, taken)?;
+                let expr = self.rewrite_expression(&node.expr, taken)?;
                 Expr::UnaryOp(Spanned::new(ast::UnaryOp { op, expr }, at))
             }
-            Expr::BinOp(node) => self.binary(node, taken)?,
-            Expr::Compare(node) => self.chain(node)?,
+            Expr::BinOp(node) => self.rewrite_binary(node, taken)?,
+            Expr::Compare(node) => self.rewrite_comparison(node)?,
             Expr::IfExpr(node) => {
                 let rewritten = ast::IfExpr {
-                    test_expr: self.expression(&node.test_expr, Taken::Maybe)?,
-                    true_expr: self.expression(&node.true_expr, taken)?,
+                    test_expr: self.rewrite_expression(&node.test_expr, ValueUse::Optional)?,
+                    true_expr: self.rewrite_expression(&node.true_expr, taken)?,
                     false_expr: match &node.false_expr {
-                        Some(other) => Some(self.expression(other, taken)?),
+                        Some(other) => Some(self.rewrite_expression(other, taken)?),
                         None => None,
                     },
                 };
                 let inner = Expr::IfExpr(Spanned::new(rewritten, at));
                 if node.false_expr.is_none() {
-                    self.take(inner, at, taken)
+                    self.wrap_use(inner, at, taken)
                 } else {
                     inner
                 }
             }
-            Expr::Filter(node) => self.filter(node, taken)?,
-            Expr::Test(node) => self.test(node)?,
+            Expr::Filter(node) => self.rewrite_filter(node, taken)?,
+            Expr::Test(node) => self.rewrite_test(node)?,
             Expr::List(node) => {
-                let items = self.all(&node.items)?;
+                let items = self.rewrite_all(&node.items)?;
                 Expr::List(Spanned::new(ast::List { items }, at))
             }
             Expr::Tuple(node) => {
-                let items = self.all(&node.items)?;
+                let items = self.rewrite_all(&node.items)?;
                 Expr::Tuple(Spanned::new(ast::Tuple { items }, at))
             }
             Expr::Map(node) => {
                 let keys = node
                     .keys
                     .iter()
-                    .map(|key| self.key(key))
-                    .collect::<Done<_>>()?;
-                let values = self.all(&node.values)?;
+                    .map(|key| self.rewrite_key(key))
+                    .collect::<RewriteResult<_>>()?;
+                let values = self.rewrite_all(&node.values)?;
                 Expr::Map(Spanned::new(ast::Map { keys, values }, at))
             }
         })
     }
 
-    fn slice(&mut self, node: &Spanned<ast::Slice<'s>>) -> Done<Expr<'s>> {
+    fn rewrite_slice(&mut self, node: &Spanned<ast::Slice<'s>>) -> RewriteResult<Expr<'s>> {
         let at = node.span();
-        let subject = self.expression(&node.expr, Taken::Used)?;
+        let subject = self.rewrite_expression(&node.expr, ValueUse::Required)?;
         let mut parts = Vec::with_capacity(3);
         for part in [&node.start, &node.stop, &node.step] {
             parts.push(match part {
-                Some(part) => self.expression(part, Taken::Used)?,
+                Some(part) => self.rewrite_expression(part, ValueUse::Required)?,
                 None => constant(Native::from(()), at),
             });
         }
-        Ok(apply("%slice", subject, parts, at))
+        Ok(apply_filter("%slice", subject, parts, at))
     }
 
-    pub(super) fn key(&mut self, expr: &Expr<'s>) -> Done<Expr<'s>> {
-        let inner = self.expression(expr, Taken::Used)?;
+    pub(super) fn rewrite_key(&mut self, expr: &Expr<'s>) -> RewriteResult<Expr<'s>> {
+        let inner = self.rewrite_expression(expr, ValueUse::Required)?;
         Ok(match expr {
             Expr::Const(_) => inner,
-            _ => apply("%key", inner, vec![], extent(expr)),
+            _ => apply_filter("%key", inner, vec![], span_of(expr)),
         })
     }
 
     /// A value that a variable keeps.
-    pub(super) fn kept(&mut self, expr: &Expr<'s>) -> Done<Expr<'s>> {
-        let inner = self.expression(expr, Taken::Raw)?;
+    pub(super) fn rewrite_stored(&mut self, expr: &Expr<'s>) -> RewriteResult<Expr<'s>> {
+        let inner = self.rewrite_expression(expr, ValueUse::Raw)?;
         Ok(match expr {
             Expr::Const(_) | Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) => inner,
-            _ => apply("%kept", inner, vec![], extent(expr)),
+            _ => apply_filter("%kept", inner, vec![], span_of(expr)),
         })
     }
 
-    pub(super) fn all(&mut self, items: &[Expr<'s>]) -> Done<Vec<Expr<'s>>> {
+    pub(super) fn rewrite_all(&mut self, items: &[Expr<'s>]) -> RewriteResult<Vec<Expr<'s>>> {
         items
             .iter()
-            .map(|item| self.expression(item, Taken::Used))
+            .map(|item| self.rewrite_expression(item, ValueUse::Required))
             .collect()
     }
 
     /// A name, or what is read from one.
-    pub(super) fn access(&mut self, expr: &Expr<'s>) -> Done<Expr<'s>> {
-        self.deeper(expr.span())?;
+    pub(super) fn rewrite_access(&mut self, expr: &Expr<'s>) -> RewriteResult<Expr<'s>> {
+        self.check_depth(expr.span())?;
         let rewritten = match expr {
             Expr::Var(node) => {
                 // A name bound by a loop is the scope's again behind it, so each is looked up.
@@ -152,55 +162,55 @@ impl<'s> Rewriter<'s> {
             }
             Expr::GetAttr(node) => {
                 let rewritten = ast::GetAttr {
-                    expr: self.access(&node.expr)?,
+                    expr: self.rewrite_access(&node.expr)?,
                     name: node.name,
                 };
                 Expr::GetAttr(Spanned::new(rewritten, node.span()))
             }
             Expr::GetItem(node) => {
-                let mut subject = self.access(&node.expr)?;
+                let mut subject = self.rewrite_access(&node.expr)?;
                 // A text is read from its start to find one of its characters.
                 if !matches!(&node.subscript_expr, Expr::Const(key) if key.value.as_str().is_some())
                 {
-                    subject = apply("%scan", subject, vec![], extent(&node.expr));
+                    subject = apply_filter("%scan", subject, vec![], span_of(&node.expr));
                 }
                 let rewritten = ast::GetItem {
                     expr: subject,
-                    subscript_expr: self.key(&node.subscript_expr)?,
+                    subscript_expr: self.rewrite_key(&node.subscript_expr)?,
                 };
                 Expr::GetItem(Spanned::new(rewritten, node.span()))
             }
-            other => self.expression(other, Taken::Raw)?,
+            other => self.rewrite_expression(other, ValueUse::Raw)?,
         };
         self.depth -= 1;
         Ok(rewritten)
     }
 
     /// Takes a value as its place asks.
-    pub(super) fn take(&self, inner: Expr<'s>, at: Place, taken: Taken) -> Expr<'s> {
+    pub(super) fn wrap_use(&self, inner: Expr<'s>, at: Place, taken: ValueUse) -> Expr<'s> {
         match taken {
-            Taken::Raw => inner,
-            Taken::Maybe => apply("%maybe", inner, vec![], at),
-            Taken::Used => {
-                let text = constant(Native::from(self.text(at)), at);
-                apply("%used", inner, vec![text], at)
+            ValueUse::Raw => inner,
+            ValueUse::Optional => apply_filter("%maybe", inner, vec![], at),
+            ValueUse::Required => {
+                let text = constant(Native::from(self.source_text(at)), at);
+                apply_filter("%used", inner, vec![text], at)
             }
         }
     }
 
-    pub(super) fn note(&mut self, expr: &Expr<'s>, guarded: bool) {
-        let Some(path) = path(expr) else { return };
+    pub(super) fn record_path(&mut self, expr: &Expr<'s>, guarded: bool) {
+        let Some(path) = path_of(expr) else { return };
         let root = path.split(['.', '[']).next().unwrap_or_default();
-        if !self.bound.contains(root) {
+        if !self.bound_names.contains(root) {
             self.uses.push(PathUse {
                 path,
-                range: range(extent(expr)),
+                range: byte_range(span_of(expr)),
                 guarded,
             });
         }
     }
 
-    pub(super) fn text(&self, at: Place) -> &'s str {
-        self.source.get(range(at)).unwrap_or_default()
+    pub(super) fn source_text(&self, at: Place) -> &'s str {
+        self.source.get(byte_range(at)).unwrap_or_default()
     }
 }

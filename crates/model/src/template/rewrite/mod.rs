@@ -3,11 +3,11 @@
 
 mod expressions;
 mod operations;
-mod place;
 mod range_call;
+mod spans;
 mod statements;
 
-pub use place::PathUse;
-pub(crate) use place::range;
 pub(crate) use range_call::range_call;
-pub(crate) use statements::{Rewriter, Taken};
+pub use spans::PathUse;
+pub(crate) use spans::byte_range;
+pub(crate) use statements::{Rewriter, ValueUse};

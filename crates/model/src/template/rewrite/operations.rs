@@ -3,55 +3,62 @@
 use minijinja::Value as Native;
 use minijinja::machinery::ast::{self, BinOpKind, CallArg, CompareOpKind, Expr, Spanned};
 
-use super::place::{apply, constant, error, extent, range};
-use super::statements::{Done, Rewriter, Taken};
+use super::spans::{apply_filter, byte_range, constant, span_of, syntax_error_at};
+use super::statements::{RewriteResult, Rewriter, ValueUse};
 use crate::template::environment;
 use crate::template::weigh;
 
 impl<'s> Rewriter<'s> {
-    pub(super) fn call(&mut self, node: &Spanned<ast::Call<'s>>) -> Done<Expr<'s>> {
+    pub(super) fn rewrite_call(
+        &mut self,
+        node: &Spanned<ast::Call<'s>>,
+    ) -> RewriteResult<Expr<'s>> {
         let expr = match &node.expr {
             Expr::Var(var) => {
-                environment::check_function(var.id, range(var.span()))?;
+                environment::check_function(var.id, byte_range(var.span()))?;
                 Expr::Var(Spanned::new(ast::Var { id: var.id }, var.span()))
             }
             Expr::GetAttr(attr) => {
                 let rewritten = ast::GetAttr {
-                    expr: self.weighed(&attr.expr, Taken::Used, weigh::for_method(attr.name).0)?,
+                    expr: self.rewrite_weighed(
+                        &attr.expr,
+                        ValueUse::Required,
+                        weigh::charges_of_method(attr.name).0,
+                    )?,
                     name: attr.name,
                 };
                 Expr::GetAttr(Spanned::new(rewritten, attr.span()))
             }
             other => {
-                return Err(error(
+                return Err(syntax_error_at(
                     "only functions and methods can be called",
                     other.span(),
                 ));
             }
         };
         let scale = match &node.expr {
-            Expr::GetAttr(attr) => weigh::for_method(attr.name).1,
+            Expr::GetAttr(attr) => weigh::charges_of_method(attr.name).1,
             _ => None,
         };
-        let args = self.arguments(&node.args, Taken::Used, scale)?;
+        let args = self.rewrite_arguments(&node.args, ValueUse::Required, scale)?;
         Ok(Expr::Call(Spanned::new(
             ast::Call { expr, args },
             node.span(),
         )))
     }
 
-    fn arguments(
+    fn rewrite_arguments(
         &mut self,
         args: &[CallArg<'s>],
-        taken: Taken,
+        taken: ValueUse,
         scale: Option<&'static str>,
-    ) -> Done<Vec<CallArg<'s>>> {
+    ) -> RewriteResult<Vec<CallArg<'s>>> {
         let mut rewritten = Vec::with_capacity(args.len());
         for arg in args {
             rewritten.push(match arg {
-                CallArg::Pos(value) => CallArg::Pos(self.weighed(value, taken, scale)?),
+                CallArg::Pos(value) => CallArg::Pos(self.rewrite_weighed(value, taken, scale)?),
                 CallArg::Kwarg(name, value) => {
-                    CallArg::Kwarg(name, self.weighed(value, taken, scale)?)
+                    CallArg::Kwarg(name, self.rewrite_weighed(value, taken, scale)?)
                 }
                 CallArg::PosSplat(value) => CallArg::PosSplat(self.spread(value, taken, scale)?),
                 CallArg::KwargSplat(value) => {
@@ -66,88 +73,91 @@ impl<'s> Rewriter<'s> {
     fn spread(
         &mut self,
         value: &Expr<'s>,
-        taken: Taken,
+        taken: ValueUse,
         scale: Option<&'static str>,
-    ) -> Done<Expr<'s>> {
-        let inner = self.weighed(value, taken, scale)?;
-        Ok(apply("%spread", inner, vec![], extent(value)))
+    ) -> RewriteResult<Expr<'s>> {
+        let inner = self.rewrite_weighed(value, taken, scale)?;
+        Ok(apply_filter("%spread", inner, vec![], span_of(value)))
     }
 
     /// A value that is weighed before something reads it.
-    fn weighed(
+    fn rewrite_weighed(
         &mut self,
         value: &Expr<'s>,
-        taken: Taken,
+        taken: ValueUse,
         scale: Option<&'static str>,
-    ) -> Done<Expr<'s>> {
-        let inner = self.expression(value, taken)?;
+    ) -> RewriteResult<Expr<'s>> {
+        let inner = self.rewrite_expression(value, taken)?;
         Ok(match (value, scale) {
             (Expr::Const(_), _) | (_, None) => inner,
-            (_, Some(scale)) => apply(scale, inner, vec![], extent(value)),
+            (_, Some(scale)) => apply_filter(scale, inner, vec![], span_of(value)),
         })
     }
 
-    pub(super) fn filter(
+    pub(super) fn rewrite_filter(
         &mut self,
         node: &Spanned<ast::Filter<'s>>,
-        taken: Taken,
-    ) -> Done<Expr<'s>> {
+        taken: ValueUse,
+    ) -> RewriteResult<Expr<'s>> {
         let at = node.span();
-        environment::check_filter(node.name, range(at))?;
+        environment::check_filter(node.name, byte_range(at))?;
         let may_be_missing = matches!(node.name, "default" | "d");
         let subject = if may_be_missing {
-            Taken::Maybe
+            ValueUse::Optional
         } else {
-            Taken::Used
+            ValueUse::Required
         };
-        let (of_subject, of_arguments) = weigh::for_filter(node.name);
+        let (of_subject, of_arguments) = weigh::charges_of_filter(node.name);
         let rewritten = ast::Filter {
             name: node.name,
             expr: match &node.expr {
-                Some(expr) => Some(self.weighed(expr, subject, of_subject)?),
+                Some(expr) => Some(self.rewrite_weighed(expr, subject, of_subject)?),
                 None => None,
             },
-            args: self.arguments(&node.args, subject, of_arguments)?,
+            args: self.rewrite_arguments(&node.args, subject, of_arguments)?,
         };
         let inner = Expr::Filter(Spanned::new(rewritten, at));
-        Ok(self.take(apply("%built", inner, vec![], at), at, taken))
+        Ok(self.wrap_use(apply_filter("%built", inner, vec![], at), at, taken))
     }
 
-    pub(super) fn test(&mut self, node: &Spanned<ast::Test<'s>>) -> Done<Expr<'s>> {
-        environment::check_test(node.name, range(node.span()))?;
+    pub(super) fn rewrite_test(
+        &mut self,
+        node: &Spanned<ast::Test<'s>>,
+    ) -> RewriteResult<Expr<'s>> {
+        environment::check_test(node.name, byte_range(node.span()))?;
         let taken = match node.name {
             "none" | "string" | "number" | "mapping" | "sequence" | "iterable" | "boolean"
-            | "true" | "false" | "integer" | "int" | "float" => Taken::Maybe,
-            "defined" | "undefined" | "eq" | "ne" | "equalto" | "==" | "!=" | "in" => Taken::Raw,
-            _ => Taken::Used,
+            | "true" | "false" | "integer" | "int" | "float" => ValueUse::Optional,
+            "defined" | "undefined" | "eq" | "ne" | "equalto" | "==" | "!=" | "in" => ValueUse::Raw,
+            _ => ValueUse::Required,
         };
         let rewritten = ast::Test {
             name: node.name,
-            expr: self.weighed(&node.expr, taken, weigh::for_test(node.name))?,
-            args: self.arguments(&node.args, taken, weigh::for_test(node.name))?,
+            expr: self.rewrite_weighed(&node.expr, taken, weigh::for_test(node.name))?,
+            args: self.rewrite_arguments(&node.args, taken, weigh::for_test(node.name))?,
         };
         Ok(Expr::Test(Spanned::new(rewritten, node.span())))
     }
 
-    pub(super) fn binary(
+    pub(super) fn rewrite_binary(
         &mut self,
         node: &Spanned<ast::BinOp<'s>>,
-        taken: Taken,
-    ) -> Done<Expr<'s>> {
+        taken: ValueUse,
+    ) -> RewriteResult<Expr<'s>> {
         let at = node.span();
         let operands = match node.op {
-            BinOpKind::ScAnd | BinOpKind::ScOr => Taken::Maybe,
+            BinOpKind::ScAnd | BinOpKind::ScOr => ValueUse::Optional,
             BinOpKind::Eq
             | BinOpKind::Ne
             | BinOpKind::Lt
             | BinOpKind::Lte
             | BinOpKind::Gt
             | BinOpKind::Gte
-            | BinOpKind::In => Taken::Raw,
-            _ => Taken::Used,
+            | BinOpKind::In => ValueUse::Raw,
+            _ => ValueUse::Required,
         };
-        let left = self.expression(&node.left, operands)?;
-        let right = self.expression(&node.right, operands)?;
+        let left = self.rewrite_expression(&node.left, operands)?;
+        let right = self.rewrite_expression(&node.right, operands)?;
         let ours = match node.op {
             BinOpKind::Eq => "%eq",
             BinOpKind::Ne => "%ne",
@@ -161,18 +171,21 @@ impl<'s> Rewriter<'s> {
             BinOpKind::Concat => "%concat",
             op => {
                 let inner = Expr::BinOp(Spanned::new(ast::BinOp { op, left, right }, at));
-                return Ok(if operands == Taken::Maybe {
-                    self.take(inner, at, taken)
+                return Ok(if operands == ValueUse::Optional {
+                    self.wrap_use(inner, at, taken)
                 } else {
                     inner
                 });
             }
         };
-        Ok(apply(ours, left, vec![right], at))
+        Ok(apply_filter(ours, left, vec![right], at))
     }
 
     /// `a < b < c` is `a < b and b < c`: expressions have no effects, so `b` may be read twice.
-    pub(super) fn chain(&mut self, node: &Spanned<ast::Compare<'s>>) -> Done<Expr<'s>> {
+    pub(super) fn rewrite_comparison(
+        &mut self,
+        node: &Spanned<ast::Compare<'s>>,
+    ) -> RewriteResult<Expr<'s>> {
         let at = node.span();
         let mut left = &node.expr;
         let mut all: Option<Expr<'s>> = None;
@@ -188,10 +201,10 @@ impl<'s> Rewriter<'s> {
                 CompareOpKind::NotIn => "%notin",
             };
             let pair = (
-                self.expression(left, Taken::Raw)?,
-                self.expression(&link.expr, Taken::Raw)?,
+                self.rewrite_expression(left, ValueUse::Raw)?,
+                self.rewrite_expression(&link.expr, ValueUse::Raw)?,
             );
-            let one = apply(name, pair.0, vec![pair.1], at);
+            let one = apply_filter(name, pair.0, vec![pair.1], at);
             all = Some(match all {
                 None => one,
                 Some(before) => {

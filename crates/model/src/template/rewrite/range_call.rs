@@ -2,7 +2,7 @@
 
 use minijinja::machinery::ast::{self, CallArg, Expr, Spanned};
 
-use super::statements::{Done, Rewriter, Taken};
+use super::statements::{RewriteResult, Rewriter, ValueUse};
 
 /// Returns the call, if an expression is exactly `range(…)` or `range(…) | list` with positional arguments.
 pub(crate) fn range_call<'a, 's>(expr: &'a Expr<'s>) -> Option<&'a Spanned<ast::Call<'s>>> {
@@ -23,11 +23,14 @@ pub(crate) fn range_call<'a, 's>(expr: &'a Expr<'s>) -> Option<&'a Spanned<ast::
 
 impl<'s> Rewriter<'s> {
     /// Returns the arguments of such a call as a list.
-    pub(crate) fn range_arguments(&mut self, call: &Spanned<ast::Call<'s>>) -> Done<Expr<'s>> {
+    pub(crate) fn rewrite_range_arguments(
+        &mut self,
+        call: &Spanned<ast::Call<'s>>,
+    ) -> RewriteResult<Expr<'s>> {
         let mut items = Vec::with_capacity(call.args.len());
         for arg in &call.args {
             if let CallArg::Pos(value) = arg {
-                items.push(self.expression(value, Taken::Used)?);
+                items.push(self.rewrite_expression(value, ValueUse::Required)?);
             }
         }
         Ok(Expr::List(Spanned::new(ast::List { items }, call.span())))

@@ -3,7 +3,7 @@
 use model::id::WorkerId;
 use model::time::Time;
 
-use crate::memory::state::{REPLACED, State};
+use crate::memory::state::{MemoryState, REPLACED_CLAIM_TIME};
 use crate::rows::SessionHolder;
 
 /// A worker's session.
@@ -13,8 +13,8 @@ pub(in crate::memory) struct SessionRow {
     pub(in crate::memory) expires_at: Time,
 }
 
-impl State {
-    pub(in crate::memory) fn renew(
+impl MemoryState {
+    pub(in crate::memory) fn renew_session(
         &mut self,
         worker: &WorkerId,
         holder: &SessionHolder,
@@ -44,11 +44,11 @@ impl State {
         };
         *session = begun;
         let commands = self
-            .runs
+            .executions
             .values_mut()
             .flat_map(|run| run.commands.values_mut());
         for held in commands.filter(|held| held.worker.as_ref() == Some(worker)) {
-            held.claimed_at = REPLACED;
+            held.claimed_at = REPLACED_CLAIM_TIME;
         }
         true
     }

@@ -6,9 +6,9 @@ use model::event::Event;
 use model::id::{ExecutionId, Seq};
 use tempfile::TempDir;
 
-use super::super::Sqlite;
-use crate::contract::{PlainStep, request};
-use crate::{Error, ExecutionRow, Filter, Snapshot, Store};
+use super::super::SqliteStore;
+use crate::contract::{PlainStep, creation_commit};
+use crate::{Error, ExecutionFilter, ExecutionRow, Snapshot, Store};
 
 /// Number of bytes that are flipped, one at a time.
 const FLIPS: u64 = 250;
@@ -18,22 +18,22 @@ const PLAYBOOK: &str = "kind: Playbook, as far as the store is concerned";
 
 /// The data read from a store.
 #[derive(Debug, PartialEq)]
-struct Contents {
+struct StoreContents {
     logs: Vec<Vec<Event>>,
     tails: Vec<Vec<Event>>,
     texts: Vec<String>,
 }
 
 /// Creates a store with executions that each have steps, a snapshot and an offered command.
-async fn filled(dir: &Path) -> Vec<ExecutionId> {
-    let store = Sqlite::open(dir).unwrap();
+async fn fill_store(dir: &Path) -> Vec<ExecutionId> {
+    let store = SqliteStore::open(dir).unwrap();
     store
         .put_playbook("examples/hello", PLAYBOOK)
         .await
         .unwrap();
     let mut runs = Vec::new();
     for _ in 0..RUNS {
-        let first = request(&store);
+        let first = creation_commit(&store);
         let id = first.execution;
         store.commit(first).await.unwrap();
         let (one, two) = (PlainStep::new("a", 1), PlainStep::new("b", 1));
@@ -56,8 +56,8 @@ async fn filled(dir: &Path) -> Vec<ExecutionId> {
     runs
 }
 
-async fn read(store: &dyn Store, runs: &[ExecutionId]) -> Result<Contents, Error> {
-    let mut contents = Contents {
+async fn read_contents(store: &dyn Store, runs: &[ExecutionId]) -> Result<StoreContents, Error> {
+    let mut contents = StoreContents {
         logs: Vec::new(),
         tails: Vec::new(),
         texts: Vec::new(),
@@ -73,12 +73,12 @@ async fn read(store: &dyn Store, runs: &[ExecutionId]) -> Result<Contents, Error
     Ok(contents)
 }
 
-async fn rows(store: &dyn Store) -> Result<Vec<ExecutionRow>, Error> {
-    store.executions(&Filter::default()).await
+async fn read_rows(store: &dyn Store) -> Result<Vec<ExecutionRow>, Error> {
+    store.executions(&ExecutionFilter::default()).await
 }
 
 /// A copy of the store with one byte changed.
-fn flipped(file: &[u8], place: usize, mask: u8) -> TempDir {
+fn copy_with_flipped_byte(file: &[u8], place: usize, mask: u8) -> TempDir {
     let dir = TempDir::new().unwrap();
     let mut bytes = file.to_vec();
     bytes[place] ^= mask;
@@ -87,24 +87,27 @@ fn flipped(file: &[u8], place: usize, mask: u8) -> TempDir {
 }
 
 /// Opens, reads and writes a store as its users do.
-async fn used(dir: &Path, runs: &[ExecutionId]) -> Result<(Contents, Vec<ExecutionRow>), Error> {
-    let store = Sqlite::open(dir)?;
-    let contents = read(&store, runs).await?;
-    let listed = rows(&store).await?;
+async fn use_store(
+    dir: &Path,
+    runs: &[ExecutionId],
+) -> Result<(StoreContents, Vec<ExecutionRow>), Error> {
+    let store = SqliteStore::open(dir)?;
+    let contents = read_contents(&store, runs).await?;
+    let listed = read_rows(&store).await?;
     let version = contents.logs[0].last().map_or(Seq(0), |event| event.seq);
     let next = PlainStep::new("c", 1).schedule(&store, runs[0], version);
     store.commit(next).await?;
-    store.commit(request(&store)).await?;
+    store.commit(creation_commit(&store)).await?;
     Ok((contents, listed))
 }
 
 #[tokio::test]
 async fn a_flipped_byte_is_reported_as_damage_or_changes_nothing() {
     let dir = TempDir::new().unwrap();
-    let runs = filled(dir.path()).await;
+    let runs = fill_store(dir.path()).await;
     let file = std::fs::read(dir.path().join("noetl.db")).unwrap();
-    let whole = flipped(&file, 0, 0);
-    let expected = used(whole.path(), &runs).await.unwrap();
+    let whole = copy_with_flipped_byte(&file, 0, 0);
+    let expected = use_store(whole.path(), &runs).await.unwrap();
     let mut random = 0x2545_F491_4F6C_DD1D_u64;
     let mut reported = 0;
     for _ in 0..FLIPS {
@@ -113,13 +116,13 @@ async fn a_flipped_byte_is_reported_as_damage_or_changes_nothing() {
         random ^= random << 17;
         let place = usize::try_from(random % file.len() as u64).unwrap();
         let mask = 1 << (random >> 40 & 7);
-        let damaged = flipped(&file, place, mask);
+        let damaged = copy_with_flipped_byte(&file, place, mask);
         let flip = format!("byte {place}, mask {mask:#04x}");
-        match used(damaged.path(), &runs).await {
+        match use_store(damaged.path(), &runs).await {
             Ok(found) => {
                 assert_eq!(found.0, expected.0, "{flip}");
                 if found.1 != expected.1 {
-                    let store = Sqlite::open(damaged.path()).unwrap();
+                    let store = SqliteStore::open(damaged.path()).unwrap();
                     let verified = store.verify().await.unwrap();
                     assert!(!verified.damages.is_empty(), "{flip}: {:?}", found.1);
                 }
@@ -140,14 +143,14 @@ async fn a_flipped_byte_is_reported_as_damage_or_changes_nothing() {
 #[tokio::test]
 async fn a_changed_row_of_the_log_is_named_with_its_run_and_file() {
     let dir = TempDir::new().unwrap();
-    let runs = filled(dir.path()).await;
+    let runs = fill_store(dir.path()).await;
     let db = rusqlite::Connection::open(dir.path().join("noetl.db")).unwrap();
     db.execute_batch("DROP TRIGGER log_is_never_changed")
         .unwrap();
     let change = "UPDATE log SET body = replace(body, 'hello', 'jello')
         WHERE execution_id = ?1 AND seq_first = 1";
     assert_eq!(db.execute(change, [runs[3].0]).unwrap(), 1);
-    let store = Sqlite::open(dir.path()).unwrap();
+    let store = SqliteStore::open(dir.path()).unwrap();
     let error = store.events(runs[3], Seq(0), 9).await.unwrap_err();
     assert_eq!(error.code(), "STORE_CORRUPT");
     assert!(error.to_string().contains("noetl.db"), "{error}");
@@ -162,20 +165,23 @@ async fn a_changed_row_of_the_log_is_named_with_its_run_and_file() {
     let [damage] = &verified.damages[..] else {
         panic!("{verified:?}")
     };
-    assert_eq!((damage.execution, &damage.what), (Some(runs[3]), &row));
+    assert_eq!(
+        (damage.execution, &damage.description),
+        (Some(runs[3]), &row)
+    );
 }
 
 #[tokio::test]
 async fn a_row_that_is_missing_from_a_log_is_noticed() {
     let dir = TempDir::new().unwrap();
-    let runs = filled(dir.path()).await;
+    let runs = fill_store(dir.path()).await;
     let db = rusqlite::Connection::open(dir.path().join("noetl.db")).unwrap();
     let remove = "DELETE FROM log WHERE execution_id = ?1 AND seq_first = ?2";
     db.execute(remove, [runs[0].0, 3]).unwrap();
     let last = "DELETE FROM log WHERE execution_id = ?1 AND seq_last =
         (SELECT version FROM execution WHERE execution_id = ?1)";
     db.execute(last, [runs[1].0]).unwrap();
-    let store = Sqlite::open(dir.path()).unwrap();
+    let store = SqliteStore::open(dir.path()).unwrap();
     for (run, row) in [(runs[0], "event 3:"), (runs[1], "event 7:")] {
         for found in [
             store.events(run, Seq(0), 99).await.map(drop),
@@ -191,8 +197,8 @@ async fn a_row_that_is_missing_from_a_log_is_noticed() {
 #[tokio::test]
 async fn rows_without_a_checksum_are_read_as_before() {
     let dir = TempDir::new().unwrap();
-    let runs = filled(dir.path()).await;
-    let before = Sqlite::open(dir.path())
+    let runs = fill_store(dir.path()).await;
+    let before = SqliteStore::open(dir.path())
         .unwrap()
         .events(runs[0], Seq(0), 99)
         .await;
@@ -202,7 +208,7 @@ async fn rows_without_a_checksum_are_read_as_before() {
         UPDATE log SET body = json_remove(body, '$.y');",
     )
     .unwrap();
-    let store = Sqlite::open(dir.path()).unwrap();
+    let store = SqliteStore::open(dir.path()).unwrap();
     let after = store.events(runs[0], Seq(0), 99).await;
     assert_eq!(after.unwrap(), before.unwrap());
     assert_eq!(store.verify().await.unwrap().damages, []);
@@ -211,9 +217,9 @@ async fn rows_without_a_checksum_are_read_as_before() {
 #[test]
 fn a_damaged_number_of_the_schema_is_not_taken_for_a_newer_one() {
     let dir = TempDir::new().unwrap();
-    drop(Sqlite::open(dir.path()).unwrap());
+    drop(SqliteStore::open(dir.path()).unwrap());
     let db = rusqlite::Connection::open(dir.path().join("noetl.db")).unwrap();
     db.pragma_update(None, "user_version", 99).unwrap();
-    let refused = Sqlite::open(dir.path()).err().unwrap();
+    let refused = SqliteStore::open(dir.path()).err().unwrap();
     assert!(matches!(refused, Error::Corrupt { .. }), "{refused:?}");
 }

@@ -6,24 +6,24 @@ use std::sync::Arc;
 
 use libloading::Library;
 
-use super::connection::Database;
+use super::connection::DuckdbDatabase;
 use super::symbols::{Handle, Symbols};
-use crate::duckdb::failure::Fault;
+use crate::duckdb::failure::DuckdbError;
 
 /// A loaded library.
 #[derive(Clone)]
-pub(crate) struct Engine {
+pub(crate) struct DuckdbLibrary {
     pub(super) api: Arc<Symbols>,
 }
 
 /// Why a library could not be loaded.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct LoadError(#[from] libloading::Error);
+pub(crate) struct LibraryLoadError(#[from] libloading::Error);
 
-impl Engine {
+impl DuckdbLibrary {
     /// Loads the library with this path or name.
-    pub(crate) fn load(library: &Path) -> Result<Self, LoadError> {
+    pub(crate) fn load(library: &Path) -> Result<Self, LibraryLoadError> {
         // SAFETY: the operator of the worker configures the DuckDB library; loading it only runs its initializers.
         let library = unsafe { Library::new(library) }?;
         // SAFETY: a library without all of these symbols is rejected, and DuckDB keeps their types stable.
@@ -34,7 +34,7 @@ impl Engine {
     /// Version of the library, such as `v1.4.1`.
     pub(crate) fn version(&self) -> String {
         // SAFETY: the library owns the returned text and never frees it.
-        unsafe { text((self.api.library_version)()) }
+        unsafe { copy_c_text((self.api.library_version)()) }
     }
 
     /// Opens a database: a file, or in memory.
@@ -42,13 +42,13 @@ impl Engine {
         &self,
         file: Option<&Path>,
         settings: &[(&str, String)],
-    ) -> Result<Database, Fault> {
+    ) -> Result<DuckdbDatabase, DuckdbError> {
         use std::os::unix::ffi::OsStrExt as _;
         let path = match file {
-            Some(file) => c_text(file.as_os_str().as_bytes())?,
-            None => c_text(b":memory:")?,
+            Some(file) => to_c_string(file.as_os_str().as_bytes())?,
+            None => to_c_string(b":memory:")?,
         };
-        let config = Settings::new(&self.api, settings)?;
+        let config = DatabaseSettings::new(&self.api, settings)?;
         let mut handle: Handle = std::ptr::null_mut();
         let mut error: *mut c_char = std::ptr::null_mut();
         // SAFETY: every pointer is to a value that outlives the call.
@@ -62,10 +62,10 @@ impl Engine {
         };
         if state != 0 {
             // SAFETY: the library returned null or a text that the caller must free.
-            let message = unsafe { taken(&self.api, error) };
-            return Err(Fault::new(message));
+            let message = unsafe { take_c_text(&self.api, error) };
+            return Err(DuckdbError::new(message));
         }
-        Ok(Database {
+        Ok(DuckdbDatabase {
             api: self.api.clone(),
             handle,
         })
@@ -73,25 +73,30 @@ impl Engine {
 }
 
 /// Settings of a database to open.
-struct Settings<'a> {
+struct DatabaseSettings<'a> {
     api: &'a Symbols,
     handle: Handle,
 }
 
-impl<'a> Settings<'a> {
-    fn new(api: &'a Symbols, settings: &[(&str, String)]) -> Result<Self, Fault> {
+impl<'a> DatabaseSettings<'a> {
+    fn new(api: &'a Symbols, settings: &[(&str, String)]) -> Result<Self, DuckdbError> {
         let mut handle: Handle = std::ptr::null_mut();
         // SAFETY: the pointer is to a local value.
         let made = unsafe { (api.create_config)(&raw mut handle) };
         let settings_made = Self { api, handle };
         if made != 0 {
-            return Err(Fault::new("cannot create the database settings".to_owned()));
+            return Err(DuckdbError::new(
+                "cannot create the database settings".to_owned(),
+            ));
         }
         for (name, value) in settings {
-            let (key, text) = (c_text(name.as_bytes())?, c_text(value.as_bytes())?);
+            let (key, text) = (
+                to_c_string(name.as_bytes())?,
+                to_c_string(value.as_bytes())?,
+            );
             // SAFETY: the handle was just created, and both texts outlive the call.
             if unsafe { (api.set_config)(handle, key.as_ptr(), text.as_ptr()) } != 0 {
-                return Err(Fault::new(format!(
+                return Err(DuckdbError::new(format!(
                     "Invalid Configuration Error: invalid value `{value}` for `{name}`"
                 )));
             }
@@ -100,7 +105,7 @@ impl<'a> Settings<'a> {
     }
 }
 
-impl Drop for Settings<'_> {
+impl Drop for DatabaseSettings<'_> {
     fn drop(&mut self) {
         // SAFETY: this value owns the handle, which is not used afterwards.
         unsafe { (self.api.destroy_config)(&raw mut self.handle) };
@@ -108,16 +113,16 @@ impl Drop for Settings<'_> {
 }
 
 /// Converts text to a C string.
-pub(super) fn c_text(text: &[u8]) -> Result<CString, Fault> {
+pub(super) fn to_c_string(text: &[u8]) -> Result<CString, DuckdbError> {
     CString::new(text)
-        .map_err(|_| Fault::new("Parser Error: a text contains a NUL character".to_owned()))
+        .map_err(|_| DuckdbError::new("Parser Error: a text contains a NUL character".to_owned()))
 }
 
 /// Copies a text that the library owns; empty if null.
 ///
 /// # Safety
 /// The pointer must be null or point to a NUL-terminated text.
-pub(super) unsafe fn text(pointer: *const c_char) -> String {
+pub(super) unsafe fn copy_c_text(pointer: *const c_char) -> String {
     if pointer.is_null() {
         return String::new();
     }
@@ -130,9 +135,9 @@ pub(super) unsafe fn text(pointer: *const c_char) -> String {
 ///
 /// # Safety
 /// The pointer must be null, or point to a NUL-terminated text that the library allocated for its caller.
-pub(super) unsafe fn taken(api: &Symbols, pointer: *mut c_char) -> String {
+pub(super) unsafe fn take_c_text(api: &Symbols, pointer: *mut c_char) -> String {
     // SAFETY: guaranteed by the caller.
-    let copy = unsafe { text(pointer) };
+    let copy = unsafe { copy_c_text(pointer) };
     if !pointer.is_null() {
         // SAFETY: it was allocated for this caller and is no longer used.
         unsafe { (api.free)(pointer.cast()) };

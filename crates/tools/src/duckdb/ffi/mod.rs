@@ -13,6 +13,6 @@ mod types;
 mod view;
 
 pub(crate) use appender::Appender;
-pub(crate) use connection::{Connection, Database};
-pub(crate) use engine::Engine;
-pub(crate) use rows::{Answer, Rows};
+pub(crate) use connection::{DuckdbConnection, DuckdbDatabase};
+pub(crate) use engine::DuckdbLibrary;
+pub(crate) use rows::{AnswerKind, DuckdbRows};

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::connection::Connection;
-use super::engine::text;
+use super::connection::DuckdbConnection;
+use super::engine::copy_c_text;
 use super::symbols::{Handle, RawResult};
-use super::types::Type;
-use super::view::View;
-use crate::duckdb::failure::Fault;
+use super::types::DuckdbType;
+use super::view::VectorView;
+use crate::duckdb::failure::DuckdbError;
 
 /// Kind of a statement's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum AnswerKind {
     /// No result.
     Nothing,
     /// Number of changed rows.
@@ -23,23 +23,23 @@ pub(crate) enum Answer {
 }
 
 /// Result of a statement, read once from its start.
-pub(crate) struct Rows<'c> {
-    connection: &'c Connection,
+pub(crate) struct DuckdbRows<'c> {
+    connection: &'c DuckdbConnection,
     raw: RawResult,
     names: Vec<String>,
-    types: Arc<[Type]>,
+    types: Arc<[DuckdbType]>,
 }
 
 /// A chunk of rows.
-pub(crate) struct Chunk<'r> {
-    connection: &'r Connection,
+pub(crate) struct RowChunk<'r> {
+    connection: &'r DuckdbConnection,
     handle: Handle,
-    types: Arc<[Type]>,
+    types: Arc<[DuckdbType]>,
 }
 
-impl<'c> Rows<'c> {
+impl<'c> DuckdbRows<'c> {
     /// Wraps a raw result.
-    pub(super) fn new(connection: &'c Connection, raw: RawResult) -> Self {
+    pub(super) fn new(connection: &'c DuckdbConnection, raw: RawResult) -> Self {
         Self {
             connection,
             raw,
@@ -49,18 +49,20 @@ impl<'c> Rows<'c> {
     }
 
     /// Reads the columns of the result.
-    pub(super) fn described(mut self) -> Result<Self, Fault> {
+    pub(super) fn with_columns(mut self) -> Result<Self, DuckdbError> {
         let api = self.connection.api();
         // SAFETY: the result is alive, here and below; it owns the names, and the caller owns the types.
         let count = unsafe { (api.column_count)(&raw mut self.raw) };
         let mut types = Vec::new();
         for at in 0..count {
             // SAFETY: the index is below the count.
-            let name = unsafe { text((api.column_name)(&raw mut self.raw, at)) };
+            let name = unsafe { copy_c_text((api.column_name)(&raw mut self.raw, at)) };
             // SAFETY: as above; the handle is owned here.
-            let made = unsafe { Type::take(api, (api.column_logical_type)(&raw mut self.raw, at)) };
-            if let Some(what) = made.unreadable() {
-                return Err(Fault::unreadable(&name, what));
+            let made = unsafe {
+                DuckdbType::from_owned_handle(api, (api.column_logical_type)(&raw mut self.raw, at))
+            };
+            if let Some(what) = made.unreadable_id() {
+                return Err(DuckdbError::unreadable_column(&name, what));
             }
             self.names.push(name);
             types.push(made);
@@ -75,48 +77,48 @@ impl<'c> Rows<'c> {
     }
 
     /// Kind of the result.
-    pub(crate) fn answer(&self) -> Answer {
+    pub(crate) fn answer_kind(&self) -> AnswerKind {
         // SAFETY: the result is alive.
         match unsafe { (self.connection.api().result_return_type)(self.raw) } {
-            1 => Answer::Changes,
-            2 => Answer::Nothing,
-            _ => Answer::Rows,
+            1 => AnswerKind::Changes,
+            2 => AnswerKind::Nothing,
+            _ => AnswerKind::Rows,
         }
     }
 
     /// Returns the next chunk; `None` at the end.
-    pub(crate) fn next(&mut self) -> Result<Option<Chunk<'c>>, Fault> {
+    pub(crate) fn next_chunk(&mut self) -> Result<Option<RowChunk<'c>>, DuckdbError> {
         // SAFETY: the result is alive; the chunk is owned here.
         let handle = unsafe { (self.connection.api().fetch_chunk)(self.raw) };
         if !handle.is_null() {
-            return Ok(Some(Chunk {
+            return Ok(Some(RowChunk {
                 connection: self.connection,
                 handle,
                 types: self.types.clone(),
             }));
         }
-        let fault = self.fault();
+        let fault = self.error();
         if fault.is_empty() {
             return Ok(None);
         }
         Err(fault)
     }
 
-    pub(super) fn fault(&self) -> Fault {
+    pub(super) fn error(&self) -> DuckdbError {
         let mut raw = self.raw;
         // SAFETY: the result is alive and owns its text.
-        Fault::new(unsafe { text((self.connection.api().result_error)(&raw mut raw)) })
+        DuckdbError::new(unsafe { copy_c_text((self.connection.api().result_error)(&raw mut raw)) })
     }
 }
 
-impl Drop for Rows<'_> {
+impl Drop for DuckdbRows<'_> {
     fn drop(&mut self) {
         // SAFETY: chunks own their data, so the result is no longer used.
         unsafe { (self.connection.api().destroy_result)(&raw mut self.raw) };
     }
 }
 
-impl Chunk<'_> {
+impl RowChunk<'_> {
     /// Number of rows.
     pub(crate) fn len(&self) -> usize {
         // SAFETY: the chunk is alive.
@@ -129,9 +131,9 @@ impl Chunk<'_> {
         let api = self.connection.api();
         let views = self.types.iter().zip(0_u64..).map(|(of, at)| {
             // SAFETY: the chunk is alive and has a vector of this type for each column.
-            unsafe { View::new(api, (api.data_chunk_get_vector)(self.handle, at), of) }
+            unsafe { VectorView::new(api, (api.data_chunk_get_vector)(self.handle, at), of) }
         });
-        let views: Vec<View<'_>> = views.collect();
+        let views: Vec<VectorView<'_>> = views.collect();
         (0..self.len()).map(move |row| {
             // SAFETY: the row is below the chunk's length, and the chunk outlives the views.
             let values = views.iter().map(|view| unsafe { view.value(row) });
@@ -140,7 +142,7 @@ impl Chunk<'_> {
     }
 }
 
-impl Drop for Chunk<'_> {
+impl Drop for RowChunk<'_> {
     fn drop(&mut self) {
         // SAFETY: this value owns the handle, and the rows borrow it.
         unsafe { (self.connection.api().destroy_data_chunk)(&raw mut self.handle) };

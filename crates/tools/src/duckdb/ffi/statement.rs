@@ -4,32 +4,32 @@ use std::ffi::c_char;
 
 use serde_json::Value;
 
-use super::connection::Connection;
-use super::engine::{c_text, text};
-use super::rows::Rows;
+use super::connection::DuckdbConnection;
+use super::engine::{copy_c_text, to_c_string};
+use super::rows::DuckdbRows;
 use super::symbols::{Handle, RawResult};
-use crate::duckdb::failure::Fault;
+use crate::duckdb::failure::DuckdbError;
 
 /// Maximum attempts of a short statement that is interrupted.
-const INSIST_MAX: usize = 100;
+const INTERRUPT_RETRIES_MAX: usize = 100;
 
 /// Statements of a text. One statement in a playbook can be several in the library, for example `PIVOT`.
-struct Extracted<'c> {
-    connection: &'c Connection,
+struct ExtractedStatements<'c> {
+    connection: &'c DuckdbConnection,
     handle: Handle,
     count: u64,
 }
 
 /// A prepared statement.
-struct Prepared<'c> {
-    connection: &'c Connection,
+struct PreparedStatement<'c> {
+    connection: &'c DuckdbConnection,
     handle: Handle,
 }
 
-impl Connection {
+impl DuckdbConnection {
     /// Runs a text with its parameters and returns the result of its last statement, whose rows are streamed.
-    pub(crate) fn run(&self, sql: &str, params: &[Value]) -> Result<Rows<'_>, Fault> {
-        let extracted = Extracted::new(self, sql)?;
+    pub(crate) fn query(&self, sql: &str, params: &[Value]) -> Result<DuckdbRows<'_>, DuckdbError> {
+        let extracted = ExtractedStatements::new(self, sql)?;
         let mut last = None;
         for at in 0..extracted.count {
             // Drop the previous rows: a connection streams one result at a time.
@@ -38,28 +38,32 @@ impl Connection {
             prepared.bind(params)?;
             last = Some(prepared.run()?);
         }
-        last.ok_or_else(|| Fault::new("Parser Error: no statement found".to_owned()))
+        last.ok_or_else(|| DuckdbError::new("Parser Error: no statement found".to_owned()))
     }
 
     /// Runs a text and ignores its result.
-    pub(crate) fn execute(&self, sql: &str) -> Result<(), Fault> {
-        self.drain(sql, &[])
+    pub(crate) fn execute(&self, sql: &str) -> Result<(), DuckdbError> {
+        self.execute_with_params(sql, &[])
     }
 
     /// Like [`execute`](Self::execute), with parameters.
-    pub(crate) fn drain(&self, sql: &str, params: &[Value]) -> Result<(), Fault> {
-        let mut rows = self.run(sql, params)?;
-        while rows.next()?.is_some() {}
+    pub(crate) fn execute_with_params(
+        &self,
+        sql: &str,
+        params: &[Value],
+    ) -> Result<(), DuckdbError> {
+        let mut rows = self.query(sql, params)?;
+        while rows.next_chunk()?.is_some() {}
         Ok(())
     }
 }
 
-impl Connection {
+impl DuckdbConnection {
     /// Like [`execute`](Self::execute), but retries if the statement is interrupted, for cleanup in a cancelled call.
-    pub(crate) fn insist(&self, sql: &str) -> Result<(), Fault> {
+    pub(crate) fn execute_despite_interrupt(&self, sql: &str) -> Result<(), DuckdbError> {
         let mut done = self.execute(sql);
-        for _ in 1..INSIST_MAX {
-            if !done.as_ref().is_err_and(Fault::is_interrupt) {
+        for _ in 1..INTERRUPT_RETRIES_MAX {
+            if !done.as_ref().is_err_and(DuckdbError::is_interrupt) {
                 break;
             }
             done = self.execute(sql);
@@ -68,9 +72,9 @@ impl Connection {
     }
 }
 
-impl<'c> Extracted<'c> {
-    fn new(connection: &'c Connection, sql: &str) -> Result<Self, Fault> {
-        let sql = c_text(sql.as_bytes())?;
+impl<'c> ExtractedStatements<'c> {
+    fn new(connection: &'c DuckdbConnection, sql: &str) -> Result<Self, DuckdbError> {
+        let sql = to_c_string(sql.as_bytes())?;
         let api = connection.api();
         let mut handle: Handle = std::ptr::null_mut();
         // SAFETY: the connection is open, and both pointers are to values that outlive the call.
@@ -83,15 +87,15 @@ impl<'c> Extracted<'c> {
         };
         if count == 0 {
             // SAFETY: the handle was just created and owns its text.
-            let message = unsafe { text((api.extract_statements_error)(extracted.handle)) };
+            let message = unsafe { copy_c_text((api.extract_statements_error)(extracted.handle)) };
             if !message.is_empty() {
-                return Err(Fault::new(message));
+                return Err(DuckdbError::new(message));
             }
         }
         Ok(extracted)
     }
 
-    fn prepare(&self, at: u64) -> Result<Prepared<'c>, Fault> {
+    fn prepare(&self, at: u64) -> Result<PreparedStatement<'c>, DuckdbError> {
         let api = self.connection.api();
         let mut handle: Handle = std::ptr::null_mut();
         // SAFETY: both handles are alive, and the index is below their count.
@@ -103,27 +107,27 @@ impl<'c> Extracted<'c> {
                 &raw mut handle,
             )
         };
-        let prepared = Prepared {
+        let prepared = PreparedStatement {
             connection: self.connection,
             handle,
         };
         if state != 0 {
-            return Err(prepared.fault());
+            return Err(prepared.error());
         }
         Ok(prepared)
     }
 }
 
-impl Drop for Extracted<'_> {
+impl Drop for ExtractedStatements<'_> {
     fn drop(&mut self) {
         // SAFETY: this value owns the handle.
         unsafe { (self.connection.api().destroy_extracted)(&raw mut self.handle) };
     }
 }
 
-impl<'c> Prepared<'c> {
+impl<'c> PreparedStatement<'c> {
     /// Binds the parameters of the statement.
-    fn bind(&self, params: &[Value]) -> Result<(), Fault> {
+    fn bind(&self, params: &[Value]) -> Result<(), DuckdbError> {
         // SAFETY: the statement is alive.
         let wanted = unsafe { (self.connection.api().nparams)(self.handle) };
         for (value, number) in params.iter().zip(1..=wanted) {
@@ -132,7 +136,7 @@ impl<'c> Prepared<'c> {
         Ok(())
     }
 
-    fn bind_one(&self, number: u64, value: &Value) -> Result<(), Fault> {
+    fn bind_one(&self, number: u64, value: &Value) -> Result<(), DuckdbError> {
         let api = self.connection.api();
         let handle = self.handle;
         let as_text = |text: &str| {
@@ -158,31 +162,31 @@ impl<'c> Prepared<'c> {
             Value::Array(_) | Value::Object(_) => as_text(&value.to_string()),
         };
         if state != 0 {
-            return Err(self.fault());
+            return Err(self.error());
         }
         Ok(())
     }
 
-    fn run(&self) -> Result<Rows<'c>, Fault> {
+    fn run(&self) -> Result<DuckdbRows<'c>, DuckdbError> {
         let mut raw = RawResult::EMPTY;
         // SAFETY: the statement is alive; `Rows` owns the result, even if it is an error.
         let state = unsafe {
             (self.connection.api().execute_prepared_streaming)(self.handle, &raw mut raw)
         };
-        let rows = Rows::new(self.connection, raw);
+        let rows = DuckdbRows::new(self.connection, raw);
         if state != 0 {
-            return Err(rows.fault());
+            return Err(rows.error());
         }
-        rows.described()
+        rows.with_columns()
     }
 
-    fn fault(&self) -> Fault {
+    fn error(&self) -> DuckdbError {
         // SAFETY: the statement handle is valid, even if preparing failed; it owns its text.
-        Fault::new(unsafe { text((self.connection.api().prepare_error)(self.handle)) })
+        DuckdbError::new(unsafe { copy_c_text((self.connection.api().prepare_error)(self.handle)) })
     }
 }
 
-impl Drop for Prepared<'_> {
+impl Drop for PreparedStatement<'_> {
     fn drop(&mut self) {
         // SAFETY: this value owns the handle; a result does not depend on it.
         unsafe { (self.connection.api().destroy_prepare)(&raw mut self.handle) };

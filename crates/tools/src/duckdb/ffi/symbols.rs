@@ -7,7 +7,7 @@ use libloading::Library;
 /// Opaque handle of the library.
 pub(super) type Handle = *mut c_void;
 /// Return code of a function that can fail; 0 is success.
-pub(super) type State = u32;
+pub(super) type CallState = u32;
 
 /// A result; only the library uses its last field.
 #[repr(C)]
@@ -62,29 +62,29 @@ macro_rules! symbols {
 
 symbols! {
     library_version() -> *const c_char;
-    create_config(*mut Handle) -> State;
-    set_config(Handle, *const c_char, *const c_char) -> State;
+    create_config(*mut Handle) -> CallState;
+    set_config(Handle, *const c_char, *const c_char) -> CallState;
     destroy_config(*mut Handle);
-    open_ext(*const c_char, *mut Handle, Handle, *mut *mut c_char) -> State;
+    open_ext(*const c_char, *mut Handle, Handle, *mut *mut c_char) -> CallState;
     close(*mut Handle);
-    connect(Handle, *mut Handle) -> State;
+    connect(Handle, *mut Handle) -> CallState;
     disconnect(*mut Handle);
     interrupt(Handle);
     free(*mut c_void);
     extract_statements(Handle, *const c_char, *mut Handle) -> u64;
     extract_statements_error(Handle) -> *const c_char;
     destroy_extracted(*mut Handle);
-    prepare_extracted_statement(Handle, Handle, u64, *mut Handle) -> State;
+    prepare_extracted_statement(Handle, Handle, u64, *mut Handle) -> CallState;
     prepare_error(Handle) -> *const c_char;
     destroy_prepare(*mut Handle);
     nparams(Handle) -> u64;
-    bind_null(Handle, u64) -> State;
-    bind_boolean(Handle, u64, bool) -> State;
-    bind_int64(Handle, u64, i64) -> State;
-    bind_uint64(Handle, u64, u64) -> State;
-    bind_double(Handle, u64, f64) -> State;
-    bind_varchar_length(Handle, u64, *const c_char, u64) -> State;
-    execute_prepared_streaming(Handle, *mut RawResult) -> State;
+    bind_null(Handle, u64) -> CallState;
+    bind_boolean(Handle, u64, bool) -> CallState;
+    bind_int64(Handle, u64, i64) -> CallState;
+    bind_uint64(Handle, u64, u64) -> CallState;
+    bind_double(Handle, u64, f64) -> CallState;
+    bind_varchar_length(Handle, u64, *const c_char, u64) -> CallState;
+    execute_prepared_streaming(Handle, *mut RawResult) -> CallState;
     destroy_result(*mut RawResult);
     result_error(*mut RawResult) -> *const c_char;
     result_return_type(RawResult) -> u32;
@@ -118,22 +118,22 @@ symbols! {
     struct_type_child_type(Handle, u64) -> Handle;
     union_type_member_count(Handle) -> u64;
     union_type_member_type(Handle, u64) -> Handle;
-    appender_create_ext(Handle, *const c_char, *const c_char, *const c_char, *mut Handle) -> State;
-    appender_add_column(Handle, *const c_char) -> State;
+    appender_create_ext(Handle, *const c_char, *const c_char, *const c_char, *mut Handle) -> CallState;
+    appender_add_column(Handle, *const c_char) -> CallState;
     appender_column_count(Handle) -> u64;
     appender_column_type(Handle, u64) -> Handle;
     appender_error(Handle) -> *const c_char;
-    appender_end_row(Handle) -> State;
-    appender_close(Handle) -> State;
-    appender_destroy(*mut Handle) -> State;
-    append_null(Handle) -> State;
-    append_bool(Handle, bool) -> State;
-    append_int64(Handle, i64) -> State;
-    append_uint64(Handle, u64) -> State;
-    append_double(Handle, f64) -> State;
-    append_varchar_length(Handle, *const c_char, u64) -> State;
-    append_blob(Handle, *const c_void, u64) -> State;
-    append_value(Handle, Handle) -> State;
+    appender_end_row(Handle) -> CallState;
+    appender_close(Handle) -> CallState;
+    appender_destroy(*mut Handle) -> CallState;
+    append_null(Handle) -> CallState;
+    append_bool(Handle, bool) -> CallState;
+    append_int64(Handle, i64) -> CallState;
+    append_uint64(Handle, u64) -> CallState;
+    append_double(Handle, f64) -> CallState;
+    append_varchar_length(Handle, *const c_char, u64) -> CallState;
+    append_blob(Handle, *const c_void, u64) -> CallState;
+    append_value(Handle, Handle) -> CallState;
     create_varchar_length(*const c_char, u64) -> Handle;
     destroy_value(*mut Handle);
 }

@@ -1,11 +1,11 @@
 //! Types of columns, as far as reading values needs them.
 
-use super::engine::taken;
+use super::engine::take_c_text;
 use super::symbols::{Handle, Symbols};
 
 /// Type of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Type {
+pub(super) enum DuckdbType {
     Bool,
     I8,
     I16,
@@ -45,7 +45,7 @@ pub(super) enum Type {
     },
     Enum {
         stored: Box<Self>,
-        words: Vec<String>,
+        labels: Vec<String>,
     },
     List(Box<Self>),
     Array(Box<Self>, usize),
@@ -56,15 +56,15 @@ pub(super) enum Type {
     Other(u32),
 }
 
-impl Type {
+impl DuckdbType {
     /// Reads a type and destroys its handle.
     ///
     /// # Safety
     /// The handle must be a logical type that the caller owns.
-    pub(super) unsafe fn take(api: &Symbols, mut handle: Handle) -> Self {
+    pub(super) unsafe fn from_owned_handle(api: &Symbols, mut handle: Handle) -> Self {
         // SAFETY: guaranteed by the caller; the handle is not used after it is destroyed.
         unsafe {
-            let read = Self::read(api, handle);
+            let read = Self::from_handle(api, handle);
             (api.destroy_logical_type)(&raw mut handle);
             read
         }
@@ -72,12 +72,12 @@ impl Type {
 
     /// # Safety
     /// As above; the caller keeps the handle.
-    unsafe fn read(api: &Symbols, of: Handle) -> Self {
+    unsafe fn from_handle(api: &Symbols, of: Handle) -> Self {
         // SAFETY: guaranteed by the caller; each function is only called for a type that it supports.
         let id = unsafe { (api.get_type_id)(of) };
-        if let Some(plain) = Self::plain(id) {
+        if let Some(plain) = Self::from_plain_id(id) {
             // SAFETY: as above; the alias is owned here.
-            let alias = unsafe { taken(api, (api.logical_type_get_alias)(of)) };
+            let alias = unsafe { take_c_text(api, (api.logical_type_get_alias)(of)) };
             let is_json = plain == Self::Text && alias == "JSON";
             return if is_json { Self::Json } else { plain };
         }
@@ -86,34 +86,45 @@ impl Type {
             match id {
                 19 => Self::Decimal {
                     scale: (api.decimal_scale)(of),
-                    stored: Box::new(Self::stored((api.decimal_internal_type)(of))),
+                    stored: Box::new(Self::stored_type((api.decimal_internal_type)(of))),
                 },
                 23 => Self::Enum {
-                    stored: Box::new(Self::stored((api.enum_internal_type)(of))),
-                    words: (0..u64::from((api.enum_dictionary_size)(of)))
-                        .map(|at| taken(api, (api.enum_dictionary_value)(of, at)))
+                    stored: Box::new(Self::stored_type((api.enum_internal_type)(of))),
+                    labels: (0..u64::from((api.enum_dictionary_size)(of)))
+                        .map(|at| take_c_text(api, (api.enum_dictionary_value)(of, at)))
                         .collect(),
                 },
-                24 => Self::List(Box::new(Self::take(api, (api.list_type_child_type)(of)))),
+                24 => Self::List(Box::new(Self::from_owned_handle(
+                    api,
+                    (api.list_type_child_type)(of),
+                ))),
                 25 => Self::Struct(
                     (0..(api.struct_type_child_count)(of))
                         .map(|at| {
-                            let name = taken(api, (api.struct_type_child_name)(of, at));
-                            (name, Self::take(api, (api.struct_type_child_type)(of, at)))
+                            let name = take_c_text(api, (api.struct_type_child_name)(of, at));
+                            (
+                                name,
+                                Self::from_owned_handle(api, (api.struct_type_child_type)(of, at)),
+                            )
                         })
                         .collect(),
                 ),
                 26 => Self::Map(
-                    Box::new(Self::take(api, (api.map_type_key_type)(of))),
-                    Box::new(Self::take(api, (api.map_type_value_type)(of))),
+                    Box::new(Self::from_owned_handle(api, (api.map_type_key_type)(of))),
+                    Box::new(Self::from_owned_handle(api, (api.map_type_value_type)(of))),
                 ),
                 28 => Self::Union(
                     (0..(api.union_type_member_count)(of))
-                        .map(|at| Self::take(api, (api.union_type_member_type)(of, at)))
+                        .map(|at| {
+                            Self::from_owned_handle(api, (api.union_type_member_type)(of, at))
+                        })
                         .collect(),
                 ),
                 33 => Self::Array(
-                    Box::new(Self::take(api, (api.array_type_child_type)(of))),
+                    Box::new(Self::from_owned_handle(
+                        api,
+                        (api.array_type_child_type)(of),
+                    )),
                     usize::try_from((api.array_type_array_size)(of)).unwrap_or(0),
                 ),
                 other => Self::Other(other),
@@ -122,7 +133,7 @@ impl Type {
     }
 
     /// Types that are fully described by their number.
-    fn plain(id: u32) -> Option<Self> {
+    fn from_plain_id(id: u32) -> Option<Self> {
         let timestamp = |per_second, has_zone| Self::Timestamp {
             per_second,
             has_zone,
@@ -164,19 +175,19 @@ impl Type {
         })
     }
 
-    fn stored(id: u32) -> Self {
-        Self::plain(id).unwrap_or(Self::Other(id))
+    fn stored_type(id: u32) -> Self {
+        Self::from_plain_id(id).unwrap_or(Self::Other(id))
     }
 
     /// The first unsupported part of this type, if there is one.
-    pub(super) fn unreadable(&self) -> Option<u32> {
+    pub(super) fn unreadable_id(&self) -> Option<u32> {
         match self {
             Self::Other(id) => Some(*id),
-            Self::Decimal { stored, .. } | Self::Enum { stored, .. } => stored.unreadable(),
-            Self::List(child) | Self::Array(child, _) => child.unreadable(),
-            Self::Struct(fields) => fields.iter().find_map(|(_, field)| field.unreadable()),
-            Self::Map(key, value) => key.unreadable().or_else(|| value.unreadable()),
-            Self::Union(members) => members.iter().find_map(Self::unreadable),
+            Self::Decimal { stored, .. } | Self::Enum { stored, .. } => stored.unreadable_id(),
+            Self::List(child) | Self::Array(child, _) => child.unreadable_id(),
+            Self::Struct(fields) => fields.iter().find_map(|(_, field)| field.unreadable_id()),
+            Self::Map(key, value) => key.unreadable_id().or_else(|| value.unreadable_id()),
+            Self::Union(members) => members.iter().find_map(Self::unreadable_id),
             _ => None,
         }
     }

@@ -2,16 +2,16 @@
 
 use super::*;
 
-fn guard(allow_private: bool) -> Guard {
-    Guard {
+fn test_guard(allow_private: bool) -> AddressGuard {
+    AddressGuard {
         allow_private,
-        ..Guard::default()
+        ..AddressGuard::default()
     }
 }
 
 fn is_allowed(url: &str, allow_private: bool) -> bool {
     let url = Url::parse(url).unwrap();
-    guard(allow_private).check_url(&url).is_ok()
+    test_guard(allow_private).check_url(&url).is_ok()
 }
 
 #[test]
@@ -102,15 +102,15 @@ fn other_schemes_are_refused() {
 
 #[test]
 fn a_hole_opens_what_it_names_and_nothing_beside() {
-    let guard = Guard {
-        holes: ["10.1.0.0/16", "db.corp:5432", "169.254.0.0/16"]
+    let guard = AddressGuard {
+        allowed_targets: ["10.1.0.0/16", "db.corp:5432", "169.254.0.0/16"]
             .map(|text| text.parse().unwrap())
             .to_vec(),
-        ..Guard::default()
+        ..AddressGuard::default()
     };
     let check = |host: &str, address: &str, port| {
         guard
-            .check(host, address.parse().unwrap(), Some(port))
+            .check_address(host, address.parse().unwrap(), Some(port))
             .is_ok()
     };
     assert!(check("x", "10.1.2.3", 80));
@@ -129,14 +129,14 @@ fn the_engines_own_addresses_need_a_hole_with_their_port() {
         "127.0.0.1:8082".parse().unwrap(),
         "0.0.0.0:9000".parse().unwrap(),
     ];
-    let mut guard = Guard {
+    let mut guard = AddressGuard {
         allow_private: true,
-        own,
-        holes: vec!["127.0.0.0/8".parse().unwrap()],
+        protected_addresses: own,
+        allowed_targets: vec!["127.0.0.0/8".parse().unwrap()],
     };
-    let refused = |guard: &Guard, url: &str| {
+    let refused = |guard: &AddressGuard, url: &str| {
         let error = guard.check_url(&Url::parse(url).unwrap()).err();
-        matches!(error, Some(Blocked::Own { .. }))
+        matches!(error, Some(BlockedAddress::EngineAddress { .. }))
     };
     for url in [
         "http://127.0.0.1:8082/api",
@@ -150,19 +150,21 @@ fn the_engines_own_addresses_need_a_hole_with_their_port() {
     }
     assert!(!refused(&guard, "http://127.0.0.1:8083/"));
     assert!(!refused(&guard, "http://93.184.216.34:9000/"));
-    guard.holes.push("127.0.0.1:8082".parse().unwrap());
+    guard
+        .allowed_targets
+        .push("127.0.0.1:8082".parse().unwrap());
     assert!(!refused(&guard, "http://127.0.0.1:8082/api"));
 }
 
 #[tokio::test]
 async fn a_name_that_resolves_to_a_refused_address_is_refused() {
-    let resolver = |own: Vec<SocketAddr>, allow_private, port| GuardedResolver {
-        guard: Arc::new(Guard {
+    let resolver = |protected_addresses: Vec<SocketAddr>, allow_private, port| GuardedResolver {
+        guard: Arc::new(AddressGuard {
             allow_private,
-            own,
-            ..Guard::default()
+            protected_addresses,
+            ..AddressGuard::default()
         }),
-        lookup: Arc::new(System),
+        lookup: Arc::new(SystemLookup),
         port,
     };
     let own = vec!["127.0.0.1:8082".parse().unwrap()];
@@ -172,6 +174,6 @@ async fn a_name_that_resolves_to_a_refused_address_is_refused() {
     ] {
         let resolving = resolver.resolve("localhost".parse().unwrap());
         let error = resolving.await.err().unwrap();
-        assert!(error.downcast_ref::<Blocked>().is_some(), "{error}");
+        assert!(error.downcast_ref::<BlockedAddress>().is_some(), "{error}");
     }
 }

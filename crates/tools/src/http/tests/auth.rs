@@ -12,19 +12,23 @@ use super::*;
 
 /// State of the token server.
 #[derive(Default)]
-struct Issuer {
+struct TokenIssuer {
     /// Number of the valid token.
-    good: AtomicU32,
+    valid_token: AtomicU32,
     issued: AtomicU32,
-    asked: AtomicU32,
+    request_count: AtomicU32,
     forms: Mutex<Vec<String>>,
     /// Lifetime of a token in seconds; 0 omits `expires_in`.
-    life: AtomicU32,
+    lifetime_s: AtomicU32,
     /// Number of token requests that will still fail.
     failures: AtomicU32,
 }
 
-async fn issue(State(issuer): State<Arc<Issuer>>, headers: HeaderMap, body: String) -> Response {
+async fn issue(
+    State(issuer): State<Arc<TokenIssuer>>,
+    headers: HeaderMap,
+    body: String,
+) -> Response {
     let by_header = headers
         .get(header::AUTHORIZATION)
         .map(|value| value.to_str().unwrap().to_owned());
@@ -47,9 +51,9 @@ async fn issue(State(issuer): State<Arc<Issuer>>, headers: HeaderMap, body: Stri
     // Other calls arrive while the first one is still waiting.
     tokio::task::yield_now().await;
     let number = issuer.issued.fetch_add(1, Ordering::SeqCst) + 1;
-    issuer.good.store(number, Ordering::SeqCst);
+    issuer.valid_token.store(number, Ordering::SeqCst);
     let mut answer = json!({"access_token": format!("token-{number}"), "token_type": "Bearer"});
-    let life = issuer.life.load(Ordering::SeqCst);
+    let life = issuer.lifetime_s.load(Ordering::SeqCst);
     if life > 0 {
         answer["expires_in"] = json!(life);
     }
@@ -59,17 +63,17 @@ async fn issue(State(issuer): State<Arc<Issuer>>, headers: HeaderMap, body: Stri
     answer.to_string().into_response()
 }
 
-async fn api(State(issuer): State<Arc<Issuer>>, headers: HeaderMap) -> Response {
-    issuer.asked.fetch_add(1, Ordering::SeqCst);
-    let good = format!("Bearer token-{}", issuer.good.load(Ordering::SeqCst));
+async fn api(State(issuer): State<Arc<TokenIssuer>>, headers: HeaderMap) -> Response {
+    issuer.request_count.fetch_add(1, Ordering::SeqCst);
+    let good = format!("Bearer token-{}", issuer.valid_token.load(Ordering::SeqCst));
     match headers.get(header::AUTHORIZATION) {
         Some(value) if *value == *good => good.into_response(),
         _ => StatusCode::UNAUTHORIZED.into_response(),
     }
 }
 
-async fn never(State(issuer): State<Arc<Issuer>>) -> StatusCode {
-    issuer.asked.fetch_add(1, Ordering::SeqCst);
+async fn reject_token(State(issuer): State<Arc<TokenIssuer>>) -> StatusCode {
+    issuer.request_count.fetch_add(1, Ordering::SeqCst);
     StatusCode::UNAUTHORIZED
 }
 
@@ -87,12 +91,12 @@ async fn digest(request: Request) -> Response {
         .into_response()
 }
 
-async fn start() -> (String, Arc<Issuer>) {
-    let issuer = Arc::new(Issuer::default());
+async fn start_issuer() -> (String, Arc<TokenIssuer>) {
+    let issuer = Arc::new(TokenIssuer::default());
     let app = Router::new()
         .route("/token", post(issue))
         .route("/api", any(api))
-        .route("/never", any(never))
+        .route("/never", any(reject_token))
         .route("/digest", any(digest))
         .with_state(issuer.clone());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -101,7 +105,7 @@ async fn start() -> (String, Arc<Issuer>) {
     (base, issuer)
 }
 
-fn oauth(base: &str, auth: Value) -> Call {
+fn oauth_call(base: &str, auth: Value) -> Call {
     let mut whole = json!({
         "type": "oauth2", "token_url": format!("{base}/token"), "client_id": "me", "client_secret": "s3&cret",
     });
@@ -109,7 +113,7 @@ fn oauth(base: &str, auth: Value) -> Call {
         .as_object_mut()
         .unwrap()
         .extend(auth.as_object().unwrap().clone());
-    call(
+    build_call(
         "http",
         json!({"url": format!("{base}/api"), "auth": whole}),
         json!({}),
@@ -118,18 +122,18 @@ fn oauth(base: &str, auth: Value) -> Call {
 
 #[tokio::test]
 async fn a_token_is_asked_for_once_and_kept() {
-    let (base, issuer) = start().await;
-    issuer.life.store(3600, Ordering::SeqCst);
-    let tool = Arc::new(tool());
+    let (base, issuer) = start_issuer().await;
+    issuer.lifetime_s.store(3600, Ordering::SeqCst);
+    let tool = Arc::new(http_tool());
     let calls = (0..20).map(|_| {
         let (tool, call) = (
             tool.clone(),
-            oauth(&base, json!({"scope": ["a", "b"], "audience": "x"})),
+            oauth_call(&base, json!({"scope": ["a", "b"], "audience": "x"})),
         );
-        tokio::spawn(async move { run(&*tool, call).await })
+        tokio::spawn(async move { run_tool(&*tool, call).await })
     });
     for call in calls.collect::<Vec<_>>() {
-        assert_eq!(result(call.await.unwrap())["data"], "Bearer token-1");
+        assert_eq!(expect_result(call.await.unwrap())["data"], "Bearer token-1");
     }
     let forms = issuer.forms.lock().unwrap().clone();
     assert_eq!(forms.len(), 1, "{forms:?}");
@@ -142,28 +146,30 @@ async fn a_token_is_asked_for_once_and_kept() {
     ] {
         assert!(forms[0].contains(part), "{part} in {forms:?}");
     }
-    assert_eq!(issuer.asked.load(Ordering::SeqCst), 20);
+    assert_eq!(issuer.request_count.load(Ordering::SeqCst), 20);
 }
 
 #[tokio::test]
 async fn another_credential_has_a_token_of_its_own() {
-    let (base, issuer) = start().await;
-    let tool = tool();
-    result(run(&tool, oauth(&base, json!({}))).await);
-    result(run(&tool, oauth(&base, json!({"scope": "other"}))).await);
+    let (base, issuer) = start_issuer().await;
+    let tool = http_tool();
+    expect_result(run_tool(&tool, oauth_call(&base, json!({}))).await);
+    expect_result(run_tool(&tool, oauth_call(&base, json!({"scope": "other"}))).await);
     assert_eq!(issuer.issued.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]
 async fn a_token_is_replaced_before_it_expires() {
-    let (base, issuer) = start().await;
-    issuer.life.store(1, Ordering::SeqCst);
-    let tool = tool();
+    let (base, issuer) = start_issuer().await;
+    issuer.lifetime_s.store(1, Ordering::SeqCst);
+    let tool = http_tool();
     let mut seen = Vec::new();
     // A token with a lifetime of one second is used for 0.8 seconds.
     let begun = std::time::Instant::now();
     while begun.elapsed() < Duration::from_millis(900) {
-        seen.push(result(run(&tool, oauth(&base, json!({}))).await)["data"].clone());
+        seen.push(
+            expect_result(run_tool(&tool, oauth_call(&base, json!({}))).await)["data"].clone(),
+        );
     }
     assert_eq!(seen.first().unwrap(), "Bearer token-1");
     assert_eq!(seen.last().unwrap(), "Bearer token-2");
@@ -172,62 +178,68 @@ async fn a_token_is_replaced_before_it_expires() {
 
 #[tokio::test]
 async fn a_token_that_is_refused_is_replaced_once() {
-    let (base, issuer) = start().await;
-    let tool = tool();
-    result(run(&tool, oauth(&base, json!({}))).await);
-    issuer.good.store(99, Ordering::SeqCst);
+    let (base, issuer) = start_issuer().await;
+    let tool = http_tool();
+    expect_result(run_tool(&tool, oauth_call(&base, json!({}))).await);
+    issuer.valid_token.store(99, Ordering::SeqCst);
     assert_eq!(
-        result(run(&tool, oauth(&base, json!({}))).await)["data"],
+        expect_result(run_tool(&tool, oauth_call(&base, json!({}))).await)["data"],
         "Bearer token-2"
     );
-    assert_eq!(issuer.asked.load(Ordering::SeqCst), 3);
+    assert_eq!(issuer.request_count.load(Ordering::SeqCst), 3);
     // A server that rejects every token gets two requests, not endless ones.
-    let mut never = oauth(&base, json!({}));
+    let mut never = oauth_call(&base, json!({}));
     never
         .fields
         .insert("url".to_owned(), json!(format!("{base}/never")));
-    assert_eq!(error(&run(&tool, never).await).code, "HTTP_401");
-    assert_eq!(issuer.asked.load(Ordering::SeqCst), 5);
+    assert_eq!(expect_error(&run_tool(&tool, never).await).code, "HTTP_401");
+    assert_eq!(issuer.request_count.load(Ordering::SeqCst), 5);
     // A header that the playbook sets takes precedence.
-    let mut own = oauth(&base, json!({}));
+    let mut own = oauth_call(&base, json!({}));
     own.fields
         .insert("url".to_owned(), json!(format!("{base}/digest")));
     own.fields
         .insert("headers".to_owned(), json!({"Authorization": "mine"}));
-    assert_eq!(result(run(&tool, own).await)["data"], "GET mine");
+    assert_eq!(
+        expect_result(run_tool(&tool, own).await)["data"],
+        "GET mine"
+    );
 }
 
 #[tokio::test]
 async fn a_token_can_be_had_at_a_host_whose_turns_are_all_taken() {
-    let (base, issuer) = start().await;
+    let (base, issuer) = start_issuer().await;
     let limits = HttpLimits {
         per_host_max: 1,
         ..HttpLimits::default()
     };
-    let clients = Clients::new(limits, &Network::default());
-    let tool = Http::new(Arc::new(clients), std::env::temp_dir());
-    result(run(&tool, oauth(&base, json!({}))).await);
-    issuer.good.store(99, Ordering::SeqCst);
-    let refused = run(&tool, oauth(&base, json!({})));
+    let clients = HttpClients::new(limits, &NetworkConfig::default());
+    let tool = HttpTool::new(Arc::new(clients), std::env::temp_dir());
+    expect_result(run_tool(&tool, oauth_call(&base, json!({}))).await);
+    issuer.valid_token.store(99, Ordering::SeqCst);
+    let refused = run_tool(&tool, oauth_call(&base, json!({})));
     let outcome = tokio::time::timeout(Duration::from_secs(20), refused).await;
-    assert_eq!(result(outcome.unwrap())["data"], "Bearer token-2");
+    assert_eq!(expect_result(outcome.unwrap())["data"], "Bearer token-2");
 }
 
 #[tokio::test]
 async fn a_refresh_token_outlives_a_request_that_failed_and_an_answer_without_another() {
-    let (base, issuer) = start().await;
-    let tool = tool();
+    let (base, issuer) = start_issuer().await;
+    let tool = http_tool();
     let call = || {
         let auth = json!({"refresh_token": "refresh-0", "params": {"rotate": "yes"}});
-        oauth(&base, auth)
+        oauth_call(&base, auth)
     };
-    result(run(&tool, call()).await);
+    expect_result(run_tool(&tool, call()).await);
     issuer.failures.store(1, Ordering::SeqCst);
-    issuer.good.store(99, Ordering::SeqCst);
-    assert_eq!(error(&run(&tool, call()).await).code, "OAUTH_TOKEN");
+    issuer.valid_token.store(99, Ordering::SeqCst);
+    assert_eq!(
+        expect_error(&run_tool(&tool, call()).await).code,
+        "OAUTH_TOKEN"
+    );
     for _ in 0..3 {
-        result(run(&tool, call()).await);
-        issuer.good.store(99, Ordering::SeqCst);
+        expect_result(run_tool(&tool, call()).await);
+        issuer.valid_token.store(99, Ordering::SeqCst);
     }
     let forms = issuer.forms.lock().unwrap().clone();
     let sent = forms.iter().map(|form| {
@@ -249,24 +261,38 @@ async fn a_refresh_token_outlives_a_request_that_failed_and_an_answer_without_an
 
 #[tokio::test]
 async fn a_client_may_say_who_it_is_in_a_header() {
-    let (base, issuer) = start().await;
-    result(run(&tool(), oauth(&base, json!({"client_auth": "basic"}))).await);
+    let (base, issuer) = start_issuer().await;
+    expect_result(
+        run_tool(
+            &http_tool(),
+            oauth_call(&base, json!({"client_auth": "basic"})),
+        )
+        .await,
+    );
     let form = issuer.forms.lock().unwrap()[0].clone();
     assert!(
         form.ends_with(" Basic bWU6czMlMjZjcmV0") && !form.contains("client_secret"),
         "{form}"
     );
     // Without `client_auth`, a server that rejects credentials in the body gets them in the header.
-    let outcome = run(&tool(), oauth(&base, json!({"client_id": "strict"}))).await;
-    assert_eq!(result(outcome)["data"], "Bearer token-2");
+    let outcome = run_tool(
+        &http_tool(),
+        oauth_call(&base, json!({"client_id": "strict"})),
+    )
+    .await;
+    assert_eq!(expect_result(outcome)["data"], "Bearer token-2");
     assert_eq!(issuer.forms.lock().unwrap().len(), 3);
 }
 
 #[tokio::test]
 async fn a_refused_grant_is_an_error_without_the_secret() {
-    let (base, _) = start().await;
-    let outcome = run(&tool(), oauth(&base, json!({"client_secret": "wrong"}))).await;
-    let failed = error(&outcome);
+    let (base, _) = start_issuer().await;
+    let outcome = run_tool(
+        &http_tool(),
+        oauth_call(&base, json!({"client_secret": "wrong"})),
+    )
+    .await;
+    let failed = expect_error(&outcome);
     assert_eq!(
         (failed.code.as_str(), failed.kind),
         ("OAUTH_TOKEN", ErrorKind::Auth)
@@ -277,28 +303,28 @@ async fn a_refused_grant_is_an_error_without_the_secret() {
         failed.message
     );
     let away = json!({"token_url": "http://127.0.0.1:1/token"});
-    let outcome = run(&tool(), oauth(&base, away)).await;
-    assert_eq!(error(&outcome).code, "HTTP_CONNECT");
-    let text = format!("{outcome:?} {:?}", oauth(&base, json!({})));
+    let outcome = run_tool(&http_tool(), oauth_call(&base, away)).await;
+    assert_eq!(expect_error(&outcome).code, "HTTP_CONNECT");
+    let text = format!("{outcome:?} {:?}", oauth_call(&base, json!({})));
     assert!(!text.contains("s3&cret"), "{text}");
 }
 
 #[tokio::test]
 async fn the_token_endpoint_is_guarded_too() {
-    let (base, issuer) = start().await;
-    let network = Network {
+    let (base, issuer) = start_issuer().await;
+    let network = NetworkConfig {
         allow_private: false,
-        ..Network::default()
+        ..NetworkConfig::default()
     };
-    let closed = Http::new(
-        Arc::new(Clients::new(HttpLimits::default(), &network)),
+    let closed = HttpTool::new(
+        Arc::new(HttpClients::new(HttpLimits::default(), &network)),
         std::env::temp_dir(),
     );
-    let mut call = oauth(&base, json!({}));
+    let mut call = oauth_call(&base, json!({}));
     call.fields
         .insert("url".to_owned(), json!("http://93.184.216.34/"));
     assert_eq!(
-        error(&run(&closed, call).await).code,
+        expect_error(&run_tool(&closed, call).await).code,
         "HTTP_ADDRESS_BLOCKED"
     );
     assert_eq!(issuer.forms.lock().unwrap().len(), 0);
@@ -306,12 +332,12 @@ async fn the_token_endpoint_is_guarded_too() {
 
 #[tokio::test]
 async fn a_digest_is_answered_as_the_peer_asks() {
-    let (base, _) = start().await;
+    let (base, _) = start_issuer().await;
     let fields = json!({
         "url": format!("{base}/digest?q=1"), "method": "PUT", "body": "x",
         "auth": {"type": "digest", "username": "u", "password": "p"},
     });
-    let answer = result(run(&tool(), call("http", fields, json!({}))).await);
+    let answer = expect_result(run_tool(&http_tool(), build_call("http", fields, json!({}))).await);
     let told = answer["data"].as_str().unwrap();
     assert!(
         told.starts_with(
@@ -324,7 +350,7 @@ async fn a_digest_is_answered_as_the_peer_asks() {
 
 #[tokio::test]
 async fn keys_and_headers_go_where_they_are_told_to() {
-    let server = Server::start().await;
+    let server = TestHttpServer::start().await;
     for (auth, seen) in [
         (
             json!({"type": "bearer", "token": "t"}),
@@ -348,17 +374,25 @@ async fn keys_and_headers_go_where_they_are_told_to() {
             "x-b: 2",
         ),
     ] {
-        result(run(&tool(), server.call("/json", json!({"auth": auth}))).await);
-        assert!(server.last().contains(seen), "{seen} in {}", server.last());
+        expect_result(run_tool(&http_tool(), server.call("/json", json!({"auth": auth}))).await);
+        assert!(
+            server.last_request().contains(seen),
+            "{seen} in {}",
+            server.last_request()
+        );
     }
     for auth in [
         json!({"type": "magic"}),
         json!({"type": "api_key"}),
         json!({"type": "oauth2", "token_url": "x"}),
     ] {
-        let outcome = run(&tool(), server.call("/json", json!({"auth": auth}))).await;
-        assert_eq!(error(&outcome).code, "AUTH_INVALID", "{auth}");
+        let outcome = run_tool(&http_tool(), server.call("/json", json!({"auth": auth}))).await;
+        assert_eq!(expect_error(&outcome).code, "AUTH_INVALID", "{auth}");
     }
-    let name = run(&tool(), server.call("/json", json!({"auth": "stored"}))).await;
-    assert_eq!(error(&name).code, "AUTH_UNRESOLVED");
+    let name = run_tool(
+        &http_tool(),
+        server.call("/json", json!({"auth": "stored"})),
+    )
+    .await;
+    assert_eq!(expect_error(&name).code, "AUTH_UNRESOLVED");
 }

@@ -6,15 +6,15 @@ use std::net::SocketAddr;
 use async_trait::async_trait;
 
 use super::*;
-use crate::http::guard::Lookup;
+use crate::http::guard::HostLookup;
 
 /// Every line is a spelling of a blocked address; `{port}` is the port of the canary server.
 const CORPUS: &str = include_str!("corpus.txt");
 
 /// Returns the next list of addresses for each lookup, and repeats the last one.
-struct Scripted(Mutex<VecDeque<Vec<SocketAddr>>>);
+struct ScriptedLookup(Mutex<VecDeque<Vec<SocketAddr>>>);
 
-impl Scripted {
+impl ScriptedLookup {
     fn new(answers: &[&[&str]]) -> Arc<Self> {
         let answers = answers.iter().map(|list| {
             let list = list
@@ -27,8 +27,8 @@ impl Scripted {
 }
 
 #[async_trait]
-impl Lookup for Scripted {
-    async fn look_up(&self, _host: &str) -> std::io::Result<Vec<SocketAddr>> {
+impl HostLookup for ScriptedLookup {
+    async fn resolve_host(&self, _host: &str) -> std::io::Result<Vec<SocketAddr>> {
         let mut answers = self.0.lock().unwrap();
         let answer = answers.front().unwrap().clone();
         if answers.len() > 1 {
@@ -38,14 +38,14 @@ impl Lookup for Scripted {
     }
 }
 
-fn closed() -> Network {
-    Network {
+fn closed_network() -> NetworkConfig {
+    NetworkConfig {
         allow_private: false,
-        ..Network::default()
+        ..NetworkConfig::default()
     }
 }
 
-fn limits() -> HttpLimits {
+fn test_limits() -> HttpLimits {
     HttpLimits {
         connect: Duration::from_millis(300),
         total: Duration::from_secs(5),
@@ -53,15 +53,15 @@ fn limits() -> HttpLimits {
     }
 }
 
-fn http(network: &Network) -> Http {
-    Http::new(
-        Arc::new(Clients::new(limits(), network)),
+fn guarded_tool(network: &NetworkConfig) -> HttpTool {
+    HttpTool::new(
+        Arc::new(HttpClients::new(test_limits(), network)),
         std::env::temp_dir(),
     )
 }
 
 /// A server on every loopback address that counts connections.
-async fn canary() -> (u16, Arc<Mutex<usize>>) {
+async fn start_canary() -> (u16, Arc<Mutex<usize>>) {
     let v4 = TcpListener::bind("0.0.0.0:0").await.unwrap();
     let port = v4.local_addr().unwrap().port();
     let connections = Arc::new(Mutex::new(0));
@@ -84,13 +84,13 @@ async fn canary() -> (u16, Arc<Mutex<usize>>) {
 
 #[tokio::test]
 async fn no_spelling_of_a_forbidden_place_reaches_it() {
-    let (port, connections) = canary().await;
-    let tool = http(&closed());
+    let (port, connections) = start_canary().await;
+    let tool = guarded_tool(&closed_network());
     let mut count = 0;
     for line in CORPUS.lines() {
         let url = line.replace("{port}", &port.to_string());
-        let outcome = run(&tool, call("http", json!({"url": url}), json!({}))).await;
-        let code = &error(&outcome).code;
+        let outcome = run_tool(&tool, build_call("http", json!({"url": url}), json!({}))).await;
+        let code = &expect_error(&outcome).code;
         let refusals = ["HTTP_ADDRESS_BLOCKED", "TOOL_INPUT", "HTTP_CONNECT"];
         assert!(refusals.contains(&code.as_str()), "{line}: {code}");
         count += 1;
@@ -98,28 +98,28 @@ async fn no_spelling_of_a_forbidden_place_reaches_it() {
     assert!(count >= 150, "{count} forms");
     assert_eq!(*connections.lock().unwrap(), 0);
     // Check that the canary server is reachable when it is allowed.
-    let open = http(&Network::default());
-    let outcome = run(
+    let open = guarded_tool(&NetworkConfig::default());
+    let outcome = run_tool(
         &open,
-        call(
+        build_call(
             "http",
             json!({"url": format!("http://127.1:{port}/")}),
             json!({}),
         ),
     )
     .await;
-    assert_eq!(result(outcome)["data"], "got");
+    assert_eq!(expect_result(outcome)["data"], "got");
 }
 
 #[tokio::test]
 async fn every_redirect_is_checked_like_the_first_address() {
-    let (port, connections) = canary().await;
+    let (port, connections) = start_canary().await;
     let server = Redirector::start().await;
-    let network = Network {
-        holes: vec![format!("127.0.0.1:{}", server.port).parse().unwrap()],
-        ..closed()
+    let network = NetworkConfig {
+        allowed_targets: vec![format!("127.0.0.1:{}", server.port).parse().unwrap()],
+        ..closed_network()
     };
-    let tool = http(&network);
+    let tool = guarded_tool(&network);
     for status in [301, 302, 303, 307, 308] {
         for target in [
             format!("http://127.0.0.1:{port}/"),
@@ -139,21 +139,21 @@ async fn every_redirect_is_checked_like_the_first_address() {
             let params = json!({"status": status, "to": target});
             let fields =
                 json!({"url": format!("http://127.0.0.1:{}/", server.port), "params": params});
-            let outcome = run(&tool, call("http", fields, json!({}))).await;
+            let outcome = run_tool(&tool, build_call("http", fields, json!({}))).await;
             assert_eq!(
-                error(&outcome).code,
+                expect_error(&outcome).code,
                 "HTTP_ADDRESS_BLOCKED",
                 "{status} {target}"
             );
         }
     }
     assert_eq!(*connections.lock().unwrap(), 0);
-    assert_eq!(*server.asked.lock().unwrap(), 5 * 13);
+    assert_eq!(*server.request_count.lock().unwrap(), 5 * 13);
 }
 
 #[tokio::test]
 async fn a_name_that_turns_to_a_private_address_is_not_followed_there() {
-    let (port, connections) = canary().await;
+    let (port, connections) = start_canary().await;
     let public = "93.184.216.34";
     for answers in [
         &[&[public][..], &["127.0.0.1"][..]][..],
@@ -163,12 +163,13 @@ async fn a_name_that_turns_to_a_private_address_is_not_followed_there() {
         &[&["::ffff:127.0.0.1"][..]][..],
         &[&["0.0.0.0"][..]][..],
     ] {
-        let clients = Clients::new(limits(), &closed()).finding(Scripted::new(answers));
-        let tool = Http::new(Arc::new(clients), std::env::temp_dir());
+        let clients = HttpClients::new(test_limits(), &closed_network())
+            .with_lookup(ScriptedLookup::new(answers));
+        let tool = HttpTool::new(Arc::new(clients), std::env::temp_dir());
         for _ in 0..answers.len() {
             let url = format!("http://rebinding.example:{port}/");
-            let outcome = run(&tool, call("http", json!({"url": url}), json!({}))).await;
-            let code = error(&outcome).code.clone();
+            let outcome = run_tool(&tool, build_call("http", json!({"url": url}), json!({}))).await;
+            let code = expect_error(&outcome).code.clone();
             let refusals = ["HTTP_ADDRESS_BLOCKED", "HTTP_CONNECT", "TIMEOUT"];
             assert!(refusals.contains(&code.as_str()), "{answers:?}: {code}");
         }
@@ -178,10 +179,10 @@ async fn a_name_that_turns_to_a_private_address_is_not_followed_there() {
 
 #[tokio::test]
 async fn the_engines_own_server_is_refused_where_private_addresses_are_not() {
-    let (port, connections) = canary().await;
-    let network = Network {
-        own: vec![format!("127.0.0.1:{port}").parse().unwrap()],
-        ..Network::default()
+    let (port, connections) = start_canary().await;
+    let network = NetworkConfig {
+        protected_addresses: vec![format!("127.0.0.1:{port}").parse().unwrap()],
+        ..NetworkConfig::default()
     };
     for host in [
         "127.0.0.1",
@@ -191,27 +192,35 @@ async fn the_engines_own_server_is_refused_where_private_addresses_are_not() {
         "127.1",
     ] {
         let url = format!("http://{host}:{port}/");
-        let outcome = run(
-            &http(&network),
-            call("http", json!({"url": url}), json!({})),
+        let outcome = run_tool(
+            &guarded_tool(&network),
+            build_call("http", json!({"url": url}), json!({})),
         )
         .await;
-        assert_eq!(error(&outcome).code, "HTTP_ADDRESS_BLOCKED", "{host}");
+        assert_eq!(
+            expect_error(&outcome).code,
+            "HTTP_ADDRESS_BLOCKED",
+            "{host}"
+        );
     }
     assert_eq!(*connections.lock().unwrap(), 0);
-    let opened = Network {
-        holes: vec![format!("localhost:{port}").parse().unwrap()],
+    let opened = NetworkConfig {
+        allowed_targets: vec![format!("localhost:{port}").parse().unwrap()],
         ..network
     };
     let url = format!("http://localhost:{port}/");
-    let outcome = run(&http(&opened), call("http", json!({"url": url}), json!({}))).await;
-    assert_eq!(result(outcome)["data"], "got");
+    let outcome = run_tool(
+        &guarded_tool(&opened),
+        build_call("http", json!({"url": url}), json!({})),
+    )
+    .await;
+    assert_eq!(expect_result(outcome)["data"], "got");
 }
 
 /// A server that redirects to the target in its query.
 struct Redirector {
     port: u16,
-    asked: Arc<Mutex<usize>>,
+    request_count: Arc<Mutex<usize>>,
 }
 
 impl Redirector {
@@ -242,7 +251,10 @@ impl Redirector {
                 });
             }
         });
-        Self { port, asked }
+        Self {
+            port,
+            request_count: asked,
+        }
     }
 }
 
@@ -252,11 +264,12 @@ async fn the_engines_own_files_are_not_sent() {
     let (own, linked) = (dir.path().join("master.key"), dir.path().join("other"));
     std::fs::write(&own, "canary").unwrap();
     std::fs::hard_link(&own, &linked).unwrap();
-    let clients = Clients::new(HttpLimits::default(), &Network::default());
-    let tool = Http::new(Arc::new(clients), std::env::temp_dir()).keeping(vec![own.clone()]);
+    let clients = HttpClients::new(HttpLimits::default(), &NetworkConfig::default());
+    let tool = HttpTool::new(Arc::new(clients), std::env::temp_dir())
+        .with_forbidden_files(vec![own.clone()]);
     for path in [own, linked] {
         let fields = json!({"url": "http://127.0.0.1:9/", "method": "POST", "files": {"f": path}});
-        let outcome = run(&tool, call("http", fields, json!({}))).await;
-        assert_eq!(error(&outcome).code, "DATABASE_FORBIDDEN");
+        let outcome = run_tool(&tool, build_call("http", fields, json!({}))).await;
+        assert_eq!(expect_error(&outcome).code, "DATABASE_FORBIDDEN");
     }
 }

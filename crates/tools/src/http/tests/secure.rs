@@ -11,15 +11,15 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::*;
-use crate::network::Authorities;
+use crate::network::CertificateAuthorities;
 
 /// A TLS listener.
-struct Secure {
+struct TlsListener {
     plain: TcpListener,
     tls: TlsAcceptor,
 }
 
-impl Listener for Secure {
+impl Listener for TlsListener {
     type Io = TlsStream<TcpStream>;
     type Addr = std::net::SocketAddr;
 
@@ -39,7 +39,7 @@ impl Listener for Secure {
 }
 
 /// A server with a self-signed certificate that returns the protocol version of the request.
-async fn start(protocols: &[&str]) -> (String, String) {
+async fn start_tls_server(protocols: &[&str]) -> (String, String) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
@@ -53,7 +53,7 @@ async fn start(protocols: &[&str]) -> (String, String) {
         .collect();
     let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = plain.local_addr().unwrap().port();
-    let secure = Secure {
+    let secure = TlsListener {
         plain,
         tls: TlsAcceptor::from(Arc::new(config)),
     };
@@ -66,74 +66,74 @@ async fn start(protocols: &[&str]) -> (String, String) {
     (format!("https://localhost:{port}/"), made.cert.pem())
 }
 
-fn trusting(pem: &str) -> Http {
-    let network = Network {
-        authorities: Authorities::read(pem.as_bytes()).unwrap(),
-        ..Network::default()
+fn trusting_tool(pem: &str) -> HttpTool {
+    let network = NetworkConfig {
+        authorities: CertificateAuthorities::parse_pem(pem.as_bytes()).unwrap(),
+        ..NetworkConfig::default()
     };
-    Http::new(
-        Arc::new(Clients::new(HttpLimits::default(), &network)),
+    HttpTool::new(
+        Arc::new(HttpClients::new(HttpLimits::default(), &network)),
         std::env::temp_dir(),
     )
 }
 
-async fn ask(tool: &Http, url: &str, mut fields: Value) -> Outcome {
+async fn get_url(tool: &HttpTool, url: &str, mut fields: Value) -> Outcome {
     fields["url"] = json!(url);
-    run(tool, call("http", fields, json!({}))).await
+    run_tool(tool, build_call("http", fields, json!({}))).await
 }
 
 #[tokio::test]
 async fn the_newest_protocol_that_both_speak_is_spoken() {
-    let (url, pem) = start(&["h2", "http/1.1"]).await;
+    let (url, pem) = start_tls_server(&["h2", "http/1.1"]).await;
     assert_eq!(
-        result(ask(&trusting(&pem), &url, json!({})).await)["data"],
+        expect_result(get_url(&trusting_tool(&pem), &url, json!({})).await)["data"],
         "HTTP/2.0"
     );
-    let (url, pem) = start(&["http/1.1"]).await;
+    let (url, pem) = start_tls_server(&["http/1.1"]).await;
     assert_eq!(
-        result(ask(&trusting(&pem), &url, json!({})).await)["data"],
+        expect_result(get_url(&trusting_tool(&pem), &url, json!({})).await)["data"],
         "HTTP/1.1"
     );
 }
 
 #[tokio::test]
 async fn an_unknown_certificate_is_refused_unless_it_is_not_to_be_checked() {
-    let (url, _) = start(&["h2"]).await;
-    let outcome = ask(&tool(), &url, json!({})).await;
-    assert_eq!(error(&outcome).code, "HTTP_CONNECT");
+    let (url, _) = start_tls_server(&["h2"]).await;
+    let outcome = get_url(&http_tool(), &url, json!({})).await;
+    assert_eq!(expect_error(&outcome).code, "HTTP_CONNECT");
     assert!(
-        error(&outcome)
+        expect_error(&outcome)
             .message
             .to_lowercase()
             .contains("certificate"),
         "{}",
-        error(&outcome).message
+        expect_error(&outcome).message
     );
-    let outcome = ask(&tool(), &url, json!({"verify_ssl": false})).await;
-    assert_eq!(result(outcome)["data"], "HTTP/2.0");
+    let outcome = get_url(&http_tool(), &url, json!({"verify_ssl": false})).await;
+    assert_eq!(expect_result(outcome)["data"], "HTTP/2.0");
     // A connection without verification does not make the certificate trusted.
     assert_eq!(
-        error(&ask(&tool(), &url, json!({})).await).code,
+        expect_error(&get_url(&http_tool(), &url, json!({})).await).code,
         "HTTP_CONNECT"
     );
 }
 
 #[tokio::test]
 async fn a_private_authority_vouches_only_for_its_names() {
-    let (url, pem) = start(&["h2"]).await;
+    let (url, pem) = start_tls_server(&["h2"]).await;
     let other = url.replace("localhost", "127.0.0.1");
     assert_eq!(
-        error(&ask(&trusting(&pem), &other, json!({})).await).code,
+        expect_error(&get_url(&trusting_tool(&pem), &other, json!({})).await).code,
         "HTTP_CONNECT"
     );
-    assert!(Authorities::read(b"nothing").is_err());
+    assert!(CertificateAuthorities::parse_pem(b"nothing").is_err());
 }
 
 #[tokio::test]
 async fn headers_have_a_bound_in_http_2_as_well() {
-    let (url, pem) = start(&["h2"]).await;
-    let outcome = ask(&trusting(&pem), &format!("{url}headers"), json!({})).await;
-    let code = error(&outcome).code.as_str();
+    let (url, pem) = start_tls_server(&["h2"]).await;
+    let outcome = get_url(&trusting_tool(&pem), &format!("{url}headers"), json!({})).await;
+    let code = expect_error(&outcome).code.as_str();
     assert!(
         ["HTTP_HEADERS_TOO_LARGE", "HTTP_PROTOCOL"].contains(&code),
         "{code}"
@@ -162,27 +162,27 @@ async fn a_host_is_asked_by_so_many_at_once_and_the_others_wait_their_turn() {
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let app = Router::new().route("/", get(handler));
     tokio::spawn(async move { axum::serve(listener, app).await });
-    let tool = Arc::new(limited(HttpLimits {
+    let tool = Arc::new(limited_tool(HttpLimits {
         per_host_max: 3,
         ..HttpLimits::default()
     }));
     let calls: Vec<_> = (0..12)
         .map(|_| {
             let (tool, url) = (tool.clone(), url.clone());
-            tokio::spawn(async move { ask(&tool, &url, json!({})).await })
+            tokio::spawn(async move { get_url(&tool, &url, json!({})).await })
         })
         .collect();
     counted.wait_for(|count| *count == 3).await.unwrap();
     // A request that waits for a permit still times out.
-    let mut hasty = call("http", json!({"url": url}), json!({}));
+    let mut hasty = build_call("http", json!({"url": url}), json!({}));
     hasty.timeout.total = Some(Duration::from_millis(50));
-    assert_eq!(error(&run(&*tool, hasty).await).code, "TIMEOUT");
+    assert_eq!(expect_error(&run_tool(&*tool, hasty).await).code, "TIMEOUT");
     // Another host has its own limit.
-    let server = Server::start().await;
-    result(run(&*tool, server.call("/json", json!({}))).await);
+    let server = TestHttpServer::start().await;
+    expect_result(run_tool(&*tool, server.call("/json", json!({}))).await);
     gate.add_permits(12);
     for call in calls {
-        assert_eq!(result(call.await.unwrap())["data"], "done");
+        assert_eq!(expect_result(call.await.unwrap())["data"], "done");
     }
     assert_eq!(most.load(Ordering::SeqCst), 3);
 }

@@ -2,13 +2,13 @@
 
 use model::playbook::{ResultControl, Select};
 use model::result_ref::ResultRef;
-use results::{Bodies as _, Keeper, Local};
+use results::{BodyStore as _, DirBodyStore, ResultWriter};
 use tempfile::TempDir;
 
 use super::*;
 
 /// A server that sends the same response to every request.
-async fn serving(status: &'static str, content_type: &'static str, body: Vec<u8>) -> String {
+async fn start_server(status: &'static str, content_type: &'static str, body: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}/", listener.local_addr().unwrap());
     let mut answer = format!(
@@ -27,52 +27,52 @@ async fn serving(status: &'static str, content_type: &'static str, body: Vec<u8>
     base
 }
 
-struct Store {
+struct StreamingFixture {
     dir: TempDir,
-    bodies: Arc<Local>,
+    body_store: Arc<DirBodyStore>,
 }
 
-impl Store {
+impl StreamingFixture {
     fn open() -> Self {
         let dir = TempDir::new().unwrap();
-        let bodies = Arc::new(Local::open(dir.path()).unwrap());
-        Self { dir, bodies }
+        let body_store = Arc::new(DirBodyStore::open(dir.path()).unwrap());
+        Self { dir, body_store }
     }
 
     fn call(&self, url: &str, fields: Value, select: &[&str]) -> Call {
-        let mut call = call("http", fields, json!({}));
+        let mut call = build_call("http", fields, json!({}));
         call.fields.insert("url".to_owned(), url.into());
         call.inline_bytes_max = 0;
         let select = select.iter().map(|path| Select {
             path: (*path).to_owned(),
             name: (*path).into(),
         });
-        call.keeper = Some(Keeper {
-            bodies: self.bodies.clone(),
+        call.result_writer = Some(ResultWriter {
+            store: self.body_store.clone(),
             control: ResultControl {
                 select: select.collect(),
                 ..ResultControl::default()
             },
             uri: "noetl://execution/1".to_owned(),
             bytes_max: u64::MAX,
-            missing: results::MissingPaths::default(),
+            missing_paths: results::MissingPaths::default(),
         });
         call
     }
 
     async fn value(&self, reference: &ResultRef) -> Value {
-        let body = self.bodies.get(reference).await.unwrap();
+        let body = self.body_store.get(reference).await.unwrap();
         serde_json::from_slice(&body).unwrap()
     }
 
     /// Number of drafts that were neither finished nor removed.
-    fn drafts(&self) -> usize {
+    fn count_drafts(&self) -> usize {
         let drafts = std::fs::read_dir(self.dir.path().join("bodies/new"));
         drafts.unwrap().count()
     }
 }
 
-fn reference(outcome: Outcome) -> ResultRef {
+fn outcome_reference(outcome: Outcome) -> ResultRef {
     match outcome {
         Outcome::Ok(success) => *success
             .reference
@@ -88,7 +88,7 @@ fn without_time(mut result: Value) -> Value {
 }
 
 /// Text larger than the memory limit, with multi-byte characters at the edges of every chunk.
-fn long(text: &str) -> Vec<u8> {
+fn long_text(text: &str) -> Vec<u8> {
     text.repeat(700_000 / text.len()).into_bytes()
 }
 
@@ -99,8 +99,8 @@ async fn a_streamed_body_is_the_same_result_as_a_held_one() {
     const LATIN: &str = "content-type: text/plain; charset=iso-8859-1\r\n";
     let rows = serde_json::to_vec(&vec![json!({"id": 1, "t": "é\"\n"}); 30_000]).unwrap();
     let broken = rows[..rows.len() - 1].to_vec();
-    let marked = [b"\xef\xbb\xbf".to_vec(), long("über€😀\"\\\u{1}")].concat();
-    let half = [long("über€😀"), b"\xf0\x9f".to_vec()].concat();
+    let marked = [b"\xef\xbb\xbf".to_vec(), long_text("über€😀\"\\\u{1}")].concat();
+    let half = [long_text("über€😀"), b"\xf0\x9f".to_vec()].concat();
     let wild: Vec<u8> = (0..=255_u8).cycle().take(500_001).collect();
     let cases = [
         (JSON, rows.clone(), json!({})),
@@ -113,90 +113,94 @@ async fn a_streamed_body_is_the_same_result_as_a_held_one() {
         (TEXT, wild.clone(), json!({})),
         (TEXT, rows.clone(), json!({"response_type": "json"})),
         (LATIN, wild.clone(), json!({})),
-        (LATIN, long("über€"), json!({})),
+        (LATIN, long_text("über€"), json!({})),
         (JSON, rows, json!({"response_type": "binary"})),
         ("content-type: image/png\r\n", wild, json!({})),
     ];
-    let store = Store::open();
+    let store = StreamingFixture::open();
     for (content_type, body, fields) in cases {
         let shown = format!("{content_type:?} {fields} {} bytes", body.len());
-        let url = serving("200 OK", content_type, body).await;
-        let streamed = run(&tool(), store.call(&url, fields.clone(), &[])).await;
+        let url = start_server("200 OK", content_type, body).await;
+        let streamed = run_tool(&http_tool(), store.call(&url, fields.clone(), &[])).await;
         let mut held = store.call(&url, fields, &[]);
-        held.keeper = None;
-        let held = run(&tool(), held).await;
+        held.result_writer = None;
+        let held = run_tool(&http_tool(), held).await;
         let meta = |outcome: &Outcome| match outcome {
             Outcome::Ok(success) => success.meta.contains_key("warning"),
             Outcome::Error(failure) => panic!("{shown}: {:?}", failure.error),
         };
         assert_eq!(meta(&streamed), meta(&held), "{shown}");
         assert_eq!(streamed.facets(), held.facets(), "{shown}");
-        let streamed = without_time(store.value(&reference(streamed)).await);
-        assert!(streamed == without_time(result(held)), "{shown}");
+        let streamed = without_time(store.value(&outcome_reference(streamed)).await);
+        assert!(streamed == without_time(expect_result(held)), "{shown}");
     }
-    assert_eq!(store.drafts(), 0);
+    assert_eq!(store.count_drafts(), 0);
 }
 
 #[tokio::test]
 async fn a_reference_shows_what_its_body_holds() {
     let rows: Vec<Value> = (0..30_000).map(|id| json!({"id": id})).collect();
     let body = json!({"rows": rows, "paging": {"more": true}});
-    let url = serving("200 OK", "", body.to_string().into_bytes()).await;
-    let store = Store::open();
-    let plain = reference(run(&tool(), store.call(&url, json!({}), &[])).await);
+    let url = start_server("200 OK", "", body.to_string().into_bytes()).await;
+    let store = StreamingFixture::open();
+    let plain = outcome_reference(run_tool(&http_tool(), store.call(&url, json!({}), &[])).await);
     assert_eq!(plain.extracted["status_code"], 200);
     assert_eq!(plain.extracted["url"], url);
     let preview = plain.preview.unwrap();
     assert!(preview.truncated && preview.sample.to_string().len() <= 2048);
     assert_eq!(preview.sample["data"]["rows"][3]["id"], 3);
     let paths = ["$.data.paging.more", "$.data.rows[29999].id"];
-    let selected = reference(run(&tool(), store.call(&url, json!({}), &paths)).await);
+    let selected =
+        outcome_reference(run_tool(&http_tool(), store.call(&url, json!({}), &paths)).await);
     let expected = json!({paths[0]: true, paths[1]: 29_999});
     assert_eq!(Value::Object(selected.extracted), expected);
 }
 
 #[tokio::test]
 async fn a_path_that_searches_is_answered_from_memory() {
-    let url = serving("200 OK", "", vec![b' '; 100_000]).await;
-    let store = Store::open();
-    let outcome = run(&tool(), store.call(&url, json!({}), &["$..id"])).await;
-    assert_eq!(result(outcome)["data"].as_str().unwrap().len(), 100_000);
+    let url = start_server("200 OK", "", vec![b' '; 100_000]).await;
+    let store = StreamingFixture::open();
+    let outcome = run_tool(&http_tool(), store.call(&url, json!({}), &["$..id"])).await;
+    assert_eq!(
+        expect_result(outcome)["data"].as_str().unwrap().len(),
+        100_000
+    );
 }
 
 #[tokio::test]
 async fn a_streamed_body_has_a_bound_too_and_leaves_nothing_behind() {
-    let store = Store::open();
-    let tool = limited(HttpLimits {
+    let store = StreamingFixture::open();
+    let tool = limited_tool(HttpLimits {
         streamed_bytes_max: 1024 * 1024,
         ..HttpLimits::default()
     });
-    let server = Server::start().await;
+    let server = TestHttpServer::start().await;
     for path in ["/endless", "/bomb"] {
         let url = format!("{}{path}", server.base);
-        let outcome = run(&tool, store.call(&url, json!({}), &[])).await;
-        assert_eq!(error(&outcome).code, "HTTP_BODY_TOO_LARGE", "{path}");
+        let outcome = run_tool(&tool, store.call(&url, json!({}), &[])).await;
+        assert_eq!(expect_error(&outcome).code, "HTTP_BODY_TOO_LARGE", "{path}");
     }
-    let url = serving("200 OK", "", vec![b'x'; 100_000]).await;
+    let url = start_server("200 OK", "", vec![b'x'; 100_000]).await;
     let mut small = store.call(&url, json!({}), &[]);
-    small.keeper.as_mut().unwrap().bytes_max = 50_000;
-    let outcome = run(&tool, small).await;
-    assert_eq!(error(&outcome).code, "LIMIT_PAYLOAD");
+    small.result_writer.as_mut().unwrap().bytes_max = 50_000;
+    let outcome = run_tool(&tool, small).await;
+    assert_eq!(expect_error(&outcome).code, "LIMIT_PAYLOAD");
     let json = store.call(&url, json!({"response_type": "json"}), &[]);
-    assert_eq!(error(&run(&tool, json).await).code, "HTTP_JSON");
-    assert_eq!(store.drafts(), 0);
+    assert_eq!(expect_error(&run_tool(&tool, json).await).code, "HTTP_JSON");
+    assert_eq!(store.count_drafts(), 0);
 }
 
 #[tokio::test]
 async fn of_a_failure_only_the_beginning_is_read() {
-    let store = Store::open();
+    let store = StreamingFixture::open();
     let body = serde_json::to_vec(&vec!["why"; 100_000]).unwrap();
-    let url = serving("500 Oops", "content-type: application/json\r\n", body).await;
-    let outcome = run(
-        &tool(),
+    let url = start_server("500 Oops", "content-type: application/json\r\n", body).await;
+    let outcome = run_tool(
+        &http_tool(),
         store.call(&url, json!({"response_type": "json"}), &[]),
     )
     .await;
-    let error = error(&outcome);
+    let error = expect_error(&outcome);
     assert_eq!(error.code, "HTTP_500");
     assert!(
         error.details["data"]
@@ -208,18 +212,21 @@ async fn of_a_failure_only_the_beginning_is_read() {
 
 #[tokio::test]
 async fn a_disk_that_takes_nothing_fails_the_call() {
-    let store = Store::open();
-    let url = serving("200 OK", "", vec![b'x'; 100_000]).await;
+    let store = StreamingFixture::open();
+    let url = start_server("200 OK", "", vec![b'x'; 100_000]).await;
     // A directory cannot be created below a file.
     let file = store.dir.path().join("file");
     std::fs::write(&file, "").unwrap();
     let nowhere = file.join("nowhere");
-    let tool = Http::new(
-        Arc::new(Clients::new(HttpLimits::default(), &Network::default())),
+    let tool = HttpTool::new(
+        Arc::new(HttpClients::new(
+            HttpLimits::default(),
+            &NetworkConfig::default(),
+        )),
         nowhere,
     );
-    let outcome = run(&tool, store.call(&url, json!({}), &[])).await;
-    let error = error(&outcome);
+    let outcome = run_tool(&tool, store.call(&url, json!({}), &[])).await;
+    let error = expect_error(&outcome);
     assert_eq!(
         (error.code.as_str(), error.retryable),
         ("STORAGE_UNAVAILABLE", true)

@@ -7,5 +7,5 @@ mod shape;
 mod time;
 mod value;
 
-pub(super) use reader::Raw;
-pub(super) use value::write;
+pub(super) use reader::RawBytes;
+pub(super) use value::write_json;

@@ -7,12 +7,12 @@ use tokio_postgres::types::{FromSql, Type};
 /// Bytes that do not match the type of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the server sent a malformed value")]
-pub(crate) struct Broken;
+pub(crate) struct MalformedValue;
 
 /// Bytes of a value of any type.
-pub(crate) struct Raw<'a>(pub(crate) &'a [u8]);
+pub(crate) struct RawBytes<'a>(pub(crate) &'a [u8]);
 
-impl<'a> FromSql<'a> for Raw<'a> {
+impl<'a> FromSql<'a> for RawBytes<'a> {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
         Ok(Self(raw))
     }
@@ -24,59 +24,59 @@ impl<'a> FromSql<'a> for Raw<'a> {
 
 /// Reads bytes from the left.
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+pub(super) struct ByteReader<'a>(pub(super) &'a [u8]);
 
-impl<'a> Reader<'a> {
-    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Broken> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(Broken)?;
+impl<'a> ByteReader<'a> {
+    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], MalformedValue> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(MalformedValue)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Broken> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(Broken)?;
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], MalformedValue> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(MalformedValue)?;
         self.0 = rest;
         Ok(*taken)
     }
 
-    pub(super) fn u8(&mut self) -> Result<u8, Broken> {
+    pub(super) fn u8(&mut self) -> Result<u8, MalformedValue> {
         Ok(self.array::<1>()?[0])
     }
 
-    pub(super) fn i16(&mut self) -> Result<i16, Broken> {
+    pub(super) fn i16(&mut self) -> Result<i16, MalformedValue> {
         self.array().map(i16::from_be_bytes)
     }
 
-    pub(super) fn u16(&mut self) -> Result<u16, Broken> {
+    pub(super) fn u16(&mut self) -> Result<u16, MalformedValue> {
         self.array().map(u16::from_be_bytes)
     }
 
-    pub(super) fn i32(&mut self) -> Result<i32, Broken> {
+    pub(super) fn i32(&mut self) -> Result<i32, MalformedValue> {
         self.array().map(i32::from_be_bytes)
     }
 
-    pub(super) fn u32(&mut self) -> Result<u32, Broken> {
+    pub(super) fn u32(&mut self) -> Result<u32, MalformedValue> {
         self.array().map(u32::from_be_bytes)
     }
 
-    pub(super) fn i64(&mut self) -> Result<i64, Broken> {
+    pub(super) fn i64(&mut self) -> Result<i64, MalformedValue> {
         self.array().map(i64::from_be_bytes)
     }
 
-    pub(super) fn u64(&mut self) -> Result<u64, Broken> {
+    pub(super) fn u64(&mut self) -> Result<u64, MalformedValue> {
         self.array().map(u64::from_be_bytes)
     }
 
-    pub(super) fn f32(&mut self) -> Result<f32, Broken> {
+    pub(super) fn f32(&mut self) -> Result<f32, MalformedValue> {
         self.array().map(f32::from_be_bytes)
     }
 
-    pub(super) fn f64(&mut self) -> Result<f64, Broken> {
+    pub(super) fn f64(&mut self) -> Result<f64, MalformedValue> {
         self.array().map(f64::from_be_bytes)
     }
 
     /// Reads a length and that many bytes; a negative length is NULL.
-    pub(super) fn sized(&mut self) -> Result<Option<&'a [u8]>, Broken> {
+    pub(super) fn read_sized(&mut self) -> Result<Option<&'a [u8]>, MalformedValue> {
         let length = self.i32()?;
         match usize::try_from(length) {
             Err(_) => Ok(None),
@@ -85,8 +85,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a number of elements.
-    pub(super) fn count(&mut self) -> Result<usize, Broken> {
-        usize::try_from(self.i32()?).map_err(|_| Broken)
+    pub(super) fn read_count(&mut self) -> Result<usize, MalformedValue> {
+        usize::try_from(self.i32()?).map_err(|_| MalformedValue)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -2,21 +2,21 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::number::real;
-use super::reader::{Broken, Reader, utf8};
+use super::number::real_text;
+use super::reader::{ByteReader, MalformedValue, utf8};
 
 const IPV4: u8 = 2;
 
-pub(super) fn inet(raw: &[u8]) -> Result<String, Broken> {
-    let mut raw = Reader(raw);
+pub(super) fn inet(raw: &[u8]) -> Result<String, MalformedValue> {
+    let mut raw = ByteReader(raw);
     let (family, bits, is_network) = (raw.u8()?, raw.u8()?, raw.u8()? != 0);
     let length = usize::from(raw.u8()?);
     let address = raw.take(length)?;
     let (text, whole) = if family == IPV4 {
-        let octets: [u8; 4] = address.try_into().map_err(|_| Broken)?;
+        let octets: [u8; 4] = address.try_into().map_err(|_| MalformedValue)?;
         (Ipv4Addr::from(octets).to_string(), 32)
     } else {
-        let octets: [u8; 16] = address.try_into().map_err(|_| Broken)?;
+        let octets: [u8; 16] = address.try_into().map_err(|_| MalformedValue)?;
         (Ipv6Addr::from(octets).to_string(), 128)
     };
     if bits == whole && !is_network {
@@ -30,9 +30,9 @@ pub(super) fn mac(raw: &[u8]) -> String {
     parts.join(":")
 }
 
-pub(super) fn bits(raw: &[u8]) -> Result<String, Broken> {
-    let mut raw = Reader(raw);
-    let count = raw.count()?;
+pub(super) fn bits(raw: &[u8]) -> Result<String, MalformedValue> {
+    let mut raw = ByteReader(raw);
+    let count = raw.read_count()?;
     let bits = raw
         .0
         .iter()
@@ -43,8 +43,8 @@ pub(super) fn bits(raw: &[u8]) -> Result<String, Broken> {
         .collect())
 }
 
-pub(super) fn uuid(raw: &[u8]) -> Result<String, Broken> {
-    let raw: [u8; 16] = raw.try_into().map_err(|_| Broken)?;
+pub(super) fn uuid(raw: &[u8]) -> Result<String, MalformedValue> {
+    let raw: [u8; 16] = raw.try_into().map_err(|_| MalformedValue)?;
     let part = |range: std::ops::Range<usize>| hex::encode(&raw[range]);
     let parts = [
         part(0..4),
@@ -57,37 +57,37 @@ pub(super) fn uuid(raw: &[u8]) -> Result<String, Broken> {
 }
 
 /// Money in hundredths, without a currency symbol.
-pub(super) fn money(raw: &[u8]) -> Result<String, Broken> {
-    let cents = Reader(raw).i64()?;
+pub(super) fn money(raw: &[u8]) -> Result<String, MalformedValue> {
+    let cents = ByteReader(raw).i64()?;
     let sign = if cents < 0 { "-" } else { "" };
     let size = cents.unsigned_abs();
     Ok(format!("{sign}{}.{:02}", size / 100, size % 100))
 }
 
-pub(super) fn lsn(raw: &[u8]) -> Result<String, Broken> {
-    let at = Reader(raw).u64()?;
+pub(super) fn lsn(raw: &[u8]) -> Result<String, MalformedValue> {
+    let at = ByteReader(raw).u64()?;
     Ok(format!("{:X}/{:X}", at >> 32, at & 0xFFFF_FFFF))
 }
 
-pub(super) fn tid(raw: &[u8]) -> Result<String, Broken> {
-    let mut raw = Reader(raw);
+pub(super) fn tid(raw: &[u8]) -> Result<String, MalformedValue> {
+    let mut raw = ByteReader(raw);
     Ok(format!("({},{})", raw.u32()?, raw.u16()?))
 }
 
 /// A geometric value, by the name of its type.
-pub(super) fn geometry(name: &str, raw: &[u8]) -> Result<String, Broken> {
-    let mut raw = Reader(raw);
+pub(super) fn geometry(name: &str, raw: &[u8]) -> Result<String, MalformedValue> {
+    let mut raw = ByteReader(raw);
     match name {
         "point" => point(&mut raw),
         "lseg" => Ok(format!("[{},{}]", point(&mut raw)?, point(&mut raw)?)),
         "box" => Ok(format!("{},{}", point(&mut raw)?, point(&mut raw)?)),
         "line" => Ok(format!(
             "{{{},{},{}}}",
-            real(raw.f64()?),
-            real(raw.f64()?),
-            real(raw.f64()?)
+            real_text(raw.f64()?),
+            real_text(raw.f64()?),
+            real_text(raw.f64()?)
         )),
-        "circle" => Ok(format!("<{},{}>", point(&mut raw)?, real(raw.f64()?))),
+        "circle" => Ok(format!("<{},{}>", point(&mut raw)?, real_text(raw.f64()?))),
         "path" => {
             let is_closed = raw.u8()? != 0;
             let points = points(&mut raw)?;
@@ -101,12 +101,16 @@ pub(super) fn geometry(name: &str, raw: &[u8]) -> Result<String, Broken> {
     }
 }
 
-fn point(raw: &mut Reader<'_>) -> Result<String, Broken> {
-    Ok(format!("({},{})", real(raw.f64()?), real(raw.f64()?)))
+fn point(raw: &mut ByteReader<'_>) -> Result<String, MalformedValue> {
+    Ok(format!(
+        "({},{})",
+        real_text(raw.f64()?),
+        real_text(raw.f64()?)
+    ))
 }
 
-fn points(raw: &mut Reader<'_>) -> Result<String, Broken> {
-    let count = raw.count()?;
+fn points(raw: &mut ByteReader<'_>) -> Result<String, MalformedValue> {
+    let count = raw.read_count()?;
     let points = (0..count)
         .map(|_| point(raw))
         .collect::<Result<Vec<_>, _>>()?;
@@ -114,12 +118,16 @@ fn points(raw: &mut Reader<'_>) -> Result<String, Broken> {
 }
 
 /// A `tsvector`, as `'cat':3 'dog':1,7A`.
-pub(super) fn words(raw: &[u8]) -> Result<String, Broken> {
-    let mut raw = Reader(raw);
-    let count = raw.count()?;
+pub(super) fn tsvector_text(raw: &[u8]) -> Result<String, MalformedValue> {
+    let mut raw = ByteReader(raw);
+    let count = raw.read_count()?;
     let mut words = Vec::new();
     for _ in 0..count {
-        let length = raw.0.iter().position(|byte| *byte == 0).ok_or(Broken)?;
+        let length = raw
+            .0
+            .iter()
+            .position(|byte| *byte == 0)
+            .ok_or(MalformedValue)?;
         let lexeme = utf8(raw.take(length)?);
         raw.take(1)?;
         let places = raw.u16()?;
@@ -137,17 +145,17 @@ pub(super) fn words(raw: &[u8]) -> Result<String, Broken> {
 }
 
 /// An `hstore`, as `"a"=>"1", "b"=>NULL`.
-pub(super) fn pairs(raw: &[u8]) -> Result<String, Broken> {
-    let mut raw = Reader(raw);
-    let count = raw.count()?;
+pub(super) fn hstore_text(raw: &[u8]) -> Result<String, MalformedValue> {
+    let mut raw = ByteReader(raw);
+    let count = raw.read_count()?;
     let quoted = |text: &[u8]| {
         let text = utf8(text);
         format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
     };
     let mut pairs = Vec::new();
     for _ in 0..count {
-        let key = raw.sized()?.map(quoted).unwrap_or_default();
-        let value = raw.sized()?.map_or("NULL".to_owned(), quoted);
+        let key = raw.read_sized()?.map(quoted).unwrap_or_default();
+        let value = raw.read_sized()?.map_or("NULL".to_owned(), quoted);
         pairs.push(format!("{key}=>{value}"));
     }
     Ok(pairs.join(", "))

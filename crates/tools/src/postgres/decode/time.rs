@@ -1,6 +1,6 @@
 //! Dates, times and intervals.
 
-use super::reader::{Broken, Reader};
+use super::reader::{ByteReader, MalformedValue};
 
 const SECOND: i64 = 1_000_000;
 const DAY: i64 = 86_400 * SECOND;
@@ -9,47 +9,55 @@ const EPOCH: i64 = 730_425;
 
 /// Separator between date and time: `T` in ISO format, a space in the server's format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum TimestampStyle {
     Iso,
     Server,
 }
 
-pub(super) fn date(raw: &[u8]) -> Result<String, Broken> {
-    match Reader(raw).i32()? {
+pub(super) fn date(raw: &[u8]) -> Result<String, MalformedValue> {
+    match ByteReader(raw).i32()? {
         i32::MAX => Ok("infinity".to_owned()),
         i32::MIN => Ok("-infinity".to_owned()),
         days => {
-            let (text, era) = day(i64::from(days));
+            let (text, era) = day_text(i64::from(days));
             Ok(text + era)
         }
     }
 }
 
 /// A timestamp; `zone` is appended to the time.
-pub(super) fn timestamp(raw: &[u8], zone: &str, style: Style) -> Result<String, Broken> {
-    match Reader(raw).i64()? {
+pub(super) fn timestamp(
+    raw: &[u8],
+    zone: &str,
+    style: TimestampStyle,
+) -> Result<String, MalformedValue> {
+    match ByteReader(raw).i64()? {
         i64::MAX => Ok("infinity".to_owned()),
         i64::MIN => Ok("-infinity".to_owned()),
         micros => {
-            let (text, era) = day(micros.div_euclid(DAY));
-            let between = if style == Style::Iso { 'T' } else { ' ' };
-            let time = clock(micros.rem_euclid(DAY));
+            let (text, era) = day_text(micros.div_euclid(DAY));
+            let between = if style == TimestampStyle::Iso {
+                'T'
+            } else {
+                ' '
+            };
+            let time = clock_text(micros.rem_euclid(DAY));
             Ok(format!("{text}{between}{time}{zone}{era}"))
         }
     }
 }
 
-pub(super) fn time(raw: &[u8]) -> Result<String, Broken> {
-    Reader(raw).i64().map(clock)
+pub(super) fn time(raw: &[u8]) -> Result<String, MalformedValue> {
+    ByteReader(raw).i64().map(clock_text)
 }
 
-pub(super) fn time_with_zone(raw: &[u8]) -> Result<String, Broken> {
-    let mut raw = Reader(raw);
-    let time = clock(raw.i64()?);
+pub(super) fn time_with_zone(raw: &[u8]) -> Result<String, MalformedValue> {
+    let mut raw = ByteReader(raw);
+    let time = clock_text(raw.i64()?);
     // Seconds west of UTC.
     let west = raw.i32()?;
     let sign = if west > 0 { '-' } else { '+' };
-    let (hours, minutes, seconds) = sixty(i64::from(west.unsigned_abs()));
+    let (hours, minutes, seconds) = split_sixty(i64::from(west.unsigned_abs()));
     let mut zone = format!("{sign}{hours:02}");
     if minutes > 0 || seconds > 0 {
         zone.push_str(&format!(":{minutes:02}"));
@@ -61,8 +69,8 @@ pub(super) fn time_with_zone(raw: &[u8]) -> Result<String, Broken> {
 }
 
 /// An interval in the server's text format: `1 year 2 mons 3 days 04:05:06`.
-pub(super) fn interval(raw: &[u8]) -> Result<String, Broken> {
-    let mut raw = Reader(raw);
+pub(super) fn interval(raw: &[u8]) -> Result<String, MalformedValue> {
+    let mut raw = ByteReader(raw);
     let (micros, days, months) = (raw.i64()?, raw.i32()?, raw.i32()?);
     match (micros, days, months) {
         (i64::MAX, i32::MAX, i32::MAX) => return Ok("infinity".to_owned()),
@@ -85,15 +93,15 @@ pub(super) fn interval(raw: &[u8]) -> Result<String, Broken> {
             _ if is_before => "+",
             _ => "",
         };
-        let size = i64::try_from(micros.unsigned_abs()).map_err(|_| Broken)?;
-        parts.push(format!("{sign}{}", clock(size)));
+        let size = i64::try_from(micros.unsigned_abs()).map_err(|_| MalformedValue)?;
+        parts.push(format!("{sign}{}", clock_text(size)));
     }
     Ok(parts.join(" "))
 }
 
 /// Formats microseconds since midnight.
-fn clock(micros: i64) -> String {
-    let (hours, minutes, seconds) = sixty(micros / SECOND);
+fn clock_text(micros: i64) -> String {
+    let (hours, minutes, seconds) = split_sixty(micros / SECOND);
     let mut text = format!("{hours:02}:{minutes:02}:{seconds:02}");
     let fraction = micros % SECOND;
     if fraction > 0 {
@@ -103,12 +111,12 @@ fn clock(micros: i64) -> String {
     text
 }
 
-fn sixty(seconds: i64) -> (i64, i64, i64) {
+fn split_sixty(seconds: i64) -> (i64, i64, i64) {
     (seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
 /// Formats days since `2000-01-01`; the suffix is ` BC` before year 1.
-fn day(days: i64) -> (String, &'static str) {
+fn day_text(days: i64) -> (String, &'static str) {
     // Years begin in March here, so that the leap day is the last day of a year.
     let days = days + EPOCH;
     let era = days.div_euclid(146_097);
@@ -147,7 +155,7 @@ mod tests {
 
     #[test]
     fn timestamps_before_the_epoch_keep_their_fraction() {
-        let of = |micros: i64| timestamp(&micros.to_be_bytes(), "", Style::Iso).unwrap();
+        let of = |micros: i64| timestamp(&micros.to_be_bytes(), "", TimestampStyle::Iso).unwrap();
         assert_eq!(of(-1), "1999-12-31T23:59:59.999999");
         assert_eq!(of(1_500_000), "2000-01-01T00:00:01.5");
     }

@@ -3,60 +3,64 @@
 use serde_json::Value;
 use tokio_postgres::types::{Kind, Type};
 
-use super::reader::{Broken, Reader, utf8};
-use super::time::Style;
+use super::reader::{ByteReader, MalformedValue, utf8};
+use super::time::TimestampStyle;
 use super::{nested, number, shape, time};
 
 /// Writes a value as JSON.
-pub(crate) fn write(type_: &Type, raw: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(), Broken> {
+pub(crate) fn write_json(
+    type_: &Type,
+    raw: Option<&[u8]>,
+    out: &mut Vec<u8>,
+) -> Result<(), MalformedValue> {
     let Some(raw) = raw else {
         out.extend_from_slice(b"null");
         return Ok(());
     };
     match type_.kind() {
-        Kind::Domain(inner) => return write(inner, Some(raw), out),
+        Kind::Domain(inner) => return write_json(inner, Some(raw), out),
         Kind::Array(inner) => return nested::array_json(inner, raw, out),
         _ => {}
     }
     match *type_ {
-        Type::BOOL => put(out, bool_of(raw)),
-        Type::INT2 => put(out, Reader(raw).i16()?),
-        Type::INT4 => put(out, Reader(raw).i32()?),
-        Type::INT8 => put(out, Reader(raw).i64()?),
+        Type::BOOL => write_value(out, to_bool(raw)),
+        Type::INT2 => write_value(out, ByteReader(raw).i16()?),
+        Type::INT4 => write_value(out, ByteReader(raw).i32()?),
+        Type::INT8 => write_value(out, ByteReader(raw).i64()?),
         Type::OID | Type::XID | Type::CID | Type::REGCLASS | Type::REGTYPE | Type::REGPROC => {
-            put(out, Reader(raw).u32()?);
+            write_value(out, ByteReader(raw).u32()?);
         }
         Type::FLOAT4 => {
             // Use the shortest four-byte digits: 0.1, not 0.10000000149011612.
-            let real = Reader(raw).f32()?;
-            put_real(out, real.to_string().parse().unwrap_or(f64::from(real)));
+            let real = ByteReader(raw).f32()?;
+            write_real(out, real.to_string().parse().unwrap_or(f64::from(real)));
         }
-        Type::FLOAT8 => put_real(out, Reader(raw).f64()?),
+        Type::FLOAT8 => write_real(out, ByteReader(raw).f64()?),
         Type::NUMERIC => {
             let text = number::numeric(raw)?;
-            match number::lossless(&text) {
+            match number::lossless_number(&text) {
                 Some(number) => out.extend_from_slice(number.as_bytes()),
-                None => put(out, text),
+                None => write_value(out, text),
             }
         }
         Type::JSON => out.extend_from_slice(raw),
         // The first byte is the format version.
-        Type::JSONB => out.extend_from_slice(raw.get(1..).ok_or(Broken)?),
-        Type::TIMESTAMP => put(out, time::timestamp(raw, "", Style::Iso)?),
-        Type::TIMESTAMPTZ => put(out, time::timestamp(raw, "+00:00", Style::Iso)?),
+        Type::JSONB => out.extend_from_slice(raw.get(1..).ok_or(MalformedValue)?),
+        Type::TIMESTAMP => write_value(out, time::timestamp(raw, "", TimestampStyle::Iso)?),
+        Type::TIMESTAMPTZ => write_value(out, time::timestamp(raw, "+00:00", TimestampStyle::Iso)?),
         Type::VOID => out.extend_from_slice(b"null"),
         _ if type_.name() == "vector" => {
-            out.extend_from_slice(vector(raw)?.as_bytes());
+            out.extend_from_slice(vector_text(raw)?.as_bytes());
         }
-        _ => put(out, text(type_, raw)?),
+        _ => write_value(out, to_text(type_, raw)?),
     }
     Ok(())
 }
 
 /// A value in the server's text format.
-pub(super) fn text(type_: &Type, raw: &[u8]) -> Result<String, Broken> {
+pub(super) fn to_text(type_: &Type, raw: &[u8]) -> Result<String, MalformedValue> {
     match type_.kind() {
-        Kind::Domain(inner) => return text(inner, raw),
+        Kind::Domain(inner) => return to_text(inner, raw),
         Kind::Array(inner) => return nested::array_text(inner, raw),
         Kind::Composite(_) => return nested::row_text(type_, raw),
         Kind::Range(inner) => return nested::range_text(inner, raw),
@@ -70,21 +74,21 @@ pub(super) fn text(type_: &Type, raw: &[u8]) -> Result<String, Broken> {
         Kind::Enum(_) => return Ok(utf8(raw)),
         _ => {}
     }
-    simple(type_, raw)
+    simple_text(type_, raw)
 }
 
-fn simple(type_: &Type, raw: &[u8]) -> Result<String, Broken> {
+fn simple_text(type_: &Type, raw: &[u8]) -> Result<String, MalformedValue> {
     match *type_ {
-        Type::BOOL => Ok(if bool_of(raw) { "t" } else { "f" }.to_owned()),
-        Type::INT2 => Ok(Reader(raw).i16()?.to_string()),
-        Type::INT4 => Ok(Reader(raw).i32()?.to_string()),
-        Type::INT8 => Ok(Reader(raw).i64()?.to_string()),
+        Type::BOOL => Ok(if to_bool(raw) { "t" } else { "f" }.to_owned()),
+        Type::INT2 => Ok(ByteReader(raw).i16()?.to_string()),
+        Type::INT4 => Ok(ByteReader(raw).i32()?.to_string()),
+        Type::INT8 => Ok(ByteReader(raw).i64()?.to_string()),
         Type::OID | Type::XID | Type::CID | Type::REGCLASS | Type::REGTYPE | Type::REGPROC => {
-            Ok(Reader(raw).u32()?.to_string())
+            Ok(ByteReader(raw).u32()?.to_string())
         }
-        Type::XID8 => Ok(Reader(raw).u64()?.to_string()),
-        Type::FLOAT4 => Ok(number::small_real(Reader(raw).f32()?)),
-        Type::FLOAT8 => Ok(number::real(Reader(raw).f64()?)),
+        Type::XID8 => Ok(ByteReader(raw).u64()?.to_string()),
+        Type::FLOAT4 => Ok(number::small_real_text(ByteReader(raw).f32()?)),
+        Type::FLOAT8 => Ok(number::real_text(ByteReader(raw).f64()?)),
         Type::NUMERIC => number::numeric(raw),
         Type::MONEY => shape::money(raw),
         Type::BYTEA => Ok(format!("\\x{}", hex::encode(raw))),
@@ -92,16 +96,16 @@ fn simple(type_: &Type, raw: &[u8]) -> Result<String, Broken> {
         Type::DATE => time::date(raw),
         Type::TIME => time::time(raw),
         Type::TIMETZ => time::time_with_zone(raw),
-        Type::TIMESTAMP => time::timestamp(raw, "", Style::Server),
-        Type::TIMESTAMPTZ => time::timestamp(raw, "+00", Style::Server),
+        Type::TIMESTAMP => time::timestamp(raw, "", TimestampStyle::Server),
+        Type::TIMESTAMPTZ => time::timestamp(raw, "+00", TimestampStyle::Server),
         Type::INTERVAL => time::interval(raw),
-        Type::JSONB | Type::JSONPATH => Ok(utf8(raw.get(1..).ok_or(Broken)?)),
+        Type::JSONB | Type::JSONPATH => Ok(utf8(raw.get(1..).ok_or(MalformedValue)?)),
         Type::INET | Type::CIDR => shape::inet(raw),
         Type::MACADDR | Type::MACADDR8 => Ok(shape::mac(raw)),
         Type::BIT | Type::VARBIT => shape::bits(raw),
         Type::PG_LSN => shape::lsn(raw),
         Type::TID => shape::tid(raw),
-        Type::TS_VECTOR => shape::words(raw),
+        Type::TS_VECTOR => shape::tsvector_text(raw),
         Type::RECORD => nested::row_text(type_, raw),
         Type::TEXT
         | Type::VARCHAR
@@ -113,19 +117,19 @@ fn simple(type_: &Type, raw: &[u8]) -> Result<String, Broken> {
         | Type::XML
         | Type::CSTRING
         | Type::REFCURSOR => Ok(utf8(raw)),
-        _ => by_name(type_.name(), raw),
+        _ => text_by_type_name(type_.name(), raw),
     }
 }
 
 /// Types whose OIDs differ between databases. Unknown types become text if they are printable, else hexadecimal.
-fn by_name(name: &str, raw: &[u8]) -> Result<String, Broken> {
+fn text_by_type_name(name: &str, raw: &[u8]) -> Result<String, MalformedValue> {
     match name {
         "point" | "lseg" | "box" | "line" | "circle" | "path" | "polygon" => {
             shape::geometry(name, raw)
         }
-        "hstore" => shape::pairs(raw),
-        "vector" => vector(raw),
-        "ltree" | "lquery" | "ltxtquery" => Ok(utf8(raw.get(1..).ok_or(Broken)?)),
+        "hstore" => shape::hstore_text(raw),
+        "vector" => vector_text(raw),
+        "ltree" | "lquery" | "ltxtquery" => Ok(utf8(raw.get(1..).ok_or(MalformedValue)?)),
         "geometry" | "geography" => Ok(hex::encode(raw).to_ascii_uppercase()),
         _ => Ok(match std::str::from_utf8(raw) {
             Ok(text) if !text.contains(|c: char| c.is_control() && !c.is_whitespace()) => {
@@ -137,30 +141,30 @@ fn by_name(name: &str, raw: &[u8]) -> Result<String, Broken> {
 }
 
 /// A pgvector value, in the format that JSON and the server share.
-fn vector(raw: &[u8]) -> Result<String, Broken> {
-    let mut raw = Reader(raw);
+fn vector_text(raw: &[u8]) -> Result<String, MalformedValue> {
+    let mut raw = ByteReader(raw);
     let count = raw.u16()?;
     let _unused = raw.u16()?;
     let reals = (0..count).map(|_| raw.f32().map(|real| real.to_string()));
     let reals = reals.collect::<Result<Vec<_>, _>>()?;
     if !raw.is_empty() {
-        return Err(Broken);
+        return Err(MalformedValue);
     }
     Ok(format!("[{}]", reals.join(",")))
 }
 
-fn bool_of(raw: &[u8]) -> bool {
+fn to_bool(raw: &[u8]) -> bool {
     raw.first().is_some_and(|byte| *byte != 0)
 }
 
 /// A double; NaN and infinities become strings.
-fn put_real(out: &mut Vec<u8>, real: f64) {
-    match number::special(real) {
-        Some(text) => put(out, text),
-        None => put(out, real),
+fn write_real(out: &mut Vec<u8>, real: f64) {
+    match number::special_text(real) {
+        Some(text) => write_value(out, text),
+        None => write_value(out, real),
     }
 }
 
-fn put(out: &mut Vec<u8>, value: impl Into<Value>) {
+fn write_value(out: &mut Vec<u8>, value: impl Into<Value>) {
     out.extend_from_slice(value.into().to_string().as_bytes());
 }

@@ -9,25 +9,25 @@ use std::time::Duration;
 use model::outcome::{ErrorKind, TaskError};
 use tokio_util::sync::CancellationToken;
 
-use crate::attend::{End, attend};
-use crate::call::{LogSink, cancelled};
-use crate::isolation::{Confines, Limits};
-use crate::process::Program;
-use crate::python::environments::clean::size;
-use crate::python::environments::shelf::not_kept;
-use crate::python::tool::not_started;
+use crate::call::{LogSink, cancelled_error};
+use crate::isolation::{ResourceLimits, SandboxRules};
+use crate::process::ProgramSpec;
+use crate::python::environments::clean::dir_bytes;
+use crate::python::environments::store::directory_error;
+use crate::python::tool::start_error;
+use crate::run_program::{ProgramEnd, run_to_end};
 
 /// Time limit for building an environment, independent of the task's timeout.
-const BUILD_WITHIN: Duration = Duration::from_secs(15 * 60);
+const BUILD_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// Maximum number of pip's last output lines in an error.
 const LINES_MAX: usize = 12;
 
 /// File in an environment that holds its size.
-pub(super) const SIZE: &str = "noetl.size";
+pub(super) const SIZE_FILE: &str = "noetl.size";
 
 /// Phrases in pip's output that indicate a network error.
-const PASSING: [&str; 6] = [
+const TRANSIENT_MESSAGES: [&str; 6] = [
     "NewConnectionError",
     "ConnectTimeoutError",
     "Read timed out",
@@ -37,34 +37,34 @@ const PASSING: [&str; 6] = [
 ];
 
 /// Environment to build.
-pub(super) struct Order<'a> {
+pub(super) struct BuildSpec<'a> {
     pub(super) python: &'a Path,
     pub(super) requirements: &'a [String],
     /// Parent of the temporary directory.
-    pub(super) dir: &'a Path,
+    pub(super) build_dir: &'a Path,
     /// Final path.
-    pub(super) home: &'a Path,
+    pub(super) target_dir: &'a Path,
     pub(super) env: &'a BTreeMap<String, String>,
 }
 
 /// Builds an environment.
-pub(super) async fn build(
-    order: &Order<'_>,
+pub(super) async fn build_environment(
+    order: &BuildSpec<'_>,
     stop: &CancellationToken,
     log: &dyn LogSink,
 ) -> Result<(), TaskError> {
-    let kept = |error: io::Error| not_kept(order.dir, &error);
+    let kept = |error: io::Error| directory_error(order.build_dir, &error);
     let aside = tempfile::Builder::new()
         .prefix(".new-")
-        .tempdir_in(order.dir);
+        .tempdir_in(order.build_dir);
     let aside = aside.map_err(kept)?;
     let made = aside.path().join("environment");
     let target = made.display().to_string();
     let told =
         "`python -m venv` failed; install the module (for instance `apt install python3-venv`)";
-    run(order, order.python, &["-m", "venv", &target], stop, log)
+    run_python(order, order.python, &["-m", "venv", &target], stop, log)
         .await
-        .map_err(|fault| fault.told(told))?;
+        .map_err(|fault| fault.into_task_error(told))?;
     let mut args = vec![
         "-m",
         "pip",
@@ -76,27 +76,27 @@ pub(super) async fn build(
     args.extend(order.requirements.iter().map(String::as_str));
     let python = made.join("bin/python");
     let told = format!("pip failed to install {}", order.requirements.join(", "));
-    run(order, &python, &args, stop, log)
+    run_python(order, &python, &args, stop, log)
         .await
-        .map_err(|fault| fault.told(&told))?;
-    readdress(&made, order.home).map_err(kept)?;
-    std::fs::write(made.join(SIZE), size(&made).to_string()).map_err(kept)?;
-    std::fs::rename(&made, order.home).map_err(kept)
+        .map_err(|fault| fault.into_task_error(&told))?;
+    rewrite_paths(&made, order.target_dir).map_err(kept)?;
+    std::fs::write(made.join(SIZE_FILE), dir_bytes(&made).to_string()).map_err(kept)?;
+    std::fs::rename(&made, order.target_dir).map_err(kept)
 }
 
 /// Why a build step failed.
-enum Fault {
+enum BuildError {
     /// Last output of the program.
-    Said(String),
-    Other(TaskError),
+    ProgramFailed(String),
+    Task(TaskError),
 }
 
-impl Fault {
-    fn told(self, what: &str) -> TaskError {
+impl BuildError {
+    fn into_task_error(self, what: &str) -> TaskError {
         match self {
-            Self::Other(error) => error,
-            Self::Said(said) => {
-                let is_passing = PASSING.iter().any(|words| said.contains(words));
+            Self::Task(error) => error,
+            Self::ProgramFailed(said) => {
+                let is_passing = TRANSIENT_MESSAGES.iter().any(|words| said.contains(words));
                 let kind = if is_passing {
                     ErrorKind::Connection
                 } else {
@@ -108,30 +108,32 @@ impl Fault {
     }
 }
 
-async fn run(
-    order: &Order<'_>,
+async fn run_python(
+    order: &BuildSpec<'_>,
     python: &Path,
     args: &[&str],
     stop: &CancellationToken,
     log: &dyn LogSink,
-) -> Result<(), Fault> {
-    let program = Program {
+) -> Result<(), BuildError> {
+    let program = ProgramSpec {
         path: python,
         args,
         env: order.env,
-        cwd: order.dir,
-        limits: &Limits::default(),
-        confines: &Confines::default(),
+        cwd: order.build_dir,
+        limits: &ResourceLimits::default(),
+        sandbox_rules: &SandboxRules::default(),
     };
     let mut group = program
         .start(Stdio::null())
-        .map_err(|error| Fault::Other(not_started(python, &error)))?;
-    let (end, printed) = attend(&mut group, None, Some(BUILD_WITHIN), stop, log).await;
+        .map_err(|error| BuildError::Task(start_error(python, &error)))?;
+    let (end, printed) = run_to_end(&mut group, None, Some(BUILD_TIMEOUT), stop, log).await;
     match end {
-        End::Exited(Ok(status)) if status.success() => Ok(()),
-        End::Stopped => Err(Fault::Other(cancelled())),
-        End::TimedOut(limit) => Err(Fault::Said(format!("timed out after {limit:?}"))),
-        End::Exited(_) => {
+        ProgramEnd::Exited(Ok(status)) if status.success() => Ok(()),
+        ProgramEnd::Stopped => Err(BuildError::Task(cancelled_error())),
+        ProgramEnd::TimedOut(limit) => Err(BuildError::ProgramFailed(format!(
+            "timed out after {limit:?}"
+        ))),
+        ProgramEnd::Exited(_) => {
             let said = if printed.stderr.trim().is_empty() {
                 &printed.stdout
             } else {
@@ -139,13 +141,13 @@ async fn run(
             };
             let lines: Vec<&str> = said.trim_end().lines().collect();
             let last = lines[lines.len().saturating_sub(LINES_MAX)..].join("\n");
-            Err(Fault::Said(without_users(&last)))
+            Err(BuildError::ProgramFailed(redact_users(&last)))
         }
     }
 }
 
 /// Removes `user:password@` from the URLs in a text.
-pub(super) fn without_users(text: &str) -> String {
+pub(super) fn redact_users(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;
     while let Some(at) = rest.find("://") {
@@ -165,7 +167,7 @@ pub(super) fn without_users(text: &str) -> String {
 }
 
 /// Scripts in `bin` contain the path of the temporary directory; replaces it by the final one.
-fn readdress(made: &Path, home: &Path) -> io::Result<()> {
+fn rewrite_paths(made: &Path, home: &Path) -> io::Result<()> {
     let (from, to) = (made.display().to_string(), home.display().to_string());
     for entry in std::fs::read_dir(made.join("bin"))? {
         let path = entry?.path();

@@ -4,18 +4,18 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::python::environments::build::SIZE;
+use crate::python::environments::build::SIZE_FILE;
 
 /// Retention limits.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
+pub(super) struct RetentionLimits {
     /// Environments that were unused for longer are deleted.
     pub(super) unused_max: Duration,
     /// Maximum total size; beyond it, the least recently used ones are deleted.
     pub(super) bytes_max: u64,
 }
 
-impl Default for Bounds {
+impl Default for RetentionLimits {
     fn default() -> Self {
         Self {
             unused_max: Duration::from_secs(30 * 24 * 60 * 60),
@@ -24,27 +24,27 @@ impl Default for Bounds {
     }
 }
 
-struct Found {
-    home: PathBuf,
+struct StaleEnvironment {
+    dir: PathBuf,
     lock: PathBuf,
-    used: SystemTime,
+    used_at: SystemTime,
     bytes: u64,
 }
 
 /// Deletes environments beyond the limits that are not in use. Failed deletions are retried next time.
-pub(super) fn clean(dir: &Path, now: SystemTime, bounds: Bounds) {
-    let mut found = found(dir);
-    found.sort_by_key(|one| one.used);
+pub(super) fn remove_unused(dir: &Path, now: SystemTime, bounds: RetentionLimits) {
+    let mut found = list_environments(dir);
+    found.sort_by_key(|one| one.used_at);
     let mut bytes: u64 = found.iter().map(|one| one.bytes).sum();
     for one in found {
-        let is_old = now.duration_since(one.used).unwrap_or_default() > bounds.unused_max;
-        if (is_old || bytes > bounds.bytes_max) && remove(dir, &one) {
+        let is_old = now.duration_since(one.used_at).unwrap_or_default() > bounds.unused_max;
+        if (is_old || bytes > bounds.bytes_max) && remove_environment(dir, &one) {
             bytes -= one.bytes;
         }
     }
 }
 
-fn found(dir: &Path) -> Vec<Found> {
+fn list_environments(dir: &Path) -> Vec<StaleEnvironment> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let homes = entries.filter_map(|entry| {
         let lock = entry.path();
@@ -53,12 +53,12 @@ fn found(dir: &Path) -> Vec<Found> {
             .extension()
             .is_some_and(|extension| extension == "lock");
         let used = entry.metadata().ok()?.modified().ok()?;
-        let bytes = std::fs::read_to_string(home.join(SIZE)).ok();
+        let bytes = std::fs::read_to_string(home.join(SIZE_FILE)).ok();
         let bytes = bytes.and_then(|text| text.parse().ok()).unwrap_or(0);
-        (is_lock && home.is_dir()).then_some(Found {
-            home,
+        (is_lock && home.is_dir()).then_some(StaleEnvironment {
+            dir: home,
             lock,
-            used,
+            used_at: used,
             bytes,
         })
     });
@@ -66,7 +66,7 @@ fn found(dir: &Path) -> Vec<Found> {
 }
 
 /// Deletes an environment that is not in use. The rename removes it at once, so no process sees part of it.
-fn remove(dir: &Path, one: &Found) -> bool {
+fn remove_environment(dir: &Path, one: &StaleEnvironment) -> bool {
     let Ok(lock) = File::options().read(true).write(true).open(&one.lock) else {
         return false;
     };
@@ -76,14 +76,14 @@ fn remove(dir: &Path, one: &Found) -> bool {
     let Ok(aside) = tempfile::Builder::new().prefix(".old-").tempdir_in(dir) else {
         return false;
     };
-    std::fs::rename(&one.home, aside.path().join("environment")).is_ok()
+    std::fs::rename(&one.dir, aside.path().join("environment")).is_ok()
 }
 
 /// Total size of the files in a directory.
-pub(super) fn size(dir: &Path) -> u64 {
+pub(super) fn dir_bytes(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let sizes = entries.map(|entry| match entry.metadata() {
-        Ok(found) if found.is_dir() => size(&entry.path()),
+        Ok(found) if found.is_dir() => dir_bytes(&entry.path()),
         Ok(found) => found.len(),
         Err(_) => 0,
     });

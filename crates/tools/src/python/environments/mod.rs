@@ -2,9 +2,9 @@
 
 mod build;
 mod clean;
-mod shelf;
+mod store;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use shelf::{Absent, Environments, Wanted};
+pub(crate) use store::{EnvironmentSpec, Environments, IfAbsent};

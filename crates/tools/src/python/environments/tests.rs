@@ -7,33 +7,33 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::build::without_users;
-use super::clean::{Bounds, clean};
+use super::build::redact_users;
+use super::clean::{RetentionLimits, remove_unused};
 use crate::call::Tool;
-use crate::http::Clients;
+use crate::http::HttpClients;
 use crate::isolation::SandboxLevel;
-use crate::network::Network;
-use crate::python::Python;
+use crate::network::NetworkConfig;
+use crate::python::PythonTool;
 use crate::registry::{HttpLimits, PythonConfig};
-use crate::testing::{call, error, result, run};
+use crate::testing::{build_call, expect_error, expect_result, run_tool};
 
 /// A worker's Python, with a directory of packages instead of an index.
-struct House {
+struct EnvironmentFixture {
     dir: TempDir,
 }
 
-impl House {
+impl EnvironmentFixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("packages")).unwrap();
         let house = Self { dir };
-        house.package("parcel", "1.0", "VALUE = 'one'");
-        house.package("parcel", "2.0", "VALUE = 'two'");
+        house.add_package("parcel", "1.0", "VALUE = 'one'");
+        house.add_package("parcel", "2.0", "VALUE = 'two'");
         house
     }
 
     /// Adds a package to the directory that pip searches. A wheel is an archive with some metadata files.
-    fn package(&self, name: &str, version: &str, code: &str) {
+    fn add_package(&self, name: &str, version: &str, code: &str) {
         let script = "import sys, zipfile\n\
             name, version, code, to = sys.argv[1:]\n\
             info = f'{name}-{version}.dist-info'\n\
@@ -50,15 +50,15 @@ impl House {
         assert!(made.unwrap().success());
     }
 
-    fn tool(&self) -> Python {
+    fn tool(&self) -> PythonTool {
         let path = std::env::var("PATH").unwrap();
         let env = [
             ("PATH".to_owned(), path),
-            ("HOME".to_owned(), self.text("")),
+            ("HOME".to_owned(), self.read_text("")),
         ];
         let pip = [
             ("PIP_NO_INDEX".to_owned(), "1".to_owned()),
-            ("PIP_FIND_LINKS".to_owned(), self.text("packages")),
+            ("PIP_FIND_LINKS".to_owned(), self.read_text("packages")),
         ];
         let config = PythonConfig {
             pool_max: 4,
@@ -66,38 +66,41 @@ impl House {
             pip_environment: pip.into(),
             ..PythonConfig::default()
         };
-        let clients = Arc::new(Clients::new(HttpLimits::default(), &Network::default()));
-        Python::new(&config, env.into(), clients, SandboxLevel::None)
+        let clients = Arc::new(HttpClients::new(
+            HttpLimits::default(),
+            &NetworkConfig::default(),
+        ));
+        PythonTool::new(&config, env.into(), clients, SandboxLevel::None)
     }
 
-    fn text(&self, path: &str) -> String {
+    fn read_text(&self, path: &str) -> String {
         self.dir.path().join(path).display().to_string()
     }
 
-    fn environments(&self) -> Vec<String> {
+    fn environment_names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.dir.path().join("environments")).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.filter(|name| !name.contains('.')).collect()
     }
 }
 
-async fn with(tool: &Python, libs: Value, code: &str) -> model::outcome::Outcome {
-    run(
+async fn run_with_libs(tool: &PythonTool, libs: Value, code: &str) -> model::outcome::Outcome {
+    run_tool(
         tool,
-        call("python", json!({"libs": libs, "code": code}), json!({})),
+        build_call("python", json!({"libs": libs, "code": code}), json!({})),
     )
     .await
 }
 
 #[tokio::test]
 async fn each_set_of_requirements_has_an_environment_made_once() {
-    let house = House::new();
+    let house = EnvironmentFixture::new();
     let tool = house.tool();
     let code = "import parcel, os\nreturn [parcel.VALUE, os.getpid()]";
-    let first = result(with(&tool, json!(["parcel==1.0"]), code).await);
+    let first = expect_result(run_with_libs(&tool, json!(["parcel==1.0"]), code).await);
     assert_eq!(first[0], "one");
-    let second = result(
-        with(
+    let second = expect_result(
+        run_with_libs(
             &tool,
             json!(["parcel"]),
             "import os\nreturn [parcel.VALUE, os.getpid()]",
@@ -108,33 +111,40 @@ async fn each_set_of_requirements_has_an_environment_made_once() {
         second[0], "two",
         "a bare name installs the newest version and is imported"
     );
-    let again = result(with(&tool, json!(["parcel==1.0"]), code).await);
+    let again = expect_result(run_with_libs(&tool, json!(["parcel==1.0"]), code).await);
     assert_eq!(
         again, first,
         "the warm interpreter of the environment is reused"
     );
     let inline = format!("# /// script\n# dependencies = ['parcel==1.0']\n# ///\n{code}");
-    assert_eq!(result(with(&tool, json!(null), &inline).await)[0], "one");
-    assert_eq!(house.environments().len(), 2);
-    let without = with(&tool, json!(["json"]), "return json.dumps(1)").await;
-    assert_eq!(result(without), "1", "a standard module is only imported");
-    assert_eq!(house.environments().len(), 2);
+    assert_eq!(
+        expect_result(run_with_libs(&tool, json!(null), &inline).await)[0],
+        "one"
+    );
+    assert_eq!(house.environment_names().len(), 2);
+    let without = run_with_libs(&tool, json!(["json"]), "return json.dumps(1)").await;
+    assert_eq!(
+        expect_result(without),
+        "1",
+        "a standard module is only imported"
+    );
+    assert_eq!(house.environment_names().len(), 2);
 }
 
 #[tokio::test]
 async fn many_at_once_make_one_environment_and_its_programs_know_their_place() {
-    let house = House::new();
+    let house = EnvironmentFixture::new();
     let tools = [house.tool(), house.tool()];
     let libs = || json!(["parcel==2.0"]);
     let code = "import parcel, sys\nreturn sys.prefix";
-    let calls = (0..6).map(|n| with(&tools[n % 2], libs(), code));
+    let calls = (0..6).map(|n| run_with_libs(&tools[n % 2], libs(), code));
     let homes: Vec<Value> = futures_util::future::join_all(calls)
         .await
         .into_iter()
-        .map(result)
+        .map(expect_result)
         .collect();
     assert!(homes.iter().all(|home| *home == homes[0]), "{homes:?}");
-    assert_eq!(house.environments().len(), 1);
+    assert_eq!(house.environment_names().len(), 1);
     let home = homes[0].as_str().unwrap();
     let script = std::fs::read_to_string(Path::new(home).join("bin/parcel-tell")).unwrap();
     assert!(
@@ -143,52 +153,55 @@ async fn many_at_once_make_one_environment_and_its_programs_know_their_place() {
     );
 }
 
-async fn strict(tool: &Python, fields: Value) -> model::outcome::Outcome {
-    let mut call = call("python", fields, json!({}));
-    call.knobs.insert("sandbox".to_owned(), json!("strict"));
-    run(tool, call).await
+async fn run_strict(tool: &PythonTool, fields: Value) -> model::outcome::Outcome {
+    let mut call = build_call("python", fields, json!({}));
+    call.spec.insert("sandbox".to_owned(), json!("strict"));
+    run_tool(tool, call).await
 }
 
 #[tokio::test]
 async fn nothing_is_installed_for_a_strict_task_but_what_is_there_is_used() {
-    let house = House::new();
+    let house = EnvironmentFixture::new();
     let fields = json!({"libs": ["parcel==1.0"], "code": "import parcel\nreturn parcel.VALUE"});
-    let outcome = strict(&house.tool(), fields.clone()).await;
-    assert_eq!(error(&outcome).code, "PYTHON_LIBS_SANDBOX");
+    let outcome = run_strict(&house.tool(), fields.clone()).await;
+    assert_eq!(expect_error(&outcome).code, "PYTHON_LIBS_SANDBOX");
     assert!(!house.dir.path().join("environments").exists());
-    result(with(&house.tool(), json!(["parcel==1.0"]), "return 1").await);
-    assert_eq!(result(strict(&house.tool(), fields).await), "one");
+    expect_result(run_with_libs(&house.tool(), json!(["parcel==1.0"]), "return 1").await);
+    assert_eq!(
+        expect_result(run_strict(&house.tool(), fields).await),
+        "one"
+    );
 }
 
 #[tokio::test]
 async fn an_interpreter_that_a_strict_task_names_runs_in_the_sandbox_only() {
     use std::os::unix::fs::PermissionsExt;
-    let house = House::new();
+    let house = EnvironmentFixture::new();
     let python = house.dir.path().join("bin/python");
-    let canary = house.text("canary");
+    let canary = house.read_text("canary");
     std::fs::create_dir(house.dir.path().join("bin")).unwrap();
     std::fs::write(&python, format!("#!/bin/sh\necho ran > {canary}\n")).unwrap();
     std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
     for libs in [json!(null), json!(["parcel==1.0"])] {
         let fields = json!({"python": python, "libs": libs, "code": "return 1"});
-        let outcome = strict(&house.tool(), fields).await;
-        error(&outcome);
+        let outcome = run_strict(&house.tool(), fields).await;
+        expect_error(&outcome);
         assert!(!Path::new(&canary).exists(), "{outcome:?}");
     }
     let venv = std::process::Command::new("python3")
-        .args(["-m", "venv", "--without-pip", &house.text("venv")])
+        .args(["-m", "venv", "--without-pip", &house.read_text("venv")])
         .status();
     assert!(venv.unwrap().success());
-    let fields = json!({"venv": house.text("venv"), "code": "import sys\nreturn sys.prefix"});
-    let prefix = result(strict(&house.tool(), fields).await);
-    assert_eq!(prefix, house.text("venv"));
+    let fields = json!({"venv": house.read_text("venv"), "code": "import sys\nreturn sys.prefix"});
+    let prefix = expect_result(run_strict(&house.tool(), fields).await);
+    assert_eq!(prefix, house.read_text("venv"));
 }
 
 #[tokio::test]
 async fn what_pip_says_is_the_error() {
-    let house = House::new();
-    let outcome = with(&house.tool(), json!(["no-such-parcel==9"]), "return 1").await;
-    let error = error(&outcome);
+    let house = EnvironmentFixture::new();
+    let outcome = run_with_libs(&house.tool(), json!(["no-such-parcel==9"]), "return 1").await;
+    let error = expect_error(&outcome);
     assert_eq!(error.code, "PYTHON_LIBS");
     assert!(
         error
@@ -198,52 +211,52 @@ async fn what_pip_says_is_the_error() {
         error.message
     );
     assert!(!error.retryable);
-    assert_eq!(house.environments().len(), 0);
+    assert_eq!(house.environment_names().len(), 0);
 }
 
 #[tokio::test]
 async fn a_version_that_will_not_do_is_told_before_anything_is_made() {
-    let house = House::new();
+    let house = EnvironmentFixture::new();
     let code =
         "# /// script\n# requires-python = '<3.0'\n# dependencies = ['parcel']\n# ///\nreturn 1";
-    let outcome = with(&house.tool(), json!(null), code).await;
-    assert_eq!(error(&outcome).code, "PYTHON_VERSION");
+    let outcome = run_with_libs(&house.tool(), json!(null), code).await;
+    assert_eq!(expect_error(&outcome).code, "PYTHON_VERSION");
     assert!(!house.dir.path().join("environments").exists());
 }
 
 #[tokio::test]
 async fn old_environments_go_unless_they_are_in_use() {
-    let house = House::new();
+    let house = EnvironmentFixture::new();
     let dir = house.dir.path().join("environments");
-    let bounds = Bounds {
+    let bounds = RetentionLimits {
         unused_max: Duration::from_secs(60),
         bytes_max: u64::MAX,
     };
     let later = SystemTime::now() + Duration::from_secs(3600);
     let tool = house.tool();
-    result(with(&tool, json!(["parcel==1.0"]), "return 1").await);
-    clean(&dir, later, bounds);
-    assert_eq!(house.environments().len(), 1, "it is in use and stays");
+    expect_result(run_with_libs(&tool, json!(["parcel==1.0"]), "return 1").await);
+    remove_unused(&dir, later, bounds);
+    assert_eq!(house.environment_names().len(), 1, "it is in use and stays");
     drop(tool);
-    clean(&dir, SystemTime::now(), bounds);
-    assert_eq!(house.environments().len(), 1, "it is recent and stays");
-    clean(
+    remove_unused(&dir, SystemTime::now(), bounds);
+    assert_eq!(house.environment_names().len(), 1, "it is recent and stays");
+    remove_unused(
         &dir,
         SystemTime::now(),
-        Bounds {
+        RetentionLimits {
             bytes_max: 0,
             ..bounds
         },
     );
     assert_eq!(
-        house.environments().len(),
+        house.environment_names().len(),
         0,
         "it is too large and is deleted"
     );
-    result(with(&house.tool(), json!(["parcel==1.0"]), "return 1").await);
-    clean(&dir, later, bounds);
+    expect_result(run_with_libs(&house.tool(), json!(["parcel==1.0"]), "return 1").await);
+    remove_unused(&dir, later, bounds);
     assert_eq!(
-        house.environments().len(),
+        house.environment_names().len(),
         0,
         "it was unused for too long and is deleted"
     );
@@ -254,7 +267,7 @@ async fn old_environments_go_unless_they_are_in_use() {
 fn an_index_does_not_show_its_password() {
     let said =
         "Looking in indexes: https://me:secret@host/simple, http://plain/x\nERROR 'https://a:b@h'";
-    let shown = without_users(said);
+    let shown = redact_users(said);
     assert_eq!(
         shown,
         "Looking in indexes: https://***@host/simple, http://plain/x\nERROR 'https://***@h'"

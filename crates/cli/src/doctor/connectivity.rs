@@ -1,0 +1,107 @@
+//! Checks the configured server and the port for `noetl serve`.
+
+use std::time::Duration;
+
+use model::time::Time;
+use serde::Deserialize;
+
+use crate::app::App;
+use crate::clock;
+use crate::config::ServerAddress;
+use crate::doctor::Check;
+use crate::remote;
+
+/// Maximum accepted difference between the clocks of client and server.
+const SKEW_MAX: Duration = Duration::from_secs(2);
+
+/// Health response of a server.
+#[derive(Deserialize)]
+struct ServerHealth {
+    version: Option<String>,
+    time: Option<Time>,
+}
+
+/// Checks the configured server, if any.
+pub(crate) async fn check_server(app: &App) -> Option<Vec<Check>> {
+    let address = app.settings.server.as_ref()?;
+    Some(check_address(address).await)
+}
+
+async fn check_address(address: &ServerAddress) -> Vec<Check> {
+    let shown = address.servers.join(", ");
+    let remedy = "check that the server is running, its URL, and the access token";
+    let failed = |message: String| {
+        vec![Check::fail("server", format!("{shown}: {message}"), remedy).with_unreachable_exit()]
+    };
+    let client = match remote::new_client(address) {
+        Ok(client) => client,
+        Err(problem) => return failed(problem.message),
+    };
+    let begin = clock::now();
+    let health: ServerHealth = match client.get("/api/health").await {
+        Ok(health) => health,
+        Err(error) => return failed(remote::call_error(&error).message),
+    };
+    let end = clock::now();
+    let ours = env!("CARGO_PKG_VERSION");
+    let version = health.version.unwrap_or_else(|| "unknown".to_owned());
+    let detail = format!("{shown} is reachable, version {version}");
+    let mut checks = vec![if version == ours {
+        Check::ok("server", detail)
+    } else {
+        let detail = format!("{detail}; this client has version {ours}");
+        Check::warn(
+            "server",
+            detail,
+            "use the same version on client and server",
+        )
+    }];
+    checks.extend(
+        health
+            .time
+            .map(|theirs| check_clock_skew(theirs, begin, end)),
+    );
+    checks
+}
+
+/// Compares the server's clock with the local one.
+fn check_clock_skew(theirs: Time, start: Time, end: Time) -> Check {
+    let middle = i64::midpoint(start.0, end.0);
+    let apart = Duration::from_micros(theirs.0.abs_diff(middle));
+    let detail = format!("differs from the server's by {} ms", apart.as_millis());
+    if apart > SKEW_MAX {
+        Check::warn("clock", detail, "synchronize both clocks with NTP")
+    } else {
+        Check::ok("clock", detail)
+    }
+}
+
+/// Checks whether a server can listen on this address.
+pub(crate) async fn check_port(listen: &str) -> Check {
+    match tokio::net::TcpListener::bind(listen).await {
+        Ok(_) => Check::ok("port", format!("{listen} is free")),
+        Err(error) => Check::warn(
+            "port",
+            format!("`noetl serve` cannot listen on {listen}: {error}"),
+            "stop the process that uses this port, or choose another one with --listen",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::CheckStatus;
+
+    #[test]
+    fn a_clock_is_told_from_the_middle_of_the_call() {
+        let second = 1_000_000;
+        let at = |seconds: i64| check_clock_skew(Time(seconds * second), Time(0), Time(2 * second));
+        assert_eq!(
+            (at(1).state, at(1).detail.as_str()),
+            (CheckStatus::Ok, "differs from the server's by 0 ms")
+        );
+        assert_eq!(at(9).state, CheckStatus::Warn);
+        assert_eq!(at(-9).state, CheckStatus::Warn);
+    }
+}

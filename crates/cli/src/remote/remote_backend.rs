@@ -1,0 +1,292 @@
+//! Backend for runs on a remote server, through its API.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::event::Event;
+use model::id::{ExecutionId, PlaybookHash, Seq, StepRunId};
+use model::playbook::Playbook;
+use model::raw::RawJson;
+use model::status::RunStatus;
+use model::time::Time;
+use results::ByteStream;
+use serde::de::DeserializeOwned;
+use server::{Control, ExecutionOutline, LoopOutline, ReferencePage, ResultAddress};
+use store::{ExecutionFilter, ExecutionRow, LoopProgress};
+use wire::api::{EventPage, ExecutionPage, ExecutionSummary, OutlinePage, ReferenceList};
+use wire::{CallError, Client};
+
+use crate::args::DriveArgs;
+use crate::cli_error::CliError;
+use crate::clock;
+use crate::config::{ServerAddress, TokenSource};
+use crate::remote::paths;
+use crate::remote::remote_run;
+use crate::remote::result_unwrapper::unwrap_result;
+use crate::remote::sse_watcher::{SseWatcher, parse_event};
+use crate::remote::token::{call_error, read_token};
+use crate::runs::{
+    CatalogBackend, DrivenRun, FetchedLines, RunBackend, RunWatcher, StartRequest, StatusWait,
+};
+
+/// Maximum page size of the API.
+const PAGE_MAX: usize = 1_000;
+/// Interval at which the status of a run is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Backend for runs on a remote server.
+pub(crate) struct RemoteBackend {
+    pub(super) client: Client,
+}
+
+/// Creates a client for the servers at an address.
+pub(crate) fn new_client(address: &ServerAddress) -> Result<Client, CliError> {
+    let token = match &address.token {
+        Some(TokenSource::Token(token)) => Some(token.clone()),
+        Some(TokenSource::File(file)) => Some(read_token(file)?),
+        None => None,
+    };
+    Client::new(&address.servers, token).map_err(|error| call_error(&error))
+}
+
+impl RemoteBackend {
+    /// Creates the backend for the servers at this address.
+    pub(crate) fn open(address: &ServerAddress) -> Result<Self, CliError> {
+        Ok(Self {
+            client: new_client(address)?,
+        })
+    }
+
+    pub(super) async fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
+        self.client
+            .get(path)
+            .await
+            .map_err(|error| call_error(&error))
+    }
+
+    /// Waits until the run has the wanted status or has ended, or the timeout passes; returns its status.
+    async fn wait_for_status(
+        &self,
+        id: ExecutionId,
+        wait: StatusWait,
+    ) -> Result<RunStatus, CliError> {
+        let until = tokio::time::Instant::now() + wait.timeout;
+        loop {
+            let run: ExecutionSummary = self.get_json(&paths::run_path(id, "/status")).await?;
+            let is_reached = run.status == wait.status || run.status.is_terminal();
+            if is_reached || tokio::time::Instant::now() >= until {
+                return Ok(run.status);
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+}
+
+/// Converts a 404 response to `None`.
+pub(super) fn found_or_none<T>(response: Result<T, CallError>) -> Result<Option<T>, CliError> {
+    match response {
+        Ok(found) => Ok(Some(found)),
+        Err(CallError::Problem(problem)) if problem.status == 404 => Ok(None),
+        Err(error) => Err(call_error(&error)),
+    }
+}
+
+/// Converts a run of the API to a row of a store.
+pub(super) fn to_row(run: ExecutionSummary) -> ExecutionRow {
+    ExecutionRow {
+        id: run.execution_id,
+        version: run.seq,
+        status: run.status,
+        cancelling: run.cancelling,
+        generation: run.generation,
+        name: run.name,
+        path: run.path,
+        playbook_version: run.version,
+        hash: PlaybookHash(run.hash.into()),
+        parent: run.parent_execution_id,
+        owner: None,
+        started_at: run.started_at,
+        finished_at: run.finished_at,
+        current: run.current_step,
+        error: run.error,
+    }
+}
+
+/// A page of log lines of the API.
+#[derive(serde::Deserialize)]
+struct LinePage {
+    lines: Vec<worker::LogLine>,
+    #[serde(default)]
+    next_after: Option<u64>,
+}
+
+#[async_trait]
+impl RunBackend for RemoteBackend {
+    fn location(&self) -> String {
+        self.client.servers().join(", ")
+    }
+
+    fn now(&self) -> Time {
+        clock::now()
+    }
+
+    async fn find_row(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, CliError> {
+        let found: Option<ExecutionSummary> =
+            found_or_none(self.client.get(&paths::run_path(id, "/status")).await)?;
+        Ok(found.map(to_row))
+    }
+
+    async fn list_runs(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, CliError> {
+        let mut filter = filter.clone();
+        let limit = filter.limit;
+        let mut rows = Vec::new();
+        while rows.len() < limit {
+            filter.limit = (limit - rows.len()).min(PAGE_MAX);
+            let page: ExecutionPage = self.get_json(&paths::list_path(&filter)).await?;
+            rows.extend(page.executions.into_iter().map(to_row));
+            filter.before = page.next_cursor.and_then(|cursor| cursor.parse().ok());
+            if filter.before.is_none() {
+                break;
+            }
+        }
+        Ok(rows)
+    }
+
+    async fn events(&self, id: ExecutionId, after: Seq) -> Result<Vec<Event>, CliError> {
+        let page: EventPage = self
+            .get_json(&paths::events_path(id, after, PAGE_MAX))
+            .await?;
+        page.events
+            .iter()
+            .map(|shown| parse_event(shown.text()))
+            .collect()
+    }
+
+    async fn outline(&self, id: ExecutionId, after: Seq) -> Result<ExecutionOutline, CliError> {
+        let page: OutlinePage = self
+            .get_json(&paths::outline_path(id, after, PAGE_MAX))
+            .await?;
+        let events = |shown: &[RawJson]| -> Result<Vec<Event>, CliError> {
+            shown
+                .iter()
+                .map(|shown| parse_event(shown.text()))
+                .collect()
+        };
+        let loops = page.loops.into_iter().map(|entry| {
+            Ok(LoopOutline {
+                events: events(&entry.events)?,
+                in_flight: entry.in_flight,
+                progress: LoopProgress {
+                    run: StepRunId {
+                        step: entry.step,
+                        run: entry.run,
+                    },
+                    succeeded: entry.succeeded,
+                    failed: entry.failed,
+                    retries: entry.retries,
+                },
+            })
+        });
+        Ok(ExecutionOutline {
+            seq: page.seq,
+            loops: loops.collect::<Result<_, CliError>>()?,
+            events: events(&page.events)?,
+            next: page.next_after_seq,
+        })
+    }
+
+    fn watch_run<'a>(&'a self, id: ExecutionId, after: Seq) -> Box<dyn RunWatcher + 'a> {
+        Box::new(SseWatcher::start(&self.client, id, after))
+    }
+
+    async fn playbook(&self, row: &ExecutionRow) -> Result<Option<Playbook>, CliError> {
+        let entry = self
+            .find_playbook(row.path.as_str(), Some(row.playbook_version))
+            .await?;
+        let text = entry.and_then(|entry| entry.content);
+        Ok(text
+            .and_then(|text| model::playbook::parse(row.path.as_str(), text.as_bytes()).playbook))
+    }
+
+    async fn result(
+        &self,
+        id: ExecutionId,
+        address: &ResultAddress,
+    ) -> Result<Option<ByteStream>, CliError> {
+        let answer = self
+            .client
+            .get_stream(&paths::result_path(id, address))
+            .await;
+        Ok(found_or_none(answer)?.map(unwrap_result))
+    }
+
+    async fn raw_result(
+        &self,
+        id: ExecutionId,
+        address: &ResultAddress,
+    ) -> Result<Option<ByteStream>, CliError> {
+        self.result(id, address).await
+    }
+
+    async fn list_results(
+        &self,
+        id: ExecutionId,
+        address: &ResultAddress,
+        after: Seq,
+    ) -> Result<ReferencePage, CliError> {
+        let path = paths::results_path(id, address, after, PAGE_MAX);
+        let list: ReferenceList = self.get_json(&path).await?;
+        Ok(ReferencePage {
+            entries: list.results,
+            next: list.next_after_seq,
+        })
+    }
+
+    async fn log_lines(&self, id: ExecutionId, after: u64) -> Result<FetchedLines, CliError> {
+        let path = paths::run_path(id, &format!("/logs?after={after}&limit={PAGE_MAX}"));
+        let page: LinePage = self.get_json(&path).await?;
+        let has_more = !page.lines.is_empty() && page.next_after.is_some();
+        let next_after = page.next_after.unwrap_or(after + page.lines.len() as u64);
+        Ok(FetchedLines {
+            lines: page.lines,
+            next_after,
+            has_more,
+        })
+    }
+
+    async fn wait_for_change(&self, timeout: Duration) {
+        tokio::time::sleep(timeout).await;
+    }
+
+    /// Always false: servers adopt abandoned runs themselves.
+    async fn is_abandoned(&self, _row: &ExecutionRow) -> Result<bool, CliError> {
+        Ok(false)
+    }
+
+    async fn control(
+        &self,
+        row: &ExecutionRow,
+        request: Control,
+        wait: Option<StatusWait>,
+    ) -> Result<RunStatus, CliError> {
+        let said = remote_run::send_control(&self.client, row.id, request).await;
+        let said = said.map_err(|mut problem| {
+            problem.message = format!("run {}: {}", row.id, problem.message);
+            problem
+        })?;
+        match wait {
+            Some(wanted) => self.wait_for_status(row.id, wanted).await,
+            None => Ok(said.status),
+        }
+    }
+
+    async fn start_run<'a>(
+        &'a self,
+        start_request: StartRequest,
+        _driving: &'a DriveArgs,
+    ) -> Result<Box<dyn DrivenRun + 'a>, CliError> {
+        Ok(Box::new(
+            remote_run::start_run(&self.client, start_request).await?,
+        ))
+    }
+}

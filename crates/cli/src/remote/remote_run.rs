@@ -1,0 +1,275 @@
+//! Starts or continues a run on a server and follows it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::event::Event;
+use model::id::{ExecutionId, Seq};
+use model::raw::RawJson;
+use model::status::RunStatus;
+use model::time::Time;
+use results::ByteStream;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use server::{Control, ResultAddress};
+use store::ExecutionRow;
+use wire::api::{
+    CancelRequest, EventPage, ExecuteRequest, ExecuteResponse, ExecutionSummary, FinalizeRequest,
+    ReasonRequest, RetryRequest,
+};
+use wire::{CallError, Client};
+
+use crate::cli_error::CliError;
+use crate::clock;
+use crate::remote::paths::{self, encode_segment};
+use crate::remote::playbook_error;
+use crate::remote::remote_backend::found_or_none;
+use crate::remote::result_unwrapper::unwrap_result;
+use crate::remote::sse_watcher::{SseWatcher, parse_event};
+use crate::remote::token::call_error;
+use crate::runs::{DrivenRun, RunUpdate, RunWatcher, StartRequest};
+
+/// Number of events that are read at once.
+const EVENTS_PAGE_MAX: usize = 1_000;
+/// How long requests are retried while the server is unreachable.
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Delay before a retry.
+const RETRY_DELAY: Duration = Duration::from_millis(250);
+
+/// A run on a server.
+pub(super) struct RemoteRun<'a> {
+    client: &'a Client,
+    id: ExecutionId,
+    shown_since: Time,
+    is_owned: bool,
+    watcher: Option<SseWatcher>,
+}
+
+/// Starts or continues a run.
+pub(super) async fn start_run(
+    client: &Client,
+    start_request: StartRequest,
+) -> Result<RemoteRun<'_>, CliError> {
+    let mut driven = RemoteRun {
+        client,
+        id: ExecutionId(0),
+        shown_since: Time::default(),
+        is_owned: true,
+        watcher: None,
+    };
+    match start_request {
+        StartRequest::Text {
+            name,
+            text,
+            payload,
+        } => {
+            let request = ExecuteRequest {
+                playbook: Some(text.clone()),
+                ..execute_request(client, payload)
+            };
+            let started = send_execute(client, &request).await;
+            driven.id =
+                started.map_err(|error| playbook_error::playbook_error(&error, &name, &text))?;
+        }
+        StartRequest::Catalog {
+            path,
+            version,
+            payload,
+        } => {
+            let request = ExecuteRequest {
+                path: Some(path),
+                version,
+                ..execute_request(client, payload)
+            };
+            driven.id = send_execute(client, &request)
+                .await
+                .map_err(|error| call_error(&error))?;
+        }
+        StartRequest::Resume(row) if row.status == RunStatus::Running => {
+            driven.id = row.id;
+            driven.shown_since = clock::now();
+            driven.is_owned = false;
+        }
+        StartRequest::Resume(row) => continue_run(&mut driven, row, Control::Resume).await?,
+        StartRequest::Retry(row, version) => {
+            continue_run(&mut driven, row, Control::Retry { version }).await?;
+        }
+        StartRequest::Rerun(row, request) => {
+            let path = paths::run_path(row.id, "/rerun");
+            let started: Result<ExecuteResponse, CallError> = client.post(&path, &request).await;
+            driven.id = started.map_err(|error| call_error(&error))?.execution_id;
+        }
+    }
+    Ok(driven)
+}
+
+/// Builds the request for a run. With several servers it has a deduplication key, so that failover starts only one run.
+fn execute_request(client: &Client, payload: Option<RawJson>) -> ExecuteRequest {
+    let word = || format!("cli-{:032x}", rand::random::<u128>());
+    ExecuteRequest {
+        payload,
+        dedup: (client.servers().len() > 1).then(word),
+        ..ExecuteRequest::default()
+    }
+}
+
+async fn send_execute(client: &Client, request: &ExecuteRequest) -> Result<ExecutionId, CallError> {
+    let started: ExecuteResponse = client.post("/api/execute", request).await?;
+    Ok(started.execution_id)
+}
+
+/// Resumes or retries a run. When this returns, the server has accepted the request; the event may follow later.
+async fn continue_run(
+    run: &mut RemoteRun<'_>,
+    row: ExecutionRow,
+    request: Control,
+) -> Result<(), CliError> {
+    let client = run.client;
+    run.id = row.id;
+    run.shown_since = row.finished_at.unwrap_or_else(clock::now);
+    let is_resume = matches!(request, Control::Resume);
+    let Err(mut problem) = send_control(client, row.id, request).await else {
+        return Ok(());
+    };
+    // Another client resumed the paused run first; this process follows it.
+    if is_resume && matches!(&*problem.code, "NOT_PAUSED" | "EXECUTION_ENDED") {
+        return Ok(());
+    }
+    let status = row.status.name().to_ascii_lowercase();
+    problem.message = format!("run {}: {}", row.id, problem.message);
+    Err(problem.help(format!("the run is {status}; see `noetl show {}`", row.id)))
+}
+
+/// Sends a control request to a run and returns its state.
+pub(super) async fn send_control(
+    client: &Client,
+    id: ExecutionId,
+    request: Control,
+) -> Result<ExecutionSummary, CliError> {
+    let (path, body) = match request {
+        Control::Cancel { reason, cascade } => (
+            "/cancel".to_owned(),
+            json!(CancelRequest { reason, cascade }),
+        ),
+        Control::Pause { reason } => ("/pause".to_owned(), json!(ReasonRequest { reason })),
+        Control::Resume => ("/resume".to_owned(), json!(ReasonRequest::default())),
+        Control::Retry { version } => ("/retry".to_owned(), json!(RetryRequest { version })),
+        Control::Finalize { ending, reason } => {
+            let status = ending;
+            (
+                "/finalize".to_owned(),
+                json!(FinalizeRequest { status, reason }),
+            )
+        }
+        Control::Signal { name, payload } => {
+            let path = format!("/signal/{}", encode_segment(name.as_str()));
+            (path, json!(payload))
+        }
+        Control::Patch(variables) => {
+            let path = format!("/api/vars/{id}");
+            let body = json!({ "variables": variables });
+            let said = client.post(&path, &body).await;
+            return said.map_err(|error| call_error(&error));
+        }
+    };
+    let said = client.post(&paths::run_path(id, &path), &body).await;
+    said.map_err(|error| call_error(&error))
+}
+
+impl RemoteRun<'_> {
+    /// Sends a GET request; retries for up to `RECONNECT_TIMEOUT`, because a server may be restarting.
+    async fn get_with_retry<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
+        let until = tokio::time::Instant::now() + RECONNECT_TIMEOUT;
+        loop {
+            match self.client.get(path).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) if error.is_passing() && tokio::time::Instant::now() < until => {
+                    tokio::time::sleep(RETRY_DELAY).await;
+                }
+                Err(error) => return Err(call_error(&error)),
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl RunWatcher for RemoteRun<'_> {
+    async fn next_update(&mut self) -> Result<RunUpdate, CliError> {
+        match &mut self.watcher {
+            Some(listen) => listen.next_update().await,
+            None => Ok(RunUpdate::LogChanged),
+        }
+    }
+}
+
+#[async_trait]
+impl DrivenRun for RemoteRun<'_> {
+    fn id(&self) -> ExecutionId {
+        self.id
+    }
+
+    fn shown_since(&self) -> Time {
+        self.shown_since
+    }
+
+    fn is_owned(&self) -> bool {
+        self.is_owned
+    }
+
+    fn interrupt_message(&self) -> String {
+        "stopped waiting; the server completes the cancellation".to_owned()
+    }
+
+    fn detached_location(&self) -> &'static str {
+        "on the server"
+    }
+
+    fn start_watching(&mut self, after: Seq) {
+        self.watcher = Some(SseWatcher::start(self.client, self.id, after));
+    }
+
+    /// Does nothing: the server drives the run.
+    async fn poll(&mut self) -> Result<(), CliError> {
+        Ok(())
+    }
+
+    async fn events(&self, after: Seq) -> Result<Vec<Event>, CliError> {
+        let path = paths::events_path(self.id, after, EVENTS_PAGE_MAX);
+        let page: EventPage = self.get_with_retry(&path).await?;
+        page.events
+            .iter()
+            .map(|shown| parse_event(shown.text()))
+            .collect()
+    }
+
+    async fn result(&self, address: &ResultAddress) -> Result<Option<ByteStream>, CliError> {
+        let path = paths::result_path(self.id, address);
+        let until = tokio::time::Instant::now() + RECONNECT_TIMEOUT;
+        loop {
+            match self.client.get_stream(&path).await {
+                Err(error) if error.is_passing() && tokio::time::Instant::now() < until => {
+                    tokio::time::sleep(RETRY_DELAY).await;
+                }
+                answer => return Ok(found_or_none(answer)?.map(unwrap_result)),
+            }
+        }
+    }
+
+    async fn cancel(&self) -> Result<(), CliError> {
+        let word = Control::Cancel {
+            reason: Some("interrupted".to_owned()),
+            cascade: true,
+        };
+        match send_control(self.client, self.id, word).await {
+            // `EXECUTION_ENDED` means that the run has just ended.
+            Err(problem) if problem.code != "EXECUTION_ENDED" => Err(problem),
+            _ => Ok(()),
+        }
+    }
+
+    async fn detach(self: Box<Self>) -> Result<(), CliError> {
+        Ok(())
+    }
+
+    async fn stop(self: Box<Self>) {}
+}

@@ -1,0 +1,526 @@
+//! Folds the events of workers: commands, pipelines, iterations, and waits of pipelines.
+
+use model::command::{CommandWork, Continuation, PipelineStage};
+use model::event::{
+    AwaitTarget, CommandExpired, CommandIssued, Event, EventBody, SignalReceived, TaskStarted,
+    TimerPurpose,
+};
+use model::id::{ExecutionId, Seq, StepRunId};
+use model::outcome::Outcome;
+use model::playbook::Directive;
+use serde_json::{Map, Value};
+
+use crate::state::fold::rewind;
+use crate::state::step_run::{ChildExecution, LiveCommand, PendingWait};
+use crate::state::{ExecutionState, LiveTimer, LoopRun, ReturnedRange};
+
+/// Folds an event of a command, timer, signal, iteration or pipeline.
+pub(super) fn fold_work(state: &mut ExecutionState, event: &Event) {
+    match &event.body {
+        EventBody::CommandIssued(issued) => fold_issued(state, event, issued),
+        EventBody::CommandClaimed(claimed) => {
+            if let Some(command) = state.commands.get_mut(&claimed.command) {
+                command.claimed = Some((claimed.worker.clone(), claimed.lease_epoch));
+            }
+        }
+        EventBody::CommandExpired(expired) => expire_command(state, expired),
+        EventBody::CommandFailed(failed) => {
+            if let Some(command) = state.commands.remove(&failed.command) {
+                return_work(state, failed.command, &command, command.strikes);
+            }
+        }
+        EventBody::TimerSet(set) => {
+            let timer = LiveTimer {
+                purpose: set.purpose,
+                due: set.due,
+                run: event.location.step_run_id(),
+                iteration: event.location.iteration,
+            };
+            state.timers.insert(event.seq, timer);
+        }
+        EventBody::TimerFired(fired) => fire_timer(state, fired.timer, event.seq),
+        EventBody::SignalReceived(signal) => receive_signal(state, signal, event.seq),
+        EventBody::IterationStarted(_)
+        | EventBody::IterationDone(_)
+        | EventBody::IterationFailed(_) => {
+            fold_iteration(state, event);
+        }
+        EventBody::TaskStarted(_)
+        | EventBody::AttemptStarted(_)
+        | EventBody::AttemptFailed(_)
+        | EventBody::PolicyEvaluated(_)
+        | EventBody::TaskDone(_)
+        | EventBody::TaskFailed(_)
+        | EventBody::ManifestUpdated(_) => fold_pipeline_event(state, event),
+        _ => {}
+    }
+}
+
+fn fold_issued(state: &mut ExecutionState, event: &Event, issued: &CommandIssued) {
+    let Some(id) = event.location.step_run_id() else {
+        return;
+    };
+    let Some(run) = state.runs.get_mut(&id) else {
+        return;
+    };
+    let mut strikes = run.strikes;
+    let mut open = 1;
+    match (issued.work, &mut run.loop_) {
+        (CommandWork::Range { from, to, .. }, Some(loop_)) => {
+            strikes = take_returned(loop_, from, to);
+            loop_.next = loop_.next.max(to);
+            open = loop_
+                .unfinished_ranges(from, to)
+                .iter()
+                .map(|(from, to)| to - from)
+                .sum();
+        }
+        (CommandWork::Iteration { index }, Some(loop_)) => {
+            loop_.awake.remove(&index);
+            strikes = 0;
+        }
+        _ => run.dispatches = issued.dispatch,
+    }
+    let width = match issued.work {
+        CommandWork::Range { width, .. } => width,
+        _ => 1,
+    };
+    let command = LiveCommand {
+        run: id,
+        work: issued.work,
+        strikes,
+        width,
+        open,
+        claimed: None,
+    };
+    state.commands.insert(event.seq, command);
+}
+
+/// Removes `from..to` from the returned ranges, and returns the number of workers that died while running it. The
+/// number is only known for a single iteration that was returned alone; for a range, it is unknown which part failed.
+fn take_returned(loop_: &mut LoopRun, from: u64, to: u64) -> u32 {
+    let mut strikes = 0;
+    let mut rest = Vec::with_capacity(loop_.returned.len());
+    for range in loop_.returned.drain(..) {
+        if range.to <= from || to <= range.from {
+            rest.push(range);
+            continue;
+        }
+        if range.from == from && range.to == to && to - from == 1 {
+            strikes = range.strikes;
+        }
+        if range.from < from {
+            rest.push(ReturnedRange { to: from, ..range });
+        }
+        if to < range.to {
+            rest.push(ReturnedRange { from: to, ..range });
+        }
+    }
+    loop_.returned = rest;
+    strikes
+}
+
+fn expire_command(state: &mut ExecutionState, expired: &CommandExpired) {
+    if let Some(command) = state.commands.remove(&expired.command) {
+        return_work(state, expired.command, &command, expired.strikes);
+    }
+}
+
+/// Withdraws these commands; their work waits for a new generation.
+pub(super) fn return_all(state: &mut ExecutionState, which: impl Fn(&LiveCommand) -> bool) {
+    let of_these = |(seq, command): (&Seq, &LiveCommand)| which(command).then_some(*seq);
+    let ended: Vec<Seq> = state.commands.iter().filter_map(of_these).collect();
+    for seq in ended {
+        let Some(command) = state.commands.remove(&seq) else {
+            continue;
+        };
+        return_work(state, seq, &command, command.strikes);
+    }
+}
+
+/// Makes the unfinished work of a command available again, except for what a newer command covers.
+fn return_work(state: &mut ExecutionState, seq: Seq, command: &LiveCommand, strikes: u32) {
+    let newer = state.commands.range_from(&seq).map(|(_, command)| command);
+    let same_run = newer.filter(|newer| newer.run == command.run);
+    let elsewhere: Vec<(u64, u64)> = same_run
+        .filter_map(|newer| covered_range(newer.work))
+        .collect();
+    let Some(run) = state.runs.get_mut(&command.run) else {
+        return;
+    };
+    let (Some(loop_), Some((from, to))) = (&mut run.loop_, covered_range(command.work)) else {
+        run.strikes = strikes;
+        return;
+    };
+    let parts = subtract_ranges(loop_.unfinished_ranges(from, to), &elsewhere);
+    let is_alone = parts.iter().map(|(from, to)| to - from).sum::<u64>() == 1;
+    for (from, to) in parts {
+        // If several parts remain, a single iteration is no more suspicious than the others, and cannot be split
+        // further.
+        let strikes = if to - from > 1 || is_alone {
+            strikes
+        } else {
+            0
+        };
+        loop_.returned.push(ReturnedRange { from, to, strikes });
+    }
+}
+
+/// The iterations a command covers.
+fn covered_range(work: CommandWork) -> Option<(u64, u64)> {
+    match work {
+        CommandWork::Range { from, to, .. } => Some((from, to)),
+        CommandWork::Iteration { index } => Some((index, index + 1)),
+        CommandWork::Pipeline | CommandWork::Prepare => None,
+    }
+}
+
+/// The ranges without the parts that `others` cover.
+fn subtract_ranges(ranges: Vec<(u64, u64)>, others: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    others.iter().fold(ranges, |ranges, (from, to)| {
+        let cut = |range: (u64, u64)| [(range.0, range.1.min(*from)), (range.0.max(*to), range.1)];
+        let parts = ranges.into_iter().flat_map(cut);
+        parts.filter(|(from, to)| from < to).collect()
+    })
+}
+
+/// Reduces the open count of the command that covers this event's pipeline, and closes the command at zero.
+pub(super) fn close_covering(state: &mut ExecutionState, event: &Event) {
+    let Some(id) = event.location.step_run_id() else {
+        return;
+    };
+    let Some(seq) = state.command_covering(&id, event.location.iteration) else {
+        return;
+    };
+    if let Some(command) = state.commands.get_mut(&seq) {
+        command.open = command.open.saturating_sub(1);
+        if command.open == 0 {
+            state.commands.remove(&seq);
+        }
+    }
+}
+
+fn fold_iteration(state: &mut ExecutionState, event: &Event) {
+    let (Some(id), Some(index)) = (event.location.step_run_id(), event.location.iteration) else {
+        return;
+    };
+    let Some(loop_) = state.runs.get_mut(&id).and_then(|run| run.loop_.as_mut()) else {
+        return;
+    };
+    let (ok, patch) = match &event.body {
+        EventBody::IterationDone(done) => (true, &done.set_ctx),
+        EventBody::IterationFailed(failed) => (false, &failed.set_ctx),
+        _ => {
+            if !loop_.has_ended(index) {
+                loop_.live.entry(index).or_default();
+            }
+            return;
+        }
+    };
+    let was_away = loop_.suspended.contains(&index) || loop_.awake.contains(&index);
+    if !loop_.record_end(index, ok) {
+        return;
+    }
+    loop_.update_mean_duration(event.duration_ms);
+    if let Some(patch) = patch
+        .as_ref()
+        .and_then(|raw| raw.parse_as::<Map<String, Value>>().ok())
+    {
+        if ok {
+            loop_.patches.add(index, &patch);
+        } else {
+            loop_.broken_patches.insert(index, patch);
+        }
+    }
+    if let EventBody::IterationFailed(failed) = &event.body
+        && loop_
+            .first_error
+            .as_ref()
+            .is_none_or(|(first, _)| index < *first)
+    {
+        loop_.first_error = Some((index, failed.error.clone()));
+    }
+    if !was_away {
+        close_covering(state, event);
+    }
+    if let Some(run) = state.runs.get_mut(&id) {
+        run.waits.remove(&Some(index));
+        run.children
+            .retain(|(iteration, _), child| *iteration != Some(index) || child.failed);
+    }
+}
+
+fn fold_pipeline_event(state: &mut ExecutionState, event: &Event) {
+    let Some(id) = event.location.step_run_id() else {
+        return;
+    };
+    let Some(run) = state.runs.get_mut(&id) else {
+        return;
+    };
+    let Some(continuation) = run.continuation_mut(event.location.iteration) else {
+        return;
+    };
+    pipeline::fold(continuation, event);
+    if matches!(
+        event.body,
+        EventBody::TaskDone(_) | EventBody::TaskFailed(_)
+    ) {
+        // Deaths are counted per task, and this task has ended.
+        if event.location.iteration.is_none() {
+            run.strikes = 0;
+        }
+        if let Some(seq) = state.command_covering(&id, event.location.iteration)
+            && let Some(command) = state.commands.get_mut(&seq)
+        {
+            command.strikes = 0;
+        }
+    }
+    let Some(run) = state.runs.get_mut(&id) else {
+        return;
+    };
+    match &event.body {
+        EventBody::TaskStarted(TaskStarted {
+            awaits: Some(awaits),
+            ..
+        }) => {
+            let waiting = PendingWait {
+                since: event.seq,
+                awaits: (**awaits).clone(),
+            };
+            run.waits.insert(event.location.iteration, waiting);
+            if let (AwaitTarget::Child(_), Some(label)) = (&**awaits, &event.location.task) {
+                let child = ChildExecution {
+                    execution: child_id(event),
+                    failed: false,
+                };
+                let key = (event.location.iteration, label.clone());
+                let known = run
+                    .children
+                    .get(&key)
+                    .filter(|child| child.failed)
+                    .map(|child| child.execution);
+                let execution = known.unwrap_or(child.execution);
+                run.children.insert(
+                    key,
+                    ChildExecution {
+                        execution,
+                        failed: false,
+                    },
+                );
+            }
+            suspend_pipeline(state, event);
+            take_signal(state, &id, event);
+        }
+        EventBody::PolicyEvaluated(policy)
+            if policy.action.directive == Directive::Retry && policy.action.suspend =>
+        {
+            suspend_pipeline(state, event);
+        }
+        _ => {}
+    }
+}
+
+/// The ID of the execution that a task starts: the ID of its `task.started` event, so no mapping is needed.
+pub(crate) fn child_id(started: &Event) -> ExecutionId {
+    ExecutionId(started.event_id.0)
+}
+
+/// Suspends the pipeline: it waits without a command.
+fn suspend_pipeline(state: &mut ExecutionState, event: &Event) {
+    let index = event.location.iteration;
+    let run = event.location.step_run_id();
+    let carrier = run.and_then(|run| state.command_covering(&run, index));
+    if let Some(command) = carrier.and_then(|seq| state.commands.get_mut(&seq)) {
+        command.width = command.width.saturating_sub(1);
+    }
+    close_covering(state, event);
+    if let (Some(index), Some(run)) = (index, state.run_mut(event))
+        && let Some(loop_) = &mut run.loop_
+    {
+        loop_.suspended.insert(index);
+    }
+    // A range without free width must stop: its unstarted iterations wait until width is available again.
+    let is_full = |command: &LiveCommand| command.width == 0;
+    if let Some(seq) = carrier.filter(|seq| state.commands.get(seq).is_some_and(is_full))
+        && let Some(command) = state.commands.remove(&seq)
+    {
+        return_work(state, seq, &command, command.strikes);
+    }
+}
+
+/// Delivers the oldest signal that arrived before the wait.
+fn take_signal(state: &mut ExecutionState, id: &StepRunId, event: &Event) {
+    let EventBody::TaskStarted(TaskStarted {
+        awaits: Some(awaits),
+        ..
+    }) = &event.body
+    else {
+        return;
+    };
+    let AwaitTarget::Wait(wait) = &**awaits else {
+        return;
+    };
+    let Some(name) = &wait.signal else { return };
+    let taken = state
+        .signals
+        .get_mut(name)
+        .and_then(std::collections::VecDeque::pop_front);
+    if state
+        .signals
+        .get(name)
+        .is_some_and(std::collections::VecDeque::is_empty)
+    {
+        state.signals.remove(name);
+    }
+    if let Some(by) = taken {
+        end_wait(state, id, event.location.iteration, by);
+    }
+}
+
+fn receive_signal(state: &mut ExecutionState, signal: &SignalReceived, seq: Seq) {
+    if let Some(end) = &signal.child {
+        if let Some((id, iteration)) = find_parent(state, end.execution_id) {
+            let outcome = signal
+                .payload
+                .as_ref()
+                .and_then(|raw| raw.parse_as::<Outcome>().ok());
+            let failed = outcome.is_some_and(|outcome| !outcome.is_ok());
+            if let Some(run) = state.runs.get_mut(&id) {
+                let children = run.children.iter_mut();
+                for (_, child) in children.filter(|(key, _)| key.0 == iteration) {
+                    child.failed |= failed && child.execution == end.execution_id;
+                }
+            }
+            end_wait(state, &id, iteration, seq);
+        }
+        return;
+    }
+    let waits = |waiting: &PendingWait| matches!(&waiting.awaits, AwaitTarget::Wait(wait) if wait.signal.as_ref() == Some(&signal.name));
+    match find_waiter(state, waits) {
+        Some((id, iteration)) => end_wait(state, &id, iteration, seq),
+        None => state
+            .signals
+            .entry(signal.name.clone())
+            .or_default()
+            .push_back(seq),
+    }
+}
+
+impl ExecutionState {
+    /// Whether a pipeline waits for this child.
+    pub(crate) fn awaits_child(&self, child: ExecutionId) -> bool {
+        find_parent(self, child).is_some()
+    }
+}
+
+/// The pipeline that waits for this child.
+fn find_parent(state: &ExecutionState, child: ExecutionId) -> Option<(StepRunId, Option<u64>)> {
+    state.runs.iter().find_map(|(id, run)| {
+        let waits = |iteration: &Option<u64>| {
+            let waiting = run.waits.get(iteration);
+            waiting.is_some_and(|waiting| matches!(waiting.awaits, AwaitTarget::Child(_)))
+        };
+        let mut children = run.children.iter();
+        let found =
+            children.find(|((iteration, _), known)| known.execution == child && waits(iteration));
+        found.map(|((iteration, _), _)| (id.clone(), *iteration))
+    })
+}
+
+/// The pipeline that has waited longest among those that match.
+fn find_waiter(
+    state: &ExecutionState,
+    matches: impl Fn(&PendingWait) -> bool,
+) -> Option<(StepRunId, Option<u64>)> {
+    let waits = state.runs.iter().flat_map(|(id, run)| {
+        run.waits
+            .iter()
+            .map(move |(at, waiting)| (id, *at, waiting))
+    });
+    let oldest = waits
+        .filter(|(.., waiting)| matches(waiting))
+        .min_by_key(|(.., waiting)| waiting.since);
+    oldest.map(|(id, iteration, _)| (id.clone(), iteration))
+}
+
+/// Records that the awaited event arrived, and makes the pipeline ready to be offered again.
+fn end_wait(state: &mut ExecutionState, id: &StepRunId, iteration: Option<u64>, by: Seq) {
+    let Some(run) = state.runs.get_mut(id) else {
+        return;
+    };
+    let waiting = run.waits.remove(&iteration);
+    if let Some(continuation) = run.continuation_mut(iteration) {
+        let since = waiting.map_or(by, |waiting| waiting.since);
+        continuation.stage = PipelineStage::Answered { by, since };
+    }
+    wake_iteration(run.loop_.as_mut(), iteration);
+    let of_pipeline =
+        |timer: &LiveTimer| timer.run.as_ref() == Some(id) && timer.iteration == iteration;
+    state
+        .timers
+        .retain(|_, timer| timer.purpose == TimerPurpose::StepTimeout || !of_pipeline(timer));
+}
+
+fn wake_iteration(loop_: Option<&mut LoopRun>, iteration: Option<u64>) {
+    if let (Some(loop_), Some(index)) = (loop_, iteration)
+        && loop_.suspended.remove(&index)
+    {
+        loop_.awake.insert(index);
+    }
+}
+
+fn fire_timer(state: &mut ExecutionState, timer: Seq, seq: Seq) {
+    let Some(timer) = state.timers.remove(&timer) else {
+        return;
+    };
+    let Some(id) = timer.run else { return };
+    match timer.purpose {
+        TimerPurpose::Wait => end_wait(state, &id, timer.iteration, seq),
+        TimerPurpose::Retry => {
+            let Some(run) = state.runs.get_mut(&id) else {
+                return;
+            };
+            let continuation = run.continuation_mut(timer.iteration);
+            if let Some(PipelineStage::Retrying { suspended, .. }) =
+                continuation.map(|continuation| &mut continuation.stage)
+            {
+                *suspended = false;
+            }
+            wake_iteration(run.loop_.as_mut(), timer.iteration);
+        }
+        TimerPurpose::StepTimeout | TimerPurpose::StopGrace => {}
+    }
+}
+
+impl LoopRun {
+    /// Returns failed iterations, which continue from the task that failed.
+    pub(super) fn retry_failed_iterations(&mut self) {
+        for index in &self.failed {
+            self.returned.push(ReturnedRange {
+                from: index,
+                to: index + 1,
+                strikes: 0,
+            });
+        }
+        self.failed.clear();
+        self.first_error = None;
+        self.live.append(&mut self.broken);
+        self.broken_patches.clear();
+        let away: Vec<u64> = self.suspended.iter().chain(&self.awake).copied().collect();
+        self.suspended.clear();
+        self.awake.clear();
+        for index in away {
+            self.returned.push(ReturnedRange {
+                from: index,
+                to: index + 1,
+                strikes: 0,
+            });
+        }
+        for range in &mut self.returned {
+            range.strikes = 0;
+        }
+        self.live
+            .values_mut()
+            .for_each(|continuation: &mut Continuation| rewind(continuation));
+    }
+}

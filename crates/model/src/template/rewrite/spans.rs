@@ -1,0 +1,103 @@
+//! Spans and paths of expressions.
+
+use std::ops::Range;
+
+use minijinja::Value as Native;
+use minijinja::machinery::Span as Place;
+use minijinja::machinery::ast::{self, CallArg, Expr, Spanned, Stmt};
+
+use crate::template::tree::SyntaxError;
+
+/// A dotted path that a template reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathUse {
+    /// The path: `iter.page`.
+    pub path: String,
+    /// The byte range in the template's own text.
+    pub range: Range<usize>,
+    /// Whether the value may be missing there: under `default`, `is defined`, a comparison or a condition.
+    pub guarded: bool,
+}
+
+/// Returns the full span of an expression; the library's span starts at the last attribute or operator.
+pub(super) fn span_of(expr: &Expr<'_>) -> Place {
+    let begins = match expr {
+        Expr::GetAttr(node) => span_of(&node.expr),
+        Expr::GetItem(node) => span_of(&node.expr),
+        Expr::Slice(node) => span_of(&node.expr),
+        Expr::Call(node) => span_of(&node.expr),
+        Expr::BinOp(node) => span_of(&node.left),
+        Expr::Compare(node) => span_of(&node.expr),
+        Expr::Test(node) => span_of(&node.expr),
+        Expr::Filter(node) => match &node.expr {
+            Some(inner) => span_of(inner),
+            None => return expr.span(),
+        },
+        other => return other.span(),
+    };
+    let ends = expr.span();
+    if begins.start_offset > ends.start_offset {
+        return ends;
+    }
+    Place {
+        start_line: begins.start_line,
+        start_col: begins.start_col,
+        start_offset: begins.start_offset,
+        ..ends
+    }
+}
+
+/// Returns the dotted path that an expression reads, up to the first part that is computed.
+pub(super) fn path_of(expr: &Expr<'_>) -> Option<String> {
+    match expr {
+        Expr::Var(node) => Some(node.id.to_owned()),
+        Expr::GetAttr(node) => Some(format!("{}.{}", path_of(&node.expr)?, node.name)),
+        Expr::GetItem(node) => {
+            let base = path_of(&node.expr)?;
+            match &node.subscript_expr {
+                Expr::Const(key) => Some(match key.value.as_str() {
+                    Some(name) => format!("{base}.{name}"),
+                    None => format!("{base}[{}]", key.value),
+                }),
+                _ => Some(base),
+            }
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn apply_filter<'s>(
+    name: &'static str,
+    value: Expr<'s>,
+    rest: Vec<Expr<'s>>,
+    at: Place,
+) -> Expr<'s> {
+    let args = rest.into_iter().map(CallArg::Pos).collect();
+    Expr::Filter(Spanned::new(
+        ast::Filter {
+            name,
+            expr: Some(value),
+            args,
+        },
+        at,
+    ))
+}
+
+pub(super) fn constant<'s>(value: Native, at: Place) -> Expr<'s> {
+    Expr::Const(Spanned::new(ast::Const { value }, at))
+}
+
+pub(super) fn emit(expr: Expr<'_>, at: Place) -> Stmt<'_> {
+    Stmt::EmitExpr(Spanned::new(ast::EmitExpr { expr }, at))
+}
+
+pub(crate) fn byte_range(at: Place) -> Range<usize> {
+    at.start_offset as usize..at.end_offset as usize
+}
+
+pub(super) fn syntax_error_at(message: &str, at: Place) -> SyntaxError {
+    SyntaxError {
+        message: message.to_owned(),
+        range: Some(byte_range(at)),
+    }
+}

@@ -1,0 +1,163 @@
+//! Tasks that await an external event: the end of a child execution, a time, or a signal.
+//!
+//! Input: a rendered task. Output: what the task awaits after it frees its slot, or a short sleep in the slot.
+
+use std::time::Duration;
+
+use model::event::{AwaitTarget, ChildStart, WaitFor};
+use model::id::Name;
+use model::outcome::{ErrorKind, TaskError};
+use model::playbook::{Task, parse_catalog_id};
+use model::raw::RawJson;
+use model::size::{EVENT_BYTES_MAX, size_error};
+use model::template::{IterationView, Scope};
+use model::time::Time;
+use serde_json::{Map, Value};
+
+use crate::policy::SUSPEND_DELAY_MIN;
+
+/// The parts of a rendered task that `child` and `wait` read.
+#[derive(Debug, Clone, Copy)]
+pub struct RenderedTask<'r> {
+    /// The keys that belong to the tool kind.
+    pub fields: &'r Map<String, Value>,
+    /// The task's input.
+    pub input: Option<&'r Value>,
+    /// Maximum total duration.
+    pub timeout: Option<Duration>,
+}
+
+/// What a `wait` task does.
+#[derive(Debug)]
+pub enum WaitAction {
+    /// Sleeps and keeps its slot.
+    Sleep(Time),
+    /// Frees its slot and awaits an event.
+    Suspend(AwaitTarget),
+}
+
+/// Returns the child execution that a `playbook` task requests.
+pub fn parse_child_task(
+    task: &Task,
+    ready: RenderedTask<'_>,
+    scope: &Scope,
+) -> Result<AwaitTarget, Box<TaskError>> {
+    let text = |key: &str| match ready.fields.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(Value::Number(number)) => Ok(Some(number.to_string())),
+        Some(_) => Err(invalid_key_error(task, key, "text")),
+    };
+    let entry = text("catalog_id")?;
+    let entry = entry.as_deref().map(parse_catalog_id);
+    let path = text("path")?.or(entry.map(|(path, _)| path.to_owned()));
+    let path = path.ok_or_else(|| invalid_key_error(task, "path", "set"))?;
+    let version = match text("version")?.as_deref() {
+        None => entry.and_then(|(_, version)| version),
+        Some("latest") => None,
+        Some(version) => {
+            let number = version.trim_start_matches('v').parse();
+            Some(number.map_err(|_| invalid_key_error(task, "version", "a whole number"))?)
+        }
+    };
+    let wait = match ready.fields.get("wait") {
+        None | Some(Value::Null) => true,
+        Some(Value::Bool(wait)) => *wait,
+        Some(Value::String(text)) => !text.eq_ignore_ascii_case("false"),
+        Some(_) => return Err(invalid_key_error(task, "wait", "true or false")),
+    };
+    let input = ready.input.map_or_else(
+        || RawJson::from_serializable(&Map::new()),
+        RawJson::from_serializable,
+    );
+    let iter = scope.iter.as_ref().map(parent_iteration);
+    let bytes = input.text().len() + iter.as_ref().map_or(0, |iter| iter.text().len());
+    if let Some(error) = size_error("the input of a child run", bytes, EVENT_BYTES_MAX) {
+        return Err(Box::new(error));
+    }
+    Ok(AwaitTarget::Child(ChildStart {
+        path,
+        version,
+        input,
+        return_step: text("return_step")?.map(Name::from),
+        wait,
+        iter,
+    }))
+}
+
+/// The iteration, as the child sees it in `iter.parent`.
+fn parent_iteration(iter: &IterationView) -> RawJson {
+    let mut all = Map::new();
+    if let Some(index) = iter.index {
+        all.insert("index".to_owned(), index.into());
+        all.insert("length".to_owned(), iter.length.into());
+    }
+    if let Some(values) = iter.values.json().as_object() {
+        all.extend(values.clone());
+    }
+    if let Some(parent) = &iter.parent {
+        all.insert("parent".to_owned(), parent.json().clone());
+    }
+    RawJson::from_serializable(&all)
+}
+
+/// Returns what a `wait` task waits for.
+pub fn parse_wait_task(
+    task: &Task,
+    ready: RenderedTask<'_>,
+    now: Time,
+) -> Result<WaitAction, Box<TaskError>> {
+    let field = |key: &str| ready.fields.get(key).filter(|value| !value.is_null());
+    if let Some(duration) = field("duration") {
+        let span = model::duration::parse(duration);
+        let span =
+            span.ok_or_else(|| invalid_key_error(task, "duration", "a duration such as `30s`"))?;
+        return Ok(wait_until(now.after(span), now));
+    }
+    if let Some(time) = field("until") {
+        let due = time.as_str().and_then(Time::parse);
+        let due = due.ok_or_else(|| {
+            invalid_key_error(task, "until", "a time such as `2030-01-31T12:00:00Z`")
+        })?;
+        return Ok(wait_until(due, now));
+    }
+    let signal = match (field("signal"), field("approval")) {
+        (Some(Value::String(name)), _) | (None, Some(Value::String(name))) => name.as_str(),
+        (Some(_), _) => return Err(invalid_key_error(task, "signal", "text")),
+        // An approval form may have a `name`; the default is the task's label.
+        (None, Some(Value::Object(form))) => {
+            let named = form.get("name").and_then(Value::as_str);
+            named.unwrap_or(task.label.as_str())
+        }
+        (None, _) => return Err(invalid_key_error(task, "signal", "set")),
+    };
+    Ok(WaitAction::Suspend(AwaitTarget::Wait(WaitFor {
+        until: ready.timeout.map(|span| now.after(span)),
+        signal: Some(signal.into()),
+        times_out: ready.timeout.is_some(),
+    })))
+}
+
+fn wait_until(due: Time, now: Time) -> WaitAction {
+    if due.since(now) <= SUSPEND_DELAY_MIN {
+        return WaitAction::Sleep(due);
+    }
+    WaitAction::Suspend(AwaitTarget::Wait(WaitFor {
+        until: Some(due),
+        signal: None,
+        times_out: false,
+    }))
+}
+
+#[expect(
+    clippy::unnecessary_box_returns,
+    reason = "every caller returns it in an `Err`, and `TaskError` is large"
+)]
+fn invalid_key_error(task: &Task, key: &str, wanted: &str) -> Box<TaskError> {
+    let message = format!("`{key}` of a `{}` task must be {wanted}", task.kind);
+    let error = TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
+        .with_detail("key", key)
+        .with_detail("task", task.label.as_str())
+        .with_detail("line", task.span.line);
+    Box::new(error)
+}

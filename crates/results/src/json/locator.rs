@@ -1,0 +1,317 @@
+//! Locates a value in streamed JSON, and the offsets of its elements if it is a list.
+
+use std::ops::Range;
+
+use model::template::PathSegment;
+use serde::{Deserialize, Serialize};
+
+use super::scan::{JsonScanError, JsonScanner, ValueStart};
+
+/// Maximum number of recorded offsets; for longer lists only those of every second, fourth … element are kept.
+const OFFSETS_MAX: usize = 1024;
+
+/// Longer keys cannot be part of a path, so the locator skips them.
+const KEY_BYTES_MAX: usize = 1024;
+
+/// A value inside a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocatedValue {
+    /// Byte range of the value.
+    pub range: Range<u64>,
+    /// Offsets of its elements, if it is a list.
+    pub list: Option<ElementOffsets>,
+    /// Whether it is a string.
+    pub is_text: bool,
+}
+
+/// Offsets of every `stride`-th element of a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ElementOffsets {
+    /// Number of elements.
+    pub total: u64,
+    /// Number of elements between two offsets.
+    pub stride: u64,
+    /// Offset of each `stride`-th element.
+    pub offsets: Vec<u64>,
+    /// Offset after the list.
+    pub end: u64,
+}
+
+impl ElementOffsets {
+    /// Returns a byte range that contains these elements, and the index of the first element in it.
+    pub(crate) fn byte_range_of(&self, indices: &Range<u64>) -> (Range<u64>, u64) {
+        let offset = |n: u64| usize::try_from(n).ok().and_then(|n| self.offsets.get(n));
+        let first = indices.start / self.stride;
+        let behind = indices.end.div_ceil(self.stride);
+        let begin = offset(first).copied().unwrap_or(self.end);
+        let end = offset(behind).copied().unwrap_or(self.end);
+        (begin..end.max(begin), first * self.stride)
+    }
+}
+
+/// Looks for values at several paths while the text is streamed.
+pub(crate) struct JsonLocator<'p> {
+    scanner: JsonScanner,
+    paths: &'p [Vec<PathSegment>],
+    candidates: Vec<Option<LocatedCandidate>>,
+    trail: Vec<Frame>,
+    key: Option<Vec<u8>>,
+    position: u64,
+}
+
+/// An open container and the current position in it.
+struct Frame {
+    is_object: bool,
+    next: u64,
+    at: Option<PathSegment>,
+}
+
+/// A value at one of the paths.
+struct LocatedCandidate {
+    range: Range<u64>,
+    is_open: bool,
+    is_list: bool,
+    is_text: bool,
+    element_offsets: ElementOffsets,
+}
+
+impl LocatedCandidate {
+    fn new(begin: ValueStart, at: u64, is_text: bool) -> Self {
+        Self {
+            range: at..at,
+            is_open: true,
+            is_list: begin == ValueStart::Array,
+            is_text,
+            element_offsets: ElementOffsets {
+                total: 0,
+                stride: 1,
+                offsets: Vec::new(),
+                end: at,
+            },
+        }
+    }
+
+    fn add_element(&mut self, at: u64) {
+        let places = &mut self.element_offsets;
+        if places.total.is_multiple_of(places.stride) {
+            places.offsets.push(at);
+        }
+        places.total += 1;
+        if places.offsets.len() > OFFSETS_MAX {
+            let mut is_kept = false;
+            places.offsets.retain(|_| {
+                is_kept = !is_kept;
+                is_kept
+            });
+            places.stride *= 2;
+        }
+    }
+}
+
+impl<'p> JsonLocator<'p> {
+    pub(crate) fn new(paths: &'p [Vec<PathSegment>]) -> Self {
+        Self {
+            scanner: JsonScanner::default(),
+            paths,
+            candidates: paths.iter().map(|_| None).collect(),
+            trail: Vec::new(),
+            key: None,
+            position: 0,
+        }
+    }
+
+    /// Scans the next part of the text.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(), JsonScanError> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (plain, after) = rest.split_at(self.scanner.skip_plain(rest));
+            self.capture_key(plain);
+            self.position += plain.len() as u64;
+            rest = after;
+            if let Some((byte, after)) = rest.split_first() {
+                self.scan_byte(*byte)?;
+                rest = after;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the value at the first path that exists.
+    pub(crate) fn finish(mut self) -> Result<Option<LocatedValue>, JsonScanError> {
+        self.scanner.finish()?;
+        // Only a number ends together with the text.
+        self.end_value(0, self.position);
+        let found = self.candidates.into_iter().flatten().next();
+        Ok(found.map(|found| LocatedValue {
+            list: found.is_list.then_some(ElementOffsets {
+                end: found.range.end,
+                ..found.element_offsets
+            }),
+            range: found.range,
+            is_text: found.is_text,
+        }))
+    }
+
+    fn scan_byte(&mut self, byte: u8) -> Result<(), JsonScanError> {
+        let depth = self.scanner.depth();
+        let at = self.position;
+        let step = self.scanner.step(byte)?;
+        self.position += 1;
+        if step.is_after_number {
+            self.end_value(depth, at);
+        }
+        match step.value_start {
+            None => {}
+            Some(ValueStart::Key) => self.key = Some(Vec::new()),
+            Some(begin) => self.start_value(begin, at, byte == b'"'),
+        }
+        self.capture_key(&[byte]);
+        if step.is_end {
+            if let Some(key) = self.key.take() {
+                if let Some(frame) = self.trail.last_mut() {
+                    frame.at = serde_json::from_slice(&key).ok().map(PathSegment::Key);
+                }
+            } else {
+                let depth = self.scanner.depth();
+                self.trail.truncate(depth);
+                self.end_value(depth, at + 1);
+            }
+        }
+        Ok(())
+    }
+
+    fn capture_key(&mut self, bytes: &[u8]) {
+        if let Some(key) = &mut self.key
+            && key.len() <= KEY_BYTES_MAX
+        {
+            key.extend_from_slice(&bytes[..bytes.len().min(KEY_BYTES_MAX + 1)]);
+        }
+    }
+
+    fn start_value(&mut self, begin: ValueStart, at: u64, is_text: bool) {
+        if let Some(frame) = self.trail.last_mut().filter(|frame| !frame.is_object) {
+            frame.at = Some(PathSegment::Index(frame.next));
+            frame.next += 1;
+        }
+        for (path, found) in self.paths.iter().zip(&mut self.candidates) {
+            if let Some(list) = found
+                && list.is_open
+                && list.is_list
+                && self.trail.len() == path.len() + 1
+            {
+                list.add_element(at);
+            }
+            let is_there = path.len() == self.trail.len()
+                && self
+                    .trail
+                    .iter()
+                    .zip(path)
+                    .all(|(frame, segment)| frame.at.as_ref() == Some(segment));
+            if is_there {
+                // For a duplicate key the last value counts, as in the parser.
+                *found = Some(LocatedCandidate::new(begin, at, is_text));
+            }
+        }
+        if begin != ValueStart::Scalar {
+            self.trail.push(Frame {
+                is_object: begin == ValueStart::Object,
+                next: 0,
+                at: None,
+            });
+        }
+    }
+
+    fn end_value(&mut self, depth: usize, end: u64) {
+        for (path, found) in self.paths.iter().zip(&mut self.candidates) {
+            if let Some(found) = found
+                && found.is_open
+                && path.len() >= depth
+            {
+                found.is_open = false;
+                found.range.end = end;
+            }
+        }
+    }
+}
+
+/// Splits a part of a list's text, which starts with an element, into elements.
+pub(crate) struct ElementSplitter {
+    scanner: JsonScanner,
+    index: u64,
+    indices: Range<u64>,
+    element: Option<Vec<u8>>,
+    /// Elements so far, as JSON text.
+    pub(crate) elements: Vec<Vec<u8>>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl ElementSplitter {
+    /// Creates a splitter for text that starts with the element at index `first`.
+    pub(crate) fn new(first: u64, indices: Range<u64>, bytes_max: usize) -> Self {
+        let mut scanner = JsonScanner::default();
+        // The opening bracket is before the part that is read.
+        scanner.feed(b"[").expect("`[` is a valid start of JSON");
+        Self {
+            scanner,
+            index: first,
+            indices,
+            element: None,
+            elements: Vec::new(),
+            bytes: 0,
+            bytes_max,
+        }
+    }
+
+    /// Whether all wanted elements, or as many as fit, are complete.
+    pub(crate) fn is_done(&self) -> bool {
+        self.index >= self.indices.end
+            || (self.bytes >= self.bytes_max && !self.elements.is_empty())
+    }
+
+    /// Scans the next part of the text.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(), JsonScanError> {
+        let mut rest = bytes;
+        while !rest.is_empty() && !self.is_done() {
+            let (plain, after) = rest.split_at(self.scanner.skip_plain(rest));
+            self.capture_bytes(plain);
+            rest = after;
+            if let Some((byte, after)) = rest.split_first() {
+                self.scan_byte(*byte)?;
+                rest = after;
+            }
+        }
+        Ok(())
+    }
+
+    fn scan_byte(&mut self, byte: u8) -> Result<(), JsonScanError> {
+        let depth = self.scanner.depth();
+        let step = self.scanner.step(byte)?;
+        if step.is_after_number && depth == 1 {
+            self.end_element();
+        }
+        let begins = matches!(step.value_start, Some(begin) if begin != ValueStart::Key);
+        if begins && depth == 1 && self.index >= self.indices.start {
+            self.element = Some(Vec::new());
+        }
+        self.capture_bytes(&[byte]);
+        if step.is_end && self.scanner.depth() == 1 {
+            self.end_element();
+        }
+        Ok(())
+    }
+
+    fn capture_bytes(&mut self, bytes: &[u8]) {
+        if let Some(element) = &mut self.element {
+            element.extend_from_slice(bytes);
+        }
+    }
+
+    fn end_element(&mut self) {
+        self.index += 1;
+        if let Some(element) = self.element.take() {
+            self.bytes += element.len();
+            self.elements.push(element);
+        }
+    }
+}

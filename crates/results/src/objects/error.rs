@@ -1,0 +1,35 @@
+//! Converts errors of buckets.
+
+use std::io;
+use std::path::PathBuf;
+
+use object_store::Error as Fault;
+
+use crate::Error;
+
+/// Converts an error of a bucket at `place`; `uri` is the requested body, if any.
+pub(super) fn into_store_error(fault: Fault, place: &str, uri: Option<&str>) -> Error {
+    let file = PathBuf::from(place);
+    match (fault, uri) {
+        // If no body was requested, a missing bucket is a configuration error.
+        (Fault::NotFound { .. }, Some(uri)) => Error::NotAvailable {
+            uri: uri.to_owned(),
+        },
+        (
+            fault @ (Fault::NotFound { .. }
+            | Fault::PermissionDenied { .. }
+            | Fault::Unauthenticated { .. }
+            | Fault::InvalidPath { .. }
+            | Fault::NotSupported { .. }
+            | Fault::NotImplemented { .. }),
+            _,
+        ) => Error::Refused {
+            file,
+            source: io::Error::other(fault),
+        },
+        (fault, _) => Error::Unavailable {
+            file,
+            source: io::Error::other(fault),
+        },
+    }
+}

@@ -1,0 +1,82 @@
+//! A streamed text yields the same reference as a value in memory.
+
+use model::event::EventLocation;
+use model::id::ExecutionId;
+use model::playbook::Select;
+use model::time::Time;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::*;
+use crate::{DirBodyStore, LargeResult, ResultOrigin};
+
+fn result_writer(dir: &TempDir, control: ResultControl) -> ResultWriter {
+    ResultWriter {
+        store: Arc::new(DirBodyStore::open(dir.path()).unwrap()),
+        control,
+        uri: "noetl://execution/1/step//task//run/0.0/attempt/0".to_owned(),
+        bytes_max: u64::MAX,
+        missing_paths: MissingPaths::default(),
+    }
+}
+
+fn select_control(path: &str) -> ResultControl {
+    ResultControl {
+        select: vec![Select {
+            path: path.to_owned(),
+            name: "found".into(),
+        }],
+        ..ResultControl::default()
+    }
+}
+
+fn count_files(dir: &TempDir) -> usize {
+    let racks = std::fs::read_dir(dir.path().join("bodies")).unwrap();
+    racks
+        .map(|rack| std::fs::read_dir(rack.unwrap().path()).unwrap().count())
+        .sum()
+}
+
+#[tokio::test]
+async fn a_text_that_passes_is_kept_like_a_value_that_is_held() {
+    let dir = TempDir::new().unwrap();
+    let rows: Vec<Value> = (0..20_000).map(|n| json!({"id": n, "t": "x"})).collect();
+    let value = json!({"status": "done", "n": 1, "rows": rows, "deep": {"x": [true]}});
+    for control in [ResultControl::default(), select_control("$.deep.x[0]")] {
+        let text = value.to_string();
+        let keeper = result_writer(&dir, control.clone());
+        assert!(keeper.can_stream());
+        let streamed = keeper.write(&mut text.as_bytes()).await.unwrap();
+        let place = ResultOrigin {
+            execution: ExecutionId(1),
+            location: &EventLocation::default(),
+            now: Time(0),
+        };
+        let bodies = keeper.store.as_ref();
+        let held = LargeResult::new(&value, &control).unwrap();
+        let held = held.store(bodies, place).await.unwrap();
+        let uri = held.uri.clone();
+        assert_eq!(ResultRef { uri, ..streamed }, held);
+    }
+}
+
+#[tokio::test]
+async fn a_text_that_is_too_large_or_broken_leaves_nothing() {
+    let dir = TempDir::new().unwrap();
+    let mut small = result_writer(&dir, ResultControl::default());
+    small.bytes_max = 10;
+    let before = count_files(&dir);
+    let error = small.write(&mut b"[1,2,3,4,5]".as_slice()).await;
+    assert_eq!(error.unwrap_err().code(), "LIMIT_PAYLOAD");
+    let error = small.write(&mut b"[1,2".as_slice()).await;
+    assert_eq!(error.unwrap_err().code(), "RESULT_NOT_JSON");
+    assert_eq!(count_files(&dir), before);
+    small.write(&mut b"[1,2,3,4]".as_slice()).await.unwrap();
+    assert!(count_files(&dir) > before);
+}
+
+#[tokio::test]
+async fn a_path_that_searches_needs_the_whole_value() {
+    let dir = TempDir::new().unwrap();
+    assert!(!result_writer(&dir, select_control("$..id")).can_stream());
+}

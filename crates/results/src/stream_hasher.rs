@@ -1,0 +1,107 @@
+//! SHA-256 of a body that arrives in chunks. A large body is hashed on another thread while the rest arrives.
+
+use std::sync::mpsc;
+
+use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::Error;
+
+/// Smaller bodies are hashed faster than another thread wakes up.
+const THREADED_BYTES_MIN: u64 = 512 * 1024;
+
+/// Number of bytes to send to the thread at once: waking it for every chunk would take as long as hashing it.
+const BATCH_BYTES: usize = 256 * 1024;
+
+/// A streaming hash.
+pub(crate) enum StreamHasher {
+    Inline(Sha256),
+    Threaded(HasherThread),
+}
+
+/// A hash on another thread. The thread ends when the sender is dropped, even if the hash is not needed any more.
+pub(crate) struct HasherThread {
+    batch: Vec<Bytes>,
+    bytes: usize,
+    sender: mpsc::Sender<Vec<Bytes>>,
+    hash: JoinHandle<Sha256>,
+}
+
+impl StreamHasher {
+    /// Starts the hash of a body of about this size.
+    pub(crate) fn for_size(bytes: u64) -> Self {
+        if bytes < THREADED_BYTES_MIN {
+            return Self::Inline(Sha256::new());
+        }
+        let (sender, pieces) = mpsc::channel::<Vec<Bytes>>();
+        let hash = move || {
+            let mut hash = Sha256::new();
+            for piece in pieces.into_iter().flatten() {
+                hash.update(&piece);
+            }
+            hash
+        };
+        Self::Threaded(HasherThread {
+            batch: Vec::new(),
+            bytes: 0,
+            sender,
+            hash: spawn_blocking(hash),
+        })
+    }
+
+    pub(crate) fn update(&mut self, piece: Bytes) {
+        match self {
+            Self::Inline(hash) => hash.update(&piece),
+            Self::Threaded(beside) => {
+                beside.bytes += piece.len();
+                beside.batch.push(piece);
+                if beside.bytes >= BATCH_BYTES {
+                    beside.send_batch();
+                }
+            }
+        }
+    }
+
+    /// Returns the hash of all chunks, in hex.
+    pub(crate) async fn finish(self) -> Result<String, Error> {
+        let hash = match self {
+            Self::Inline(hash) => hash,
+            Self::Threaded(mut beside) => {
+                beside.send_batch();
+                drop(beside.sender);
+                let hash = beside.hash.await;
+                hash.map_err(|error| Error::Interrupted(std::io::Error::other(error)))?
+            }
+        };
+        Ok(hex::encode(hash.finalize()))
+    }
+}
+
+impl HasherThread {
+    fn send_batch(&mut self) {
+        self.bytes = 0;
+        let gathered = std::mem::take(&mut self.batch);
+        self.sender
+            .send(gathered)
+            .expect("the thread receives until the sender is dropped");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_has_the_same_hash_wherever_it_is_made() {
+        let pieces: Vec<Bytes> = (0..40_u8).map(|n| vec![n; 20_000].into()).collect();
+        let expected = crate::sha256(&pieces.concat());
+        for bytes in [THREADED_BYTES_MIN - 1, THREADED_BYTES_MIN] {
+            let mut hashing = StreamHasher::for_size(bytes);
+            for piece in &pieces {
+                hashing.update(piece.clone());
+            }
+            assert_eq!(hashing.finish().await.unwrap(), expected);
+        }
+    }
+}

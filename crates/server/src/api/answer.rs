@@ -1,8 +1,0 @@
-//! Result type of handlers: JSON or a problem.
-
-use axum::Json;
-
-use crate::api::error::ApiError;
-
-/// Result of a handler.
-pub(crate) type Answer<T> = Result<Json<T>, ApiError>;

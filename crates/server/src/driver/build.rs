@@ -1,0 +1,103 @@
+//! Builds commands for workers: the work, its data, and its progress so far.
+
+use model::command::{Command, CommandWork};
+use model::id::{CommandId, ExecutionId, LeaseEpoch, Seq};
+use wire::{ClaimedCommand, ResumePoint};
+
+use crate::driver::actor::ExecutionDriver;
+
+impl ExecutionDriver {
+    /// Builds a live command for a worker.
+    pub(super) fn build_command(
+        &mut self,
+        execution: ExecutionId,
+        seq: Seq,
+        epoch: LeaseEpoch,
+    ) -> Option<ClaimedCommand> {
+        let slot = self.executions.get_mut(&execution)?;
+        let state = slot.state.as_ref()?;
+        let live = state.commands.get(&seq)?;
+        let run = state.run(&live.run)?;
+        let command = Command {
+            id: CommandId { execution, seq },
+            playbook: state.hash.clone(),
+            run: live.run.clone(),
+            work: live.work_left(),
+            dispatch: run.dispatches.max(1),
+            pool: "".into(),
+            args: run.args.clone(),
+            loop_started: run
+                .loop_
+                .as_ref()
+                .map(|loop_| loop_.elements_event_of(live.work)),
+        };
+        self.build_claimed(&command, epoch)
+    }
+
+    pub(super) fn build_claimed(
+        &mut self,
+        command: &Command,
+        lease_epoch: LeaseEpoch,
+    ) -> Option<ClaimedCommand> {
+        let slot = self.executions.get_mut(&command.id.execution)?;
+        let context = slot.context(&command.run)?;
+        let state = slot.state.as_ref()?;
+        state.commands.get(&command.id.seq)?;
+        let run = state.run(&command.run)?;
+        metrics::counter!(crate::metrics::CLAIMED).increment(1);
+        let mut resume = Vec::new();
+        let mut over = Vec::new();
+        match (command.work, &run.loop_) {
+            (CommandWork::Range { from, to, .. }, Some(loop_)) => {
+                let live = loop_
+                    .live
+                    .range(from..to)
+                    .filter(|(index, _)| !loop_.suspended.contains(index));
+                resume.extend(live.map(|(index, continuation)| ResumePoint {
+                    iteration: Some(*index),
+                    continuation: continuation.clone(),
+                    started: true,
+                }));
+                let is_over = |index: &u64| {
+                    loop_.has_ended(*index)
+                        || loop_.suspended.contains(index)
+                        || loop_.awake.contains(index)
+                };
+                if loop_.ended_count() > 0 || !loop_.suspended.is_empty() || !loop_.awake.is_empty()
+                {
+                    over.extend((from..to).filter(is_over));
+                }
+            }
+            (CommandWork::Iteration { index }, Some(loop_)) => {
+                let continuation = loop_.live.get(&index).cloned().unwrap_or_default();
+                let started = loop_.live.contains_key(&index);
+                resume.push(ResumePoint {
+                    iteration: Some(index),
+                    continuation,
+                    started,
+                });
+            }
+            (CommandWork::Pipeline, _) if run.started => resume.push(own_resume_point(run)),
+            (CommandWork::Prepare, _) if !run.pipeline.visits.is_empty() => {
+                resume.push(own_resume_point(run));
+            }
+            _ => {}
+        }
+        Some(ClaimedCommand {
+            command: command.clone(),
+            lease_epoch,
+            context,
+            resume,
+            finished: over,
+        })
+    }
+}
+
+/// Progress of the run's own pipeline.
+fn own_resume_point(run: &engine::StepRun) -> ResumePoint {
+    ResumePoint {
+        iteration: None,
+        continuation: run.pipeline.clone(),
+        started: true,
+    }
+}

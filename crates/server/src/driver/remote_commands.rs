@@ -1,0 +1,99 @@
+//! Fetches the data of commands whose executions other servers own, for workers of this server that claimed them.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use model::id::{CommandId, LeaseEpoch, WorkerId};
+use store::{OwnerId, Priority};
+use wire::ClaimedCommand;
+
+use crate::ServerShared;
+use crate::control;
+use crate::peers::{self, OwnerStatus};
+
+/// Pause before the next claim if no owner returned a command.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// A command and the epoch of its claim.
+type Claim = (CommandId, LeaseEpoch);
+
+/// Result of the requests to the owners.
+pub(super) struct RemoteCommands {
+    /// Commands with their data.
+    pub(super) commands: Vec<ClaimedCommand>,
+    /// Commands whose owners did not respond, or that have ended.
+    pub(super) missing: Vec<Claim>,
+}
+
+/// Requests the data of claimed commands from the servers that own their executions.
+pub(super) async fn fetch_remote_commands(
+    shared: &ServerShared,
+    worker: &WorkerId,
+    commands: Vec<Claim>,
+) -> RemoteCommands {
+    let mut fetched = RemoteCommands {
+        commands: Vec::new(),
+        missing: Vec::new(),
+    };
+    for (owner, commands) in group_by_owner(shared, commands).await {
+        let ready = match owner {
+            Some(owner) => request_from_owner(shared, &owner, worker, &commands).await,
+            None => Vec::new(),
+        };
+        let is_ready =
+            |command: &CommandId| ready.iter().any(|claimed| claimed.command.id == *command);
+        let missed = commands.into_iter();
+        fetched
+            .missing
+            .extend(missed.filter(|(command, _)| !is_ready(command)));
+        fetched.commands.extend(ready);
+    }
+    if fetched.commands.is_empty() {
+        tokio::time::sleep(RETRY_PAUSE).await;
+    }
+    fetched
+}
+
+/// Groups the commands by owner; `None` for executions without another owner.
+async fn group_by_owner(
+    shared: &ServerShared,
+    commands: Vec<Claim>,
+) -> HashMap<Option<OwnerId>, Vec<Claim>> {
+    let mut by_owner: HashMap<Option<OwnerId>, Vec<Claim>> = HashMap::new();
+    for (command, epoch) in commands {
+        let row = shared.store.execution(command.execution).await;
+        let owner = row.ok().flatten().and_then(|row| row.owner);
+        let owner = owner.filter(|owner| *owner != shared.owner);
+        by_owner.entry(owner).or_default().push((command, epoch));
+    }
+    by_owner
+}
+
+/// Requests commands from one owner. If it is dead, its executions are adopted and the next claim finds them here.
+async fn request_from_owner(
+    shared: &ServerShared,
+    owner: &OwnerId,
+    worker: &WorkerId,
+    commands: &[Claim],
+) -> Vec<ClaimedCommand> {
+    match peers::owner_status(shared, owner).await {
+        Ok(OwnerStatus::Reachable(client)) => {
+            let built = peers::fetch_commands(&client, worker, commands.to_vec()).await;
+            built.unwrap_or_else(|error| {
+                tracing::warn!(%owner, %error, "failed to fetch commands from peer server");
+                Vec::new()
+            })
+        }
+        Ok(OwnerStatus::Dead) => {
+            for (command, _) in commands {
+                if let Err(error) =
+                    control::adopt(shared, command.execution, Priority::Normal).await
+                {
+                    tracing::warn!(%command, %error, "failed to adopt execution of a dead server");
+                }
+            }
+            Vec::new()
+        }
+        Ok(OwnerStatus::Unreachable) | Err(_) => Vec::new(),
+    }
+}

@@ -1,0 +1,134 @@
+//! Results listed: those outside the log by their index, all that fit a place through the log.
+
+use model::event::{Event, EventBody};
+use model::id::{ExecutionId, Name, Seq};
+use model::raw::RawJson;
+use model::result_ref::ResultRef;
+use store::ResultRow;
+use wire::api::ReferenceEntry;
+
+use crate::error::Error;
+use crate::result_reader::{ResultAddress, ResultReader};
+
+/// How many events are read at once.
+const PAGE: usize = 1_000;
+
+/// Some of a run's results, oldest first.
+#[derive(Debug)]
+pub struct ReferencePage {
+    /// The results.
+    pub entries: Vec<ReferenceEntry>,
+    /// Where the next ones begin, if there may be more.
+    pub next: Option<Seq>,
+}
+
+impl ResultReader {
+    /// The references of a run; with a step, all of its results that fit, inline ones too.
+    pub async fn list_references(
+        &self,
+        id: ExecutionId,
+        wanted: &ResultAddress,
+        after: Seq,
+        limit: usize,
+    ) -> Result<ReferencePage, Error> {
+        if wanted.step.is_some() && wanted.selector.iteration.is_some() {
+            let mut events = self.iteration_events(id, wanted).await?;
+            events.retain(|event| event.seq > after);
+            let has_more = events.len() > limit;
+            events.truncate(limit);
+            let next = events.last().map(|event| event.seq).filter(|_| has_more);
+            let entries = events.iter().filter_map(entry_from_event).collect();
+            return Ok(ReferencePage { entries, next });
+        }
+        if wanted.step.is_some() {
+            return self.list_from_log(id, wanted, after, limit).await;
+        }
+        let rows = self.store.results(id).await?;
+        let rows = rows.into_iter().filter(|row| row.seq > after);
+        let mut entries: Vec<ReferenceEntry> = rows.take(limit + 1).map(entry_from_row).collect();
+        let more = entries.len() > limit;
+        entries.truncate(limit);
+        let next = entries.last().map(|entry| entry.seq).filter(|_| more);
+        Ok(ReferencePage { entries, next })
+    }
+
+    async fn list_from_log(
+        &self,
+        id: ExecutionId,
+        wanted: &ResultAddress,
+        mut after: Seq,
+        limit: usize,
+    ) -> Result<ReferencePage, Error> {
+        let mut entries = Vec::new();
+        let has_iterations = !self.loop_runs(id, wanted).await?.is_empty();
+        loop {
+            let page = if has_iterations {
+                self.store.events(id, after, PAGE).await?
+            } else {
+                self.store.outline(id, after, PAGE).await?
+            };
+            let Some(last) = page.last() else {
+                return Ok(ReferencePage {
+                    entries,
+                    next: None,
+                });
+            };
+            after = last.seq;
+            for event in page.iter().filter(|event| wanted.matches(event)) {
+                entries.extend(entry_from_event(event));
+                if entries.len() == limit {
+                    let next = Some(event.seq);
+                    return Ok(ReferencePage { entries, next });
+                }
+            }
+        }
+    }
+}
+
+/// A result as its event records it.
+fn entry_from_event(event: &Event) -> Option<ReferenceEntry> {
+    let (bytes, reference) = match &event.body {
+        EventBody::TaskDone(ended) | EventBody::TaskFailed(ended) => {
+            (ended.outcome.text().len(), ended.result_ref.as_deref())
+        }
+        EventBody::AttemptDone(ended) | EventBody::AttemptFailed(ended) => {
+            (ended.outcome.text().len(), ended.result_ref.as_deref())
+        }
+        EventBody::ManifestUpdated(stored) => (0, Some(&*stored.result_ref)),
+        _ => return None,
+    };
+    let at = &event.location;
+    Some(ReferenceEntry {
+        seq: event.seq,
+        step: at.step.clone().unwrap_or_else(|| Name::from("")),
+        run: at.run,
+        task: at.task.clone(),
+        visit: at.visit,
+        iteration: at.iteration,
+        page: at.page,
+        attempt: at.attempt,
+        status: event.status(),
+        created_at: event.recorded_at,
+        bytes: reference.map_or(bytes as u64, |reference| reference.meta.bytes),
+        reference: reference.map(RawJson::from_serializable),
+    })
+}
+
+/// A result as the index has it.
+fn entry_from_row(row: ResultRow) -> ReferenceEntry {
+    let reference: Option<ResultRef> = row.result_ref.parse_as().ok();
+    ReferenceEntry {
+        seq: row.seq,
+        step: row.run.step,
+        run: row.run.run,
+        task: row.task,
+        visit: row.visit,
+        iteration: row.iteration,
+        page: row.page,
+        attempt: row.attempt,
+        status: row.status,
+        created_at: row.created_at,
+        bytes: reference.map_or(0, |reference| reference.meta.bytes),
+        reference: Some(row.result_ref),
+    }
+}

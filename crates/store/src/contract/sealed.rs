@@ -1,0 +1,137 @@
+//! Tests of encrypted values: credentials by name and version, resolved entries by scope, and changes of the master
+//! key.
+
+use std::time::Duration;
+
+use model::time::Time;
+
+use super::{StoreFixture, expect_ok};
+use crate::{CredentialRow, KeychainRow, SealedLocation, SealedValue};
+
+fn sealed_value(key: &str, byte: u8) -> SealedValue {
+    SealedValue {
+        key_id: key.to_owned(),
+        data_key: vec![byte; 60],
+        data: vec![byte, 0, 255],
+    }
+}
+
+fn credential(name: &str, version: u32) -> CredentialRow {
+    CredentialRow {
+        name: name.to_owned(),
+        kind: "postgres".to_owned(),
+        version,
+        sealed: sealed_value("k1", u8::try_from(version).unwrap_or(u8::MAX)),
+        created_at: Time(7),
+        updated_at: Time(7 + i64::from(version)),
+        last_used_at: None,
+    }
+}
+
+fn keychain_entry(scope: &str, name: &str, expires_at: Option<Time>) -> KeychainRow {
+    KeychainRow {
+        scope: scope.to_owned(),
+        name: name.to_owned(),
+        sealed: sealed_value("k1", 9),
+        resolved_at: Time(1),
+        expires_at,
+    }
+}
+
+/// If two writers set the same version, one succeeds and the other gets `false`.
+pub async fn a_credential_is_kept_version_by_version(site: &dyn StoreFixture) {
+    let (here, there) = (site.join(), site.join());
+    let (here, there) = (here.sealed_store(), there.sealed_store());
+    assert!(!expect_ok(here.put_credential(credential("b", 2)).await));
+    assert!(expect_ok(here.put_credential(credential("b", 1)).await));
+    assert!(!expect_ok(there.put_credential(credential("b", 1)).await));
+    assert!(!expect_ok(there.put_credential(credential("b", 3)).await));
+    assert!(expect_ok(there.put_credential(credential("b", 2)).await));
+    assert!(expect_ok(there.put_credential(credential("a", 1)).await));
+    assert_eq!(
+        expect_ok(here.credential("b").await),
+        Some(credential("b", 2))
+    );
+    let all = expect_ok(here.credentials().await);
+    assert_eq!(all, [credential("a", 1), credential("b", 2)]);
+    expect_ok(here.touch_credential("b").await);
+    let used = expect_ok(there.credential("b").await).expect("the credential exists");
+    assert!(used.last_used_at.is_some());
+    assert!(expect_ok(here.remove_credential("b").await));
+    assert!(!expect_ok(there.remove_credential("b").await));
+    assert_eq!(expect_ok(there.credential("b").await), None);
+    assert!(expect_ok(there.put_credential(credential("b", 1)).await));
+}
+
+/// A resolved entry belongs to its scope and is removed after its expiry.
+pub async fn a_resolved_entry_is_kept_by_scope_until_it_expires(site: &dyn StoreFixture) {
+    let store = site.join();
+    let later = Some(store.now().after(Duration::from_secs(3_600)));
+    let safe = store.sealed_store();
+    expect_ok(
+        safe.put_keychain(keychain_entry("run:1", "token", Some(Time(5))))
+            .await,
+    );
+    let old = expect_ok(safe.keychain("run:1", "token").await);
+    assert_eq!(old, Some(keychain_entry("run:1", "token", Some(Time(5)))));
+    expect_ok(
+        safe.put_keychain(keychain_entry("run:2", "token", later))
+            .await,
+    );
+    expect_ok(
+        safe.put_keychain(keychain_entry("run:2", "other", None))
+            .await,
+    );
+    assert_eq!(expect_ok(safe.keychain("run:1", "token").await), None);
+    expect_ok(
+        safe.put_keychain(keychain_entry("run:2", "token", None))
+            .await,
+    );
+    let kept = expect_ok(safe.keychain("run:2", "token").await);
+    assert_eq!(kept, Some(keychain_entry("run:2", "token", None)));
+    assert_eq!(expect_ok(safe.keychain("run:3", "token").await), None);
+    assert!(expect_ok(safe.remove_keychain("run:2", "token").await));
+    assert!(!expect_ok(safe.remove_keychain("run:2", "token").await));
+    let other = expect_ok(safe.keychain("run:2", "other").await);
+    assert_eq!(other, Some(keychain_entry("run:2", "other", None)));
+}
+
+/// A data key is only rewrapped if it is still the one that was read.
+pub async fn data_keys_are_wrapped_anew_one_by_one(site: &dyn StoreFixture) {
+    let store = site.join();
+    let safe = store.sealed_store();
+    expect_ok(safe.put_credential(credential("a", 1)).await);
+    expect_ok(safe.put_credential(credential("b", 1)).await);
+    expect_ok(
+        safe.put_keychain(keychain_entry("run:1", "token", None))
+            .await,
+    );
+    let old = expect_ok(safe.sealed_with_other_keys("k2").await);
+    let places: Vec<_> = old.iter().map(|(place, _)| place.clone()).collect();
+    let a = SealedLocation::Credential {
+        name: "a".to_owned(),
+        version: 1,
+    };
+    let b = SealedLocation::Credential {
+        name: "b".to_owned(),
+        version: 1,
+    };
+    let token = SealedLocation::Keychain {
+        scope: "run:1".to_owned(),
+        name: "token".to_owned(),
+    };
+    assert_eq!(places, [a.clone(), b.clone(), token.clone()]);
+    let new = |from: &SealedValue| SealedValue {
+        key_id: "k2".to_owned(),
+        data_key: vec![77; 60],
+        ..from.clone()
+    };
+    for (place, from) in &old {
+        assert!(expect_ok(safe.rewrap(place, from, &new(from)).await));
+        assert!(!expect_ok(safe.rewrap(place, from, &new(from)).await));
+    }
+    assert!(expect_ok(safe.sealed_with_other_keys("k2").await).is_empty());
+    assert_eq!(expect_ok(safe.sealed_with_other_keys("k1").await).len(), 3);
+    let kept = expect_ok(safe.credential("a").await).expect("the credential exists");
+    assert_eq!(kept.sealed, new(&old[0].1));
+}

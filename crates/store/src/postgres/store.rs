@@ -1,0 +1,428 @@
+//! One process's handle to a store in Postgres.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::event::Event;
+use model::id::{
+    CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId,
+};
+use model::time::Time;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::Store;
+use crate::access::{
+    AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim,
+};
+use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey, Priority};
+use crate::error::Error;
+use crate::postgres::notifications::{self, ChangeNotifier};
+use crate::postgres::options::{ConnectTarget, PostgresOptions};
+use crate::postgres::pool::{Connector, PlanMode, SessionPool};
+use crate::postgres::registration::ProcessRegistration;
+use crate::postgres::{access, append, iterations, migrate, pooler, queries, rebuild, writes};
+use crate::rows::{
+    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow,
+    IterationOutcomes, LoopProgress, LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange,
+    OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder, StepState, StoredExecution,
+    WorkerSession,
+};
+use crate::sealed::SealedStore;
+
+/// Maximum duration of a commit, a claim or a query for due work.
+const WORK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum duration of a list query.
+const LIST_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// A store in Postgres, shared by every server on the same database.
+pub struct PostgresStore {
+    /// For commits, leases and control requests.
+    work_pool: SessionPool,
+    /// For lists, which may be slow.
+    list_pool: SessionPool,
+    registration: Arc<ProcessRegistration>,
+    notifier: Arc<ChangeNotifier>,
+    publishes: bool,
+    tasks: [JoinHandle<()>; 2],
+    /// Dropping it with the store stops the tasks.
+    _stop: watch::Sender<()>,
+}
+
+impl PostgresStore {
+    /// Opens the store, creates or updates its schema, and registers this process.
+    pub async fn open(options: PostgresOptions) -> Result<Self, Error> {
+        let connector = Connector::new(ConnectTarget::parse(&options.url)?)?;
+        pooler::refuse_pooler(&connector).await?;
+        migrate::migrate(&connector).await?;
+        let life = ProcessRegistration::register(&connector, options.address).await?;
+        let hints = Arc::new(ChangeNotifier::default());
+        let (stop, stopped) = watch::channel(());
+        let beats = Arc::clone(&life).run_heartbeats(connector.clone(), stopped.clone());
+        let hearing = notifications::run_notifications(
+            Arc::clone(&hints),
+            connector.clone(),
+            life.owner.clone(),
+            stopped,
+        );
+        let lists = (options.pool_size / 3).max(1);
+        let work = options.pool_size.saturating_sub(lists).max(1);
+        Ok(Self {
+            work_pool: SessionPool::new(connector.clone(), work, WORK_TIMEOUT, PlanMode::Generic),
+            list_pool: SessionPool::new(connector, lists, LIST_TIMEOUT, PlanMode::Custom),
+            registration: life,
+            notifier: hints,
+            publishes: options.publishes,
+            tasks: [tokio::spawn(beats), tokio::spawn(hearing)],
+            _stop: stop,
+        })
+    }
+
+    /// Connections for commits, leases and control requests.
+    pub(super) fn work_pool(&self) -> &SessionPool {
+        &self.work_pool
+    }
+
+    /// Notifies the other processes if the write succeeded.
+    fn notify_if_written<T>(&self, written: Result<T, Error>) -> Result<T, Error> {
+        if written.is_ok() {
+            self.notifier.notify_peers();
+        }
+        written
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    fn now(&self) -> Time {
+        self.registration.clock.now()
+    }
+
+    fn ids(&self, count: u32) -> EventId {
+        self.registration.ids(count)
+    }
+
+    fn owner(&self) -> Result<OwnerId, Error> {
+        Ok(self.registration.owner.clone())
+    }
+
+    async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<CommitStatus, Error>> {
+        let answers = append::append(&self.work_pool, commits, self.publishes).await;
+        if answers
+            .iter()
+            .any(|answer| matches!(answer, Ok(CommitStatus::Committed)))
+        {
+            self.notifier.notify_peers();
+        }
+        answers
+    }
+
+    async fn load(
+        &self,
+        id: ExecutionId,
+        snapshot_version: u32,
+    ) -> Result<Option<StoredExecution>, Error> {
+        queries::load(&self.work_pool, id, snapshot_version).await
+    }
+
+    async fn events(&self, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, Error> {
+        queries::events(&self.list_pool, id, after, limit).await
+    }
+
+    async fn events_at(&self, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
+        queries::events_at(&self.work_pool, id, seqs).await
+    }
+
+    async fn external_events(
+        &self,
+        id: ExecutionId,
+        event_ids: &[EventId],
+    ) -> Result<Vec<ExternalEventKey>, Error> {
+        queries::external_events(&self.work_pool, id, event_ids).await
+    }
+
+    async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, Error> {
+        queries::execution(&self.work_pool, id).await
+    }
+
+    async fn executions(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, Error> {
+        queries::executions(&self.list_pool, filter).await
+    }
+
+    async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error> {
+        queries::steps(&self.list_pool, id).await
+    }
+
+    async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error> {
+        queries::results(&self.list_pool, id).await
+    }
+
+    async fn loops(&self, id: ExecutionId) -> Result<Vec<LoopProgress>, Error> {
+        iterations::loops(&self.list_pool, id).await
+    }
+
+    async fn iteration_events(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        wanted: Range<u64>,
+    ) -> Result<Vec<Event>, Error> {
+        iterations::iteration_events(&self.list_pool, id, run, wanted).await
+    }
+
+    async fn iteration_outcomes(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        range: &OutcomeRange,
+    ) -> Result<IterationOutcomes, Error> {
+        iterations::iteration_outcomes(&self.list_pool, id, run, range).await
+    }
+
+    async fn loop_task(
+        &self,
+        id: ExecutionId,
+        step: &Name,
+        run: Option<u32>,
+        task: &Name,
+    ) -> Result<Option<LoopTask>, Error> {
+        iterations::loop_task(&self.list_pool, id, step, run, task).await
+    }
+
+    async fn failed_iterations(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        limit: usize,
+    ) -> Result<Vec<u64>, Error> {
+        iterations::failed_iterations(&self.list_pool, id, run, limit).await
+    }
+
+    async fn iteration_count(&self, id: ExecutionId, run: &StepRunId) -> Result<u64, Error> {
+        iterations::iteration_count(&self.list_pool, id, run).await
+    }
+
+    async fn outline(
+        &self,
+        id: ExecutionId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<Event>, Error> {
+        iterations::outline(&self.list_pool, id, after, limit).await
+    }
+
+    async fn executions_with_permanent_bodies(&self) -> Result<Vec<ExecutionId>, Error> {
+        queries::executions_with_permanent_bodies(&self.list_pool).await
+    }
+
+    async fn claim_commands(&self, ask: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
+        writes::claim(&self.work_pool, ask).await
+    }
+
+    async fn release_claim(
+        &self,
+        command: CommandId,
+        lease_epoch: LeaseEpoch,
+    ) -> Result<(), Error> {
+        self.notify_if_written(writes::release(&self.work_pool, command, lease_epoch).await)
+    }
+
+    async fn renew_session(
+        &self,
+        worker: &WorkerId,
+        holder: &SessionHolder,
+        ttl: Duration,
+    ) -> Result<bool, Error> {
+        writes::renew_session(&self.work_pool, worker, holder, self.now().after(ttl)).await
+    }
+
+    async fn session(&self, worker: &WorkerId) -> Result<Option<WorkerSession>, Error> {
+        queries::session(&self.work_pool, worker, self.now()).await
+    }
+
+    async fn replace_session(
+        &self,
+        worker: &WorkerId,
+        replaced: &SessionHolder,
+        holder: &SessionHolder,
+        ttl: Duration,
+    ) -> Result<bool, Error> {
+        let expires_at = self.now().after(ttl);
+        writes::replace_session(&self.work_pool, worker, replaced, holder, expires_at).await
+    }
+
+    async fn lost_claims(&self, owner: Option<&OwnerId>) -> Result<Vec<LostClaim>, Error> {
+        queries::lost_claims(&self.work_pool, owner, self.now()).await
+    }
+
+    async fn overdue_commands(&self, owner: Option<&OwnerId>) -> Result<Vec<CommandId>, Error> {
+        queries::overdue_commands(&self.work_pool, owner, self.now()).await
+    }
+
+    async fn open_commands(&self, id: ExecutionId) -> Result<Vec<OpenCommand>, Error> {
+        queries::open_commands(&self.list_pool, id).await
+    }
+
+    async fn due_timers(
+        &self,
+        owner: Option<&OwnerId>,
+        limit: usize,
+    ) -> Result<Vec<(ExecutionId, Seq)>, Error> {
+        let due = queries::timers(&self.work_pool, owner, self.now(), limit).await?;
+        Ok(due.into_iter().map(|(_, id, seq)| (id, seq)).collect())
+    }
+
+    async fn next_timer(
+        &self,
+        owner: Option<&OwnerId>,
+        until: Time,
+    ) -> Result<Option<Time>, Error> {
+        let next = queries::timers(&self.work_pool, owner, until, 1).await?;
+        Ok(next.first().map(|(due, ..)| *due))
+    }
+
+    async fn send_message(&self, message: Message, _priority: Priority) -> Result<(), Error> {
+        self.notify_if_written(writes::send(&self.work_pool, &message).await)
+    }
+
+    async fn refuse_message(&self, key: MessageKey, answer: &str) -> Result<(), Error> {
+        self.notify_if_written(writes::refuse_message(&self.work_pool, key, answer).await)
+    }
+
+    async fn withdraw_message(&self, key: MessageKey) -> Result<bool, Error> {
+        writes::withdraw_message(&self.work_pool, key).await
+    }
+
+    async fn remove_old_rows(&self, old: OldRows) -> Result<RemovedRows, Error> {
+        writes::remove_old(&self.list_pool, old).await
+    }
+
+    async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error> {
+        queries::inbox(&self.work_pool, owner, limit, self.now()).await
+    }
+
+    async fn is_pending(&self, key: MessageKey) -> Result<bool, Error> {
+        queries::is_pending(&self.work_pool, key).await
+    }
+
+    async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error> {
+        self.notify_if_written(writes::put_playbook(&self.work_pool, path, text).await)
+    }
+
+    async fn playbook(&self, hash: &PlaybookHash) -> Result<Option<CatalogEntry>, Error> {
+        queries::playbook(&self.work_pool, hash).await
+    }
+
+    async fn catalog_entry(
+        &self,
+        path: &str,
+        version: Option<u32>,
+    ) -> Result<Option<CatalogEntry>, Error> {
+        queries::catalog_entry(&self.work_pool, path, version).await
+    }
+
+    async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error> {
+        queries::catalog(&self.list_pool).await
+    }
+
+    async fn adopt(
+        &self,
+        id: ExecutionId,
+        me: &OwnerId,
+        _priority: Priority,
+    ) -> Result<Adoption, Error> {
+        self.notify_if_written(writes::adopt(&self.work_pool, id, me, self.now()).await)
+    }
+
+    async fn abandoned_executions(&self) -> Result<Vec<ExecutionId>, Error> {
+        queries::abandoned_executions(&self.work_pool, self.now()).await
+    }
+
+    async fn wait_for_change(&self) {
+        self.notifier.wait().await;
+    }
+
+    async fn rebuild_projections(&self) -> Result<RebuildStats, Error> {
+        rebuild::rebuild(&self.list_pool).await
+    }
+
+    async fn worker_claims(&self, worker: &WorkerId) -> Result<Vec<WorkerClaim>, Error> {
+        access::worker_claims(&self.work_pool, worker).await
+    }
+
+    async fn processes(&self) -> Result<Vec<StoreProcess>, Error> {
+        access::processes(&self.work_pool, self.now()).await
+    }
+
+    async fn owner_of(&self, id: ExecutionId) -> Result<Option<StoreProcess>, Error> {
+        access::owner_of(&self.work_pool, id, self.now()).await
+    }
+
+    async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxRow>, Error> {
+        access::outbox(&self.list_pool, after, limit).await
+    }
+
+    async fn mark_published(&self, upto: u64) -> Result<(), Error> {
+        access::mark_published(&self.list_pool, upto).await
+    }
+
+    fn sealed_store(&self) -> &dyn SealedStore {
+        self
+    }
+
+    async fn put_token(&self, token: AccessTokenRow) -> Result<(), Error> {
+        access::put_token(&self.work_pool, &token).await
+    }
+
+    async fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<AccessTokenRow>, Error> {
+        access::token_by_hash(&self.work_pool, hash).await
+    }
+
+    async fn tokens(&self) -> Result<Vec<AccessTokenRow>, Error> {
+        access::tokens(&self.list_pool).await
+    }
+
+    async fn revoke_token(&self, id: AccessTokenId) -> Result<(), Error> {
+        access::revoke_token(&self.work_pool, id).await
+    }
+
+    async fn touch_token(&self, id: AccessTokenId) -> Result<(), Error> {
+        access::touch_token(&self.work_pool, id).await
+    }
+
+    async fn add_audit_entry(&self, entry: AuditEntry) -> Result<(), Error> {
+        access::audit(&self.work_pool, &entry).await
+    }
+
+    async fn audit_entries(&self, after: u64, limit: usize) -> Result<Vec<AuditRow>, Error> {
+        access::audit_entries(&self.list_pool, after, limit).await
+    }
+
+    async fn setting(&self, key: &str) -> Result<Option<String>, Error> {
+        access::setting(&self.work_pool, key).await
+    }
+
+    async fn set_setting_once(&self, key: &str, value: &str) -> Result<String, Error> {
+        access::set_setting_once(&self.work_pool, key, value).await
+    }
+
+    fn check_health(&self) -> Result<(), Error> {
+        if self.tasks.iter().any(JoinHandle::is_finished) {
+            return Err(Error::Unavailable(
+                "a background task of the store stopped".into(),
+            ));
+        }
+        if let Some(refusal) = self.registration.refusal() {
+            return Err(refusal);
+        }
+        if !self.registration.is_alive_to_others() {
+            return Err(Error::Unavailable(
+                "failed to write a heartbeat for 3 s".into(),
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,122 @@
+//! Tracks which processes are alive: each holds a locked file, which the kernel unlocks when the process exits.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use model::time::Time;
+
+use crate::error::Error;
+use crate::ids::SLOTS;
+use crate::rows::OwnerId;
+use crate::sqlite::{private_files, store_error};
+
+/// The lock files of a store.
+#[derive(Debug, Clone)]
+pub(super) struct OwnerLocks {
+    dir: PathBuf,
+}
+
+/// A lock that is held until this is dropped.
+#[derive(Debug)]
+pub(super) struct OwnerLock {
+    pub(super) owner: OwnerId,
+    file: PathBuf,
+    _lock: File,
+}
+
+impl Drop for OwnerLock {
+    fn drop(&mut self) {
+        // A remaining file is harmless: no process holds its lock.
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+impl OwnerLocks {
+    pub(super) fn new(store: &Path) -> Self {
+        Self {
+            dir: store.join("owners"),
+        }
+    }
+
+    /// Registers this process as an owner.
+    pub(super) fn register(&self, now: Time) -> Result<OwnerLock, Error> {
+        self.remove_dead();
+        for n in 0..u32::MAX {
+            let owner = OwnerId(format!("{}-{:x}-{n}", std::process::id(), now.0).into());
+            if let Some(life) = self.try_register(owner)? {
+                return Ok(life);
+            }
+        }
+        unreachable!("one of 2^32 names is free")
+    }
+
+    fn try_register(&self, owner: OwnerId) -> Result<Option<OwnerLock>, Error> {
+        let file = self.path(&owner);
+        let fresh = self.dir.join(format!("{owner}.new"));
+        let name = |error| store_error::io_store_error(&fresh, &error);
+        let Ok(lock) = private_files::create_new(&fresh) else {
+            return match fresh.try_exists() {
+                Ok(true) => Ok(None),
+                _ => Err(name(std::io::ErrorKind::PermissionDenied.into())),
+            };
+        };
+        lock.lock().map_err(name)?;
+        // Under its final name, the file is always locked while its process is alive.
+        let is_taken = fs::hard_link(&fresh, &file).is_err();
+        fs::remove_file(&fresh).map_err(name)?;
+        Ok((!is_taken).then_some(OwnerLock {
+            owner,
+            file,
+            _lock: lock,
+        }))
+    }
+
+    /// Whether the process is alive.
+    pub(super) fn is_alive(&self, owner: &OwnerId) -> bool {
+        let Ok(file) = File::open(self.path(owner)) else {
+            return false;
+        };
+        // A shared lock, so that two processes that check at the same time do not block each other.
+        matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+    }
+
+    /// All processes with a lock file, and whether they are alive.
+    pub(super) fn all(&self) -> Vec<(OwnerId, bool)> {
+        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let locks = entries.filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            Some(OwnerId(name.strip_suffix(".lock")?.into()))
+        });
+        let judged = locks.map(|owner| (owner.clone(), self.is_alive(&owner)));
+        judged.collect()
+    }
+
+    /// An ID slot that no other live process has, with the lock that reserves it; `None` if all are taken.
+    pub(super) fn id_slot(&self) -> Option<(u8, File)> {
+        (0..SLOTS).find_map(|slot| {
+            let file = private_files::open_new(&self.dir.join(format!("ids-{slot}"))).ok()?;
+            file.try_lock().ok()?;
+            Some((slot, file))
+        })
+    }
+
+    /// Removes the lock files of dead processes.
+    fn remove_dead(&self) {
+        let Ok(entries) = fs::read_dir(&self.dir) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            let is_lock = path
+                .extension()
+                .is_some_and(|extension| extension == "lock");
+            if is_lock && File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
+                let _ = fs::remove_file(&path);
+            }
+        }
+    }
+
+    fn path(&self, owner: &OwnerId) -> PathBuf {
+        self.dir.join(format!("{owner}.lock"))
+    }
+}

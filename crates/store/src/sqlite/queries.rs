@@ -1,0 +1,531 @@
+//! Queries. Each runs in a read transaction on its own connection and takes no lock.
+
+use std::collections::BTreeSet;
+
+use model::event::{Event, EventHead};
+use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
+use model::time::Time;
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
+
+use crate::commit::{ExternalEventKey, Message, MessageKey, UniqueKey};
+use crate::damage::{DamagedRow, LogRowReader};
+use crate::error::BoxError;
+use crate::rows::{
+    CatalogEntry, ExecutionFilter, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow,
+    SessionHolder, Snapshot, StepState, StoredExecution, WorkerSession,
+};
+use crate::sqlite::owner_locks::OwnerLocks;
+use crate::sqlite::rows::{self, EXECUTION_COLUMNS, read_json, read_unsigned, to_i64};
+use crate::verify::Damage;
+
+/// Why a read failed.
+#[derive(Debug)]
+pub(super) enum ReadError {
+    /// An error of the database.
+    Sqlite(rusqlite::Error),
+    /// A row that was modified or is missing.
+    Damaged(BoxError),
+}
+
+impl From<rusqlite::Error> for ReadError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<DamagedRow> for ReadError {
+    fn from(damage: DamagedRow) -> Self {
+        Self::Damaged(damage.into())
+    }
+}
+
+const CATALOG: &str = "path, version, hash, text, registered_at";
+
+pub(super) fn load(
+    db: &Connection,
+    id: ExecutionId,
+    snapshot_version: u32,
+) -> Result<Option<StoredExecution>, ReadError> {
+    let Some(row) = execution(db, id)? else {
+        return Ok(None);
+    };
+    let snapshot = read_snapshot(db, id, snapshot_version)?;
+    let from = snapshot.as_ref().map_or(Seq(0), |snapshot| snapshot.seq);
+    Ok(Some(StoredExecution {
+        row,
+        tail: events(db, id, from, usize::MAX)?,
+        snapshot,
+    }))
+}
+
+/// An execution's row. A missing row is an error if the log contains the execution.
+pub(super) fn execution(
+    db: &Connection,
+    id: ExecutionId,
+) -> Result<Option<ExecutionRow>, ReadError> {
+    let found = rows::execution_row(db, id)?;
+    if found.is_none() {
+        let mut logged = db.prepare_cached("SELECT 1 FROM log WHERE execution_id = ?1")?;
+        if logged.exists([id.0])? {
+            let what = format!("run {id} has a log but no row in `execution`");
+            return Err(ReadError::Damaged(what.into()));
+        }
+    }
+    Ok(found)
+}
+
+/// The snapshot, if its checksum matches. A damaged one is ignored, because the log has all data.
+fn read_snapshot(
+    db: &Connection,
+    id: ExecutionId,
+    version: u32,
+) -> rusqlite::Result<Option<Snapshot>> {
+    let found = db
+        .prepare_cached(
+            "SELECT seq, bytes, sha256 FROM snapshot WHERE execution_id = ?1 AND version = ?2",
+        )?
+        .query_row(params![id.0, version], |row| {
+            let snapshot = Snapshot {
+                version,
+                seq: Seq(read_unsigned(row, 0)?),
+                bytes: row.get(1)?,
+            };
+            Ok((snapshot, row.get::<_, Vec<u8>>(2)?))
+        })
+        .optional()?;
+    Ok(found.and_then(|(snapshot, sha256)| {
+        (rows::checksum(&snapshot.bytes)[..] == sha256[..]).then_some(snapshot)
+    }))
+}
+
+pub(super) fn events(
+    db: &Connection,
+    id: ExecutionId,
+    after: Seq,
+    limit: usize,
+) -> Result<Vec<Event>, ReadError> {
+    let mut statement = db.prepare_cached(
+        "SELECT seq_first, body FROM log WHERE execution_id = ?1 AND seq_last > ?2 ORDER BY seq_last",
+    )?;
+    let mut found = statement.query(params![id.0, to_i64(after.0)])?;
+    let mut events = Vec::new();
+    let mut reading = LogRowReader::starting_after(id, after);
+    while events.len() < limit {
+        let Some(row) = found.next()? else {
+            if let Some(version) = version(db, id)? {
+                reading.check_end(version)?;
+            }
+            break;
+        };
+        let unpacked = read_append(&mut reading, id, row)?;
+        let room = limit - events.len();
+        events.extend(
+            unpacked
+                .into_iter()
+                .filter(|event| event.seq > after)
+                .take(room),
+        );
+    }
+    Ok(events)
+}
+
+fn version(db: &Connection, id: ExecutionId) -> rusqlite::Result<Option<Seq>> {
+    db.prepare_cached("SELECT version FROM execution WHERE execution_id = ?1")?
+        .query_row([id.0], |row| Ok(Seq(read_unsigned(row, 0)?)))
+        .optional()
+}
+
+/// Reads `seq_first, body` of a row of the log.
+pub(super) fn read_append(
+    reading: &mut LogRowReader,
+    id: ExecutionId,
+    row: &Row<'_>,
+) -> Result<Vec<Event>, ReadError> {
+    wanted_of_append(reading, id, row, |_| true)
+}
+
+fn wanted_of_append(
+    reading: &mut LogRowReader,
+    id: ExecutionId,
+    row: &Row<'_>,
+    is_wanted: impl FnMut(EventHead<'_>) -> bool,
+) -> Result<Vec<Event>, ReadError> {
+    let first = Seq(read_unsigned(row, 0)?);
+    let body = row.get_ref(1)?.as_str();
+    let body = body.map_err(|error| DamagedRow::new(id, first, error))?;
+    Ok(reading.read_row(first, body, is_wanted)?)
+}
+
+pub(super) fn events_at(
+    db: &Connection,
+    id: ExecutionId,
+    seqs: &[Seq],
+) -> Result<Vec<Event>, ReadError> {
+    let wanted: BTreeSet<Seq> = seqs.iter().copied().collect();
+    let mut events: Vec<Event> = Vec::with_capacity(wanted.len());
+    let mut last = Seq(0);
+    for seq in &wanted {
+        if *seq > last {
+            let is_wanted = |head: EventHead<'_>| wanted.contains(&head.seq);
+            let append = append_containing(db, id, *seq, is_wanted)?;
+            last = append.last;
+            events.extend(append.events);
+        }
+    }
+    Ok(events)
+}
+
+/// Some events of one append.
+pub(super) struct FoundAppend {
+    pub(super) events: Vec<Event>,
+    /// The last event of the append. If there is no append, no event comes after it.
+    pub(super) last: Seq,
+}
+
+/// The selected events of the append that contains a sequence number.
+pub(super) fn append_containing(
+    db: &Connection,
+    id: ExecutionId,
+    seq: Seq,
+    is_wanted: impl FnMut(EventHead<'_>) -> bool,
+) -> Result<FoundAppend, ReadError> {
+    let mut statement = db.prepare_cached(
+        "SELECT seq_first, body, seq_last FROM log WHERE execution_id = ?1 AND seq_last >= ?2 ORDER BY seq_last LIMIT 1",
+    )?;
+    let mut found = statement.query(params![id.0, to_i64(seq.0)])?;
+    let Some(row) = found.next()? else {
+        return Ok(FoundAppend {
+            events: Vec::new(),
+            last: Seq(u64::MAX),
+        });
+    };
+    let before = Seq(seq.0.saturating_sub(1));
+    let events = wanted_of_append(
+        &mut LogRowReader::starting_after(id, before),
+        id,
+        row,
+        is_wanted,
+    )?;
+    let last = Seq(read_unsigned(row, 2)?);
+    Ok(FoundAppend { events, last })
+}
+
+pub(super) fn external_events(
+    db: &Connection,
+    id: ExecutionId,
+    event_ids: &[EventId],
+) -> Result<Vec<ExternalEventKey>, ReadError> {
+    let mut statement = db.prepare_cached(
+        "SELECT seq, hash FROM event_key WHERE execution_id = ?1 AND key = ?2 AND hash IS NOT NULL",
+    )?;
+    let mut found = Vec::new();
+    for event_id in event_ids {
+        let key = UniqueKey::Event(*event_id).to_string();
+        found.extend(
+            statement
+                .query_row(params![id.0, key], |row| {
+                    Ok(ExternalEventKey {
+                        event_id: *event_id,
+                        seq: Seq(read_unsigned(row, 0)?),
+                        hash: row.get(1)?,
+                    })
+                })
+                .optional()?,
+        );
+    }
+    Ok(found)
+}
+
+pub(super) fn executions(
+    db: &Connection,
+    filter: &ExecutionFilter,
+) -> Result<Vec<ExecutionRow>, ReadError> {
+    let mut sql = format!("SELECT {EXECUTION_COLUMNS} FROM execution WHERE 1");
+    let mut values: Vec<Value> = Vec::new();
+    let mut narrow = |condition: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            values.push(value);
+            sql.push_str(condition);
+        }
+    };
+    let status = filter.status.map(|status| status.name().to_owned().into());
+    let path = filter.path.as_ref().map(|path| path.to_string().into());
+    narrow(" AND status = ?", status);
+    narrow(" AND path = ?", path);
+    narrow(
+        " AND started_at >= ?",
+        filter.since.map(|time| time.0.into()),
+    );
+    narrow(
+        " AND started_at < ?",
+        filter.until.map(|time| time.0.into()),
+    );
+    narrow(" AND parent_id = ?", filter.parent.map(|id| id.0.into()));
+    narrow(" AND execution_id < ?", filter.before.map(|id| id.0.into()));
+    let limit = to_i64(filter.limit as u64).into();
+    narrow(" ORDER BY execution_id DESC LIMIT ?", Some(limit));
+    let mut statement = db.prepare_cached(&sql)?;
+    let found = statement.query_map(params_from_iter(values), rows::read_execution)?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn steps(db: &Connection, id: ExecutionId) -> Result<Vec<StepState>, ReadError> {
+    let mut statement = db.prepare_cached(
+        "SELECT step_name, run, status, last_result_ref, aggregate_result_ref, seq
+         FROM step_state WHERE execution_id = ?1 ORDER BY step_name",
+    )?;
+    let found = statement.query_map([id.0], rows::read_step)?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn results(db: &Connection, id: ExecutionId) -> Result<Vec<ResultRow>, ReadError> {
+    let mut statement = db.prepare_cached(
+        "SELECT seq, step_name, run, task_label, visit, iteration, page, attempt, result_ref, status, created_at
+         FROM result_index WHERE execution_id = ?1 ORDER BY seq",
+    )?;
+    let found = statement.query_map([id.0], rows::read_result)?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn executions_with_permanent_bodies(
+    db: &Connection,
+) -> Result<Vec<ExecutionId>, ReadError> {
+    let mut statement = db.prepare_cached(
+        "SELECT DISTINCT execution_id FROM result_index WHERE result_ref ->> '$.scope' = 'permanent'
+         ORDER BY execution_id",
+    )?;
+    let found = statement.query_map([], |row| Ok(ExecutionId(row.get(0)?)))?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+fn owner_name(owner: Option<&OwnerId>) -> Option<&str> {
+    owner.map(|owner| &*owner.0)
+}
+
+pub(super) fn lost_claims(
+    db: &Connection,
+    owner: Option<&OwnerId>,
+    now: Time,
+) -> Result<Vec<LostClaim>, ReadError> {
+    let mut statement = db.prepare_cached(
+        "SELECT c.execution_id, c.seq, c.worker, c.lease_epoch
+         FROM command c JOIN execution e USING (execution_id) LEFT JOIN session s USING (worker)
+         WHERE c.worker IS NOT NULL AND (c.claimed_at = 0 OR coalesce(s.expires_at, 0) <= ?1)
+           AND (?2 IS NULL OR e.owner = ?2)
+         ORDER BY c.execution_id, c.seq",
+    )?;
+    let found = statement.query_map(params![now.0, owner_name(owner)], |row| {
+        Ok(LostClaim {
+            command: CommandId {
+                execution: ExecutionId(row.get(0)?),
+                seq: Seq(read_unsigned(row, 1)?),
+            },
+            worker: WorkerId(row.get_ref(2)?.as_str()?.into()),
+            lease_epoch: LeaseEpoch(u64::from(row.get::<_, u32>(3)?)),
+        })
+    })?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn session(
+    db: &Connection,
+    worker: &WorkerId,
+    now: Time,
+) -> Result<Option<WorkerSession>, ReadError> {
+    let found = db
+        .prepare_cached("SELECT holder, expires_at > ?2 FROM session WHERE worker = ?1")?
+        .query_row(params![&*worker.0, now.0], |row| {
+            let holder: Option<String> = row.get(0)?;
+            Ok(WorkerSession {
+                holder: holder.map(|holder| SessionHolder(holder.into())),
+                is_alive: row.get(1)?,
+            })
+        });
+    Ok(found.optional()?)
+}
+
+pub(super) fn overdue_commands(
+    db: &Connection,
+    owner: Option<&OwnerId>,
+    now: Time,
+) -> Result<Vec<CommandId>, ReadError> {
+    let mut statement = db.prepare_cached(
+        "SELECT c.execution_id, c.seq FROM command c JOIN execution e USING (execution_id)
+         WHERE c.worker IS NULL AND c.start_by <= ?1 AND (?2 IS NULL OR e.owner = ?2)
+         ORDER BY c.execution_id, c.seq",
+    )?;
+    let found = statement.query_map(params![now.0, owner_name(owner)], |row| {
+        Ok(CommandId {
+            execution: ExecutionId(row.get(0)?),
+            seq: Seq(read_unsigned(row, 1)?),
+        })
+    })?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn open_commands(
+    db: &Connection,
+    id: ExecutionId,
+) -> Result<Vec<OpenCommand>, ReadError> {
+    let mut statement = db.prepare_cached(
+        "SELECT body, worker, lease_epoch, issued_at FROM command WHERE execution_id = ?1 ORDER BY seq",
+    )?;
+    let found = statement.query_map([id.0], |row| {
+        let worker: Option<String> = row.get(1)?;
+        Ok(OpenCommand {
+            command: read_json(row, 0)?,
+            worker: worker.map(|worker| WorkerId(worker.into())),
+            lease_epoch: LeaseEpoch(u64::from(row.get::<_, u32>(2)?)),
+            issued_at: Time(row.get(3)?),
+        })
+    })?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Timers with their due times, earliest first, up to `until`.
+pub(super) fn timers(
+    db: &Connection,
+    owner: Option<&OwnerId>,
+    until: Time,
+    limit: usize,
+) -> Result<Vec<(ExecutionId, Seq, Time)>, ReadError> {
+    let mut statement = db.prepare_cached(
+        "SELECT t.execution_id, t.seq, t.due FROM timer t JOIN execution e USING (execution_id)
+         WHERE t.due <= ?1 AND (?2 IS NULL OR e.owner = ?2)
+         ORDER BY t.due, t.execution_id, t.seq LIMIT ?3",
+    )?;
+    let limit = to_i64(limit as u64);
+    let found = statement.query_map(params![until.0, owner_name(owner), limit], |row| {
+        let due = Time(row.get(2)?);
+        Ok((ExecutionId(row.get(0)?), Seq(read_unsigned(row, 1)?), due))
+    })?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn inbox(
+    db: &Connection,
+    owners: &OwnerLocks,
+    owner: Option<&OwnerId>,
+    limit: usize,
+) -> Result<Vec<Message>, ReadError> {
+    let mut statement = db.prepare_cached(
+        "SELECT m.from_id, m.seq, m.n, m.to_id, m.body, receiver.execution_id, receiver.owner, sender.owner
+         FROM message m
+         LEFT JOIN execution receiver ON receiver.execution_id = m.to_id
+         LEFT JOIN execution sender ON sender.execution_id = m.from_id
+         WHERE m.body IS NOT NULL ORDER BY m.ordinal",
+    )?;
+    let mut found = statement.query([])?;
+    let mut messages = Vec::new();
+    while messages.len() < limit
+        && let Some(row) = found.next()?
+    {
+        let exists = row.get::<_, Option<i64>>(5)?.is_some();
+        let driver: Option<String> = row.get(if exists { 6 } else { 7 })?;
+        let is_mine = match (owner, driver.map(|driver| OwnerId(driver.into()))) {
+            (None, _) | (_, None) => true,
+            (Some(me), Some(driver)) => driver == *me || !owners.is_alive(&driver),
+        };
+        if is_mine {
+            messages.push(Message {
+                key: MessageKey {
+                    from: ExecutionId(row.get(0)?),
+                    seq: Seq(read_unsigned(row, 1)?),
+                    n: row.get(2)?,
+                },
+                to: ExecutionId(row.get(3)?),
+                body: read_json(row, 4)?,
+            });
+        }
+    }
+    Ok(messages)
+}
+
+pub(super) fn is_pending(db: &Connection, key: MessageKey) -> Result<bool, ReadError> {
+    let mut statement = db.prepare_cached(
+        "SELECT 1 FROM message WHERE from_id = ?1 AND seq = ?2 AND n = ?3 AND body IS NOT NULL",
+    )?;
+    Ok(statement.exists(params![key.from.0, to_i64(key.seq.0), key.n])?)
+}
+
+pub(super) fn playbook(
+    db: &Connection,
+    hash: &PlaybookHash,
+) -> Result<Option<CatalogEntry>, ReadError> {
+    Ok(db
+        .prepare_cached(&format!(
+            "SELECT {CATALOG} FROM catalog WHERE hash = ?1 LIMIT 1"
+        ))?
+        .query_row([&*hash.0], rows::read_catalog_entry)
+        .optional()?)
+}
+
+pub(super) fn catalog_entry(
+    db: &Connection,
+    path: &str,
+    version: Option<u32>,
+) -> rusqlite::Result<Option<CatalogEntry>> {
+    db.prepare_cached(&format!(
+        "SELECT {CATALOG} FROM catalog WHERE path = ?1 AND (?2 IS NULL OR version = ?2)
+         ORDER BY version DESC LIMIT 1"
+    ))?
+    .query_row(params![path, version], rows::read_catalog_entry)
+    .optional()
+}
+
+pub(super) fn catalog(db: &Connection) -> Result<Vec<CatalogEntry>, ReadError> {
+    let mut statement = db.prepare_cached(&format!(
+        "SELECT {CATALOG} FROM catalog c
+         WHERE version = (SELECT max(version) FROM catalog WHERE path = c.path) ORDER BY path"
+    ))?;
+    let found = statement.query_map([], rows::read_catalog_entry)?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn abandoned_executions(
+    db: &Connection,
+    owners: &OwnerLocks,
+) -> Result<Vec<ExecutionId>, ReadError> {
+    let mut statement = db.prepare_cached(
+        "SELECT execution_id, owner FROM execution WHERE status IN ('RUNNING', 'PAUSED') ORDER BY execution_id",
+    )?;
+    let mut found = statement.query([])?;
+    let mut abandoned = Vec::new();
+    while let Some(row) = found.next()? {
+        let owner: Option<String> = row.get(1)?;
+        if owner.is_none_or(|owner| !owners.is_alive(&OwnerId(owner.into()))) {
+            abandoned.push(ExecutionId(row.get(0)?));
+        }
+    }
+    Ok(abandoned)
+}
+
+/// The damage that SQLite finds in its file, one entry per finding, and snapshots with a wrong checksum.
+pub(super) fn find_damage(db: &Connection) -> Result<Vec<Damage>, ReadError> {
+    let mut pages = db.prepare("PRAGMA integrity_check(20)")?;
+    let findings = pages.query_map([], |row| row.get::<_, String>(0))?;
+    let mut found = Vec::new();
+    for finding in findings {
+        let what = finding?;
+        if what != "ok" {
+            found.push(Damage {
+                execution: None,
+                description: what,
+            });
+        }
+    }
+    let mut snapshots = db.prepare("SELECT execution_id, bytes, sha256 FROM snapshot")?;
+    let mut kept = snapshots.query([])?;
+    while let Some(row) = kept.next()? {
+        let (bytes, sha256): (Vec<u8>, Vec<u8>) = (row.get(1)?, row.get(2)?);
+        if rows::checksum(&bytes)[..] != sha256[..] {
+            found.push(Damage {
+                execution: Some(ExecutionId(row.get(0)?)),
+                description: "the snapshot does not match its checksum; the log is used instead"
+                    .to_owned(),
+            });
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,135 @@
+//! Finds the interpreter of a strict task without running anything that the task chose outside the sandbox.
+//!
+//! Input: interpreter and requirements of a task. Output: the program to run and the directories it reads. The worker's
+//! own interpreter is trusted and queried for its directories. For an interpreter that the task names, the directories
+//! are derived from the file system, and queries run inside the sandbox. Nothing is installed, because pip runs code
+//! from packages.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use model::outcome::TaskError;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::LogSink;
+use crate::isolation::SandboxRules;
+use crate::python::environments::{EnvironmentSpec, Environments, IfAbsent};
+use crate::python::facts::{FactsCache, InterpreterFacts};
+use crate::python::libs::CodeRequirements;
+
+/// An interpreter and the directories it reads at run time.
+pub(super) struct SandboxedPython {
+    pub(super) python: PathBuf,
+    pub(super) read_dirs: Vec<PathBuf>,
+}
+
+/// Inputs of the search.
+pub(super) struct InterpreterFinder<'a> {
+    pub(super) facts_cache: &'a FactsCache,
+    pub(super) environments: &'a Environments,
+    pub(super) env: &'a BTreeMap<String, String>,
+    /// Whether it is the worker's own interpreter.
+    pub(super) is_deployment_python: bool,
+    /// Builds the sandbox of a program that reads these directories.
+    pub(super) rules_for: &'a (dyn Fn(&[PathBuf]) -> SandboxRules + Sync),
+}
+
+impl InterpreterFinder<'_> {
+    /// Finds the interpreter that meets the requirements.
+    pub(super) async fn find(
+        &self,
+        python: &Path,
+        needs: CodeRequirements,
+        stop: &CancellationToken,
+        log: &dyn LogSink,
+    ) -> Result<SandboxedPython, TaskError> {
+        let (facts, mut housed) = self.locate_python(python, !needs.is_empty()).await?;
+        let Some(facts) = facts else {
+            return Ok(housed);
+        };
+        let needs = needs.reduce_for(&facts)?;
+        if needs.requirements.is_empty() {
+            return Ok(housed);
+        }
+        let wanted = EnvironmentSpec {
+            facts: &facts,
+            requirements: &needs.requirements,
+            if_absent: IfAbsent::Refuse,
+        };
+        housed.python = self.environments.interpreter(&wanted, stop, log).await?;
+        let home = housed.python.parent().and_then(Path::parent);
+        housed.read_dirs.extend(home.map(Path::to_owned));
+        Ok(housed)
+    }
+
+    async fn locate_python(
+        &self,
+        python: &Path,
+        has_needs: bool,
+    ) -> Result<(Option<Arc<InterpreterFacts>>, SandboxedPython), TaskError> {
+        if self.is_deployment_python {
+            let free = SandboxRules::default();
+            let facts = self.facts_cache.facts_of(python, self.env, &free).await?;
+            let housed = SandboxedPython {
+                python: facts.executable.clone(),
+                read_dirs: facts.read_dirs(),
+            };
+            return Ok((Some(facts), housed));
+        }
+        let housed = SandboxedPython {
+            python: python.to_owned(),
+            read_dirs: find_read_dirs(python, self.env),
+        };
+        if !has_needs {
+            return Ok((None, housed));
+        }
+        let confines = (self.rules_for)(&housed.read_dirs);
+        let facts = self
+            .facts_cache
+            .facts_of(python, self.env, &confines)
+            .await?;
+        Ok((Some(facts), housed))
+    }
+}
+
+/// Directories of an interpreter, derived from the file system: its own, that of its link target, and the base of its
+/// virtual environment. Directories without Python files are left out.
+fn find_read_dirs(python: &Path, env: &BTreeMap<String, String>) -> Vec<PathBuf> {
+    let python = if python.components().count() > 1 {
+        python.to_owned()
+    } else {
+        let path = env.get("PATH").map_or("", String::as_str);
+        let mut found = path.split(':').map(|dir| Path::new(dir).join(python));
+        found.find(|file| file.is_file()).unwrap_or_default()
+    };
+    let mut homes = Vec::new();
+    let linked = python.canonicalize().ok();
+    for file in [Some(&python), linked.as_ref()].into_iter().flatten() {
+        homes.extend(file.parent().and_then(Path::parent).map(Path::to_owned));
+    }
+    let base = homes.first().and_then(|home| venv_base(home));
+    homes.extend(base);
+    homes.retain(|home| is_python_dir(home));
+    homes
+}
+
+/// Base installation of a virtual environment.
+fn venv_base(venv: &Path) -> Option<PathBuf> {
+    let config = std::fs::read_to_string(venv.join("pyvenv.cfg")).ok()?;
+    let mut lines = config.lines().filter_map(|line| line.split_once('='));
+    let (_, bin) = lines.find(|(key, _)| key.trim() == "home")?;
+    Path::new(bin.trim()).parent().map(Path::to_owned)
+}
+
+fn is_python_dir(home: &Path) -> bool {
+    let is_python = |entry: std::fs::DirEntry| {
+        let name = entry.file_name();
+        name.to_string_lossy().starts_with("python3")
+    };
+    let has_library = || {
+        let entries = std::fs::read_dir(home.join("lib"));
+        entries.is_ok_and(|entries| entries.flatten().any(is_python))
+    };
+    home.parent().is_some() && (home.join("pyvenv.cfg").is_file() || has_library())
+}

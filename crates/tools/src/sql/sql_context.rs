@@ -1,0 +1,149 @@
+//! Where in a SQL text we are: among tokens, in quotes of some kind, or in a comment.
+
+use crate::sql::duckdb::is_wide_blank;
+
+/// Which SQL is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SqlDialect {
+    Sqlite,
+    Postgres,
+    Duckdb,
+}
+
+impl SqlDialect {
+    /// Whether texts, names and comments are read as Postgres reads them.
+    pub(crate) fn is_postgres_like(self) -> bool {
+        self != Self::Sqlite
+    }
+}
+
+/// What surrounds a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SqlContext {
+    /// Among tokens.
+    Code,
+    /// Inside `'…'`; in an `E'…'` a backslash escapes.
+    Text { has_escapes: bool },
+    /// Inside `E'…'`, right after a backslash: what comes next is escaped by it.
+    Escape,
+    /// Inside `U&'…'` or `U&"…"`, which ends with this character.
+    Unicode(char),
+    /// Inside a quoted identifier, which ends with this character.
+    Ident(char),
+    /// In a comment that ends with the line.
+    LineComment,
+    /// In a comment in `/* … */`, with its depth.
+    BlockComment(u32),
+    /// Inside `$tag$ … $tag$`.
+    DollarQuoted(String),
+}
+
+impl SqlContext {
+    /// The place after the first of these characters, and how many characters that takes; `before` is all that came
+    /// since the last quotes or comment.
+    pub(crate) fn advance(
+        &self,
+        text: &[char],
+        before: &str,
+        dialect: SqlDialect,
+    ) -> (Self, usize) {
+        let (c, next) = (text[0], text.get(1).copied());
+        match self {
+            Self::Code => Self::advance_from_code(text, before, dialect),
+            Self::Text { has_escapes: true } if c == '\\' => (Self::Escape, 1),
+            Self::Escape => (Self::Text { has_escapes: true }, 1),
+            Self::Text { .. } if c == '\'' => (Self::Code, 1),
+            Self::Ident(end) | Self::Unicode(end) if c == *end => (Self::Code, 1),
+            Self::LineComment if c == '\n' => (Self::Code, 1),
+            Self::LineComment if c == '\r' && dialect.is_postgres_like() => (Self::Code, 1),
+            Self::BlockComment(depth) if c == '*' && next == Some('/') => match depth {
+                1 => (Self::Code, 2),
+                deeper => (Self::BlockComment(deeper - 1), 2),
+            },
+            Self::BlockComment(depth)
+                if c == '/' && next == Some('*') && dialect.is_postgres_like() =>
+            {
+                (Self::BlockComment(depth + 1), 2)
+            }
+            Self::DollarQuoted(tag)
+                if tag
+                    .chars()
+                    .eq(text.iter().copied().take(tag.chars().count())) =>
+            {
+                (Self::Code, tag.chars().count())
+            }
+            same => (same.clone(), 1),
+        }
+    }
+
+    /// Whether quotes that open right after such a text go on with it, as they do after `''` and after a new line.
+    pub(crate) fn is_continued(&self) -> bool {
+        matches!(self, Self::Text { .. } | Self::Unicode('\''))
+    }
+
+    fn advance_from_code(text: &[char], before: &str, dialect: SqlDialect) -> (Self, usize) {
+        let postgres = dialect.is_postgres_like();
+        match (text[0], text.get(1)) {
+            ('\'', _) if postgres && is_prefixed(before, "u&", dialect) => (Self::Unicode('\''), 1),
+            ('\'', _) => {
+                let escapes = postgres && is_prefixed(before, "e", dialect);
+                (
+                    Self::Text {
+                        has_escapes: escapes,
+                    },
+                    1,
+                )
+            }
+            ('"', _) if postgres && is_prefixed(before, "u&", dialect) => (Self::Unicode('"'), 1),
+            ('"', _) => (Self::Ident('"'), 1),
+            ('`', _) if !postgres => (Self::Ident('`'), 1),
+            ('[', _) if !postgres => (Self::Ident(']'), 1),
+            ('-', Some('-')) => (Self::LineComment, 2),
+            ('/', Some('*')) => (Self::BlockComment(1), 2),
+            ('$', _) if postgres => match dollar_tag(text, before, dialect) {
+                Some(tag) => {
+                    let length = tag.chars().count();
+                    (Self::DollarQuoted(tag), length)
+                }
+                None => (Self::Code, 1),
+            },
+            _ => (Self::Code, 1),
+        }
+    }
+}
+
+/// Whether a character can be part of a name. Of those beyond ASCII only letters and digits: some are blanks to a database.
+pub(crate) fn is_word_character(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// Whether a character continues a name where a database of these reads it: also a dollar, and all beyond ASCII that is
+/// no blank.
+pub(super) fn continues_name(c: char, dialect: SqlDialect) -> bool {
+    let is_blank = dialect == SqlDialect::Duckdb && is_wide_blank(c);
+    is_word_character(c) || c == '$' || (!c.is_ascii() && !is_blank)
+}
+
+/// Whether the text ends with such a prefix of quotes, which is no part of a longer name.
+fn is_prefixed(before: &str, prefix: &str, dialect: SqlDialect) -> bool {
+    let Some(at) = before.len().checked_sub(prefix.len()) else {
+        return false;
+    };
+    let found = before.get(at..);
+    let is_name = |c: char| continues_name(c, dialect);
+    found.is_some_and(|found| found.eq_ignore_ascii_case(prefix))
+        && !before[..at].chars().next_back().is_some_and(is_name)
+}
+
+/// `$$` or `$tag$`, where it does not continue a name; a name may hold dollars.
+fn dollar_tag(text: &[char], before: &str, dialect: SqlDialect) -> Option<String> {
+    let of_name = |c: &char| continues_name(*c, dialect);
+    let first = before.chars().rev().take_while(of_name).last();
+    if first.is_some_and(|c| c != '$' && !c.is_ascii_digit()) {
+        return None;
+    }
+    let length = text[1..].iter().position(|c| *c == '$')?;
+    let tag = &text[1..=length];
+    let is_tag = tag.iter().all(of_name) && !tag.first().is_some_and(char::is_ascii_digit);
+    is_tag.then(|| text[..=length + 1].iter().collect())
+}

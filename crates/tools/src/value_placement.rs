@@ -1,0 +1,71 @@
+//! Shared code for inserting values into Rhai scripts and jq programs: program parts and texts of values.
+
+use model::outcome::{ErrorKind, TaskError};
+use model::template::{CodePiece, Piece};
+use serde_json::Value;
+
+/// Part of a program: code, or a value that must not become code.
+#[derive(Debug, PartialEq)]
+pub(crate) enum ProgramPart {
+    Text(String),
+    Value { value: Value, is_json: bool },
+}
+
+/// Splits a program into parts. Adjacent texts are joined, so that no token is split between two parts.
+pub(crate) fn program_parts(
+    pieces: &[CodePiece],
+    to_name: impl Fn(&Value) -> Result<String, TaskError>,
+) -> Result<Vec<ProgramPart>, TaskError> {
+    let mut parts = Vec::new();
+    for CodePiece { piece, is_json } in pieces {
+        let text = match piece {
+            Piece::Text(text) | Piece::Raw(text) => text.clone(),
+            Piece::Ident(value) => to_name(value)?,
+            Piece::Value(value) => {
+                parts.push(ProgramPart::Value {
+                    value: value.clone(),
+                    is_json: *is_json,
+                });
+                continue;
+            }
+        };
+        match parts.last_mut() {
+            Some(ProgramPart::Text(before)) => before.push_str(&text),
+            _ => parts.push(ProgramPart::Text(text)),
+        }
+    }
+    Ok(parts)
+}
+
+/// Value to insert into code: JSON text that a template produced is parsed.
+pub(crate) fn code_value(value: &Value, is_json: bool) -> Value {
+    let read = || serde_json::from_str(value.as_str()?).ok();
+    let parsed: Option<Value> = is_json.then(read).flatten();
+    parsed.unwrap_or_else(|| value.clone())
+}
+
+/// Text of a value inside a string or a comment: strings as they are, other types as JSON.
+pub(crate) fn plain_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The value as a name, if it is valid and not a keyword.
+pub(crate) fn identifier<'v>(value: &'v Value, keywords: &[&str]) -> Option<&'v str> {
+    let text = value.as_str()?;
+    let is_word = text.chars().all(is_word_character);
+    let begins_well = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    (is_word && begins_well && !keywords.contains(&text)).then_some(text)
+}
+
+/// Whether a character can be part of a name or a number.
+pub(crate) fn is_word_character(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// Error of a value that cannot be inserted at its position.
+pub(crate) fn placement_error(code: &'static str, key: &str, message: &str) -> TaskError {
+    TaskError::new(ErrorKind::Schema, code, message).with_detail("key", key)
+}

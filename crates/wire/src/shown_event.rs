@@ -1,0 +1,79 @@
+//! Parses an event from its API JSON, including its position in the log.
+
+use model::event::{Event, EventSource, default_trace_id};
+use model::id::{Name, Seq};
+use model::time::Time;
+use serde::Deserialize;
+
+use crate::event::{WireEvent, WireEventError};
+
+/// Why JSON is not a valid event.
+#[derive(Debug, thiserror::Error)]
+pub enum ShownEventError {
+    /// Fields are missing or have the wrong type.
+    #[error("cannot parse event")]
+    Malformed(#[from] serde_json::Error),
+    /// The event is invalid.
+    #[error(transparent)]
+    InvalidEvent(#[from] WireEventError),
+}
+
+/// Fields of the log that are not part of `WireEvent`.
+#[derive(Deserialize)]
+struct LogFields {
+    seq: Seq,
+    #[serde(default)]
+    cause_seq: Option<Seq>,
+    recorded_at: Time,
+    source: EventSource,
+    #[serde(default)]
+    trace_id: Option<Name>,
+}
+
+/// Parses the output of [`Event::to_json`]; serializing the event again yields the same JSON.
+pub fn parse_shown_event(text: &str) -> Result<Event, ShownEventError> {
+    let beside: LogFields = serde_json::from_str(text)?;
+    let sent: WireEvent = serde_json::from_str(text)?;
+    let mut event = sent.to_event(beside.recorded_at)?;
+    event.seq = beside.seq;
+    event.cause_seq = beside.cause_seq;
+    event.source = beside.source;
+    let own = default_trace_id(event.execution_id);
+    event.trace_id = beside.trace_id.filter(|trace| *trace != own);
+    Ok(event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn showing_what_was_read_changes_nothing() {
+        let text = r#"{"event_id":"7","event_type":"step.scheduled","timestamp":"2026-01-02T03:04:05.000006Z",
+            "recorded_at":"2026-01-02T03:04:05.000007Z","execution_id":"5","seq":9,"cause_seq":8,"source":"server",
+            "step":"a","step_run_id":"step:a:run:2","iteration":3,"status":"in_progress",
+            "payload":{"tokens":[{"seq":4,"arc":0}]}}"#;
+        let event = parse_shown_event(text).unwrap();
+        assert_eq!((event.seq, event.cause_seq), (Seq(9), Some(Seq(8))));
+        assert_eq!(event.source, EventSource::Server);
+        assert_eq!((event.location.run, event.location.iteration), (2, Some(3)));
+        let shown = event.to_json();
+        let again = parse_shown_event(&shown.to_string()).unwrap();
+        assert_eq!(again.to_json(), shown);
+        assert_eq!(again, event);
+    }
+
+    #[test]
+    fn what_is_no_event_is_refused() {
+        assert!(matches!(
+            parse_shown_event("{}"),
+            Err(ShownEventError::Malformed(_))
+        ));
+        let unknown = r#"{"event_type":"no.such","execution_id":"5","seq":1,"source":"server",
+            "recorded_at":"2026-01-02T03:04:05Z"}"#;
+        assert!(matches!(
+            parse_shown_event(unknown),
+            Err(ShownEventError::InvalidEvent(_))
+        ));
+    }
+}

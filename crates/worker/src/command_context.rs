@@ -1,0 +1,229 @@
+//! Context of a claimed command: everything that its pipelines share.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use model::command::Command;
+use model::event::{Event, EventBody, EventLocation, EventSource};
+use model::id::{EventId, ExecutionId, Name, Seq};
+use model::outcome::TaskError;
+use model::playbook::{LoopMode, Step};
+use model::raw::RawJson;
+use model::template::{IterationView, LazyValue, LoadedValues, Scope};
+use model::time::Time;
+use tempfile::TempDir;
+
+use crate::lease::{CommandLease, LeaseLost};
+use crate::loaded_cache::LoadedCache;
+use crate::playbooks::{PreparedPlaybook, StepPlan};
+use crate::scratch;
+use crate::secrets::ExecutionSecrets;
+use crate::worker::WorkerShared;
+
+/// A claimed command with everything that its pipelines share.
+pub(crate) struct CommandContext {
+    pub(crate) shared: Arc<WorkerShared>,
+    pub(crate) lease: Arc<CommandLease>,
+    pub(crate) command: Command,
+    pub(crate) execution_context: Arc<wire::ExecutionContext>,
+    pub(crate) prepared_playbook: Arc<PreparedPlaybook>,
+    /// Values loaded for any pipeline of the command.
+    loaded_cache: Mutex<LoadedCache>,
+    /// Files for its tasks; the directory is created on first use.
+    scratch_files: Mutex<ScratchFiles>,
+    /// Tasks for which a `select` warning was logged.
+    warned_tasks: Mutex<BTreeSet<Name>>,
+    /// Secrets of the execution, set when the first one is known; kept until the command ends.
+    pub(crate) secrets: OnceLock<Arc<ExecutionSecrets>>,
+}
+
+/// Directory of numbered files.
+#[derive(Default)]
+struct ScratchFiles {
+    dir: Option<TempDir>,
+    file_count: u32,
+}
+
+/// Why an operation ended without a result.
+#[derive(Debug)]
+pub(crate) enum WorkError {
+    /// It failed: the task or step fails with this error.
+    Failed(Box<TaskError>),
+    /// The worker was stopped before the operation was done.
+    Interrupted,
+}
+
+impl From<TaskError> for WorkError {
+    fn from(error: TaskError) -> Self {
+        Self::Failed(Box::new(error))
+    }
+}
+
+impl From<Box<TaskError>> for WorkError {
+    fn from(error: Box<TaskError>) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<LeaseLost> for WorkError {
+    fn from(LeaseLost: LeaseLost) -> Self {
+        Self::Interrupted
+    }
+}
+
+impl CommandContext {
+    pub(crate) fn new(
+        shared: Arc<WorkerShared>,
+        lease: Arc<CommandLease>,
+        prepared_playbook: Arc<PreparedPlaybook>,
+        command: Command,
+        execution_context: Arc<wire::ExecutionContext>,
+    ) -> Self {
+        Self {
+            shared,
+            lease,
+            command,
+            execution_context,
+            prepared_playbook,
+            loaded_cache: Mutex::default(),
+            scratch_files: Mutex::default(),
+            warned_tasks: Mutex::default(),
+            secrets: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn execution(&self) -> ExecutionId {
+        self.command.id.execution
+    }
+
+    /// Returns the step that the command runs, and its plan.
+    pub(crate) fn step(&self) -> Option<(&Step, &StepPlan)> {
+        self.prepared_playbook.step(&self.command.run.step)
+    }
+
+    /// Location of the step run in events.
+    pub(crate) fn location(&self) -> EventLocation {
+        EventLocation::of_step_run(&self.command.run)
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.shared.config.clock.now()
+    }
+
+    /// Template scope that every pipeline of the command starts with.
+    pub(crate) fn scope(&self) -> Scope {
+        let mut scope = self.execution_context.scope();
+        if let Some(args) = &self.command.args {
+            scope.args = LazyValue::from_raw(args.clone());
+        }
+        scope.env.clone_from(&self.shared.env);
+        // Steps without a loop see the iteration in which their playbook was started.
+        scope.iter = self.parent_iter().map(|parent| IterationView {
+            parent: Some(parent),
+            ..IterationView::default()
+        });
+        scope.loaded = self.loaded_values();
+        scope
+    }
+
+    /// Returns the values loaded so far.
+    pub(crate) fn loaded_values(&self) -> Arc<LoadedValues> {
+        self.loaded_cache
+            .lock()
+            .expect("the lock is not poisoned")
+            .loaded()
+    }
+
+    /// Adds loaded values, for every pipeline of the command.
+    pub(crate) fn add_loaded(
+        &self,
+        more: LoadedValues,
+        sizes: Vec<(String, u64)>,
+    ) -> Arc<LoadedValues> {
+        let mut held = self.loaded_cache.lock().expect("the lock is not poisoned");
+        held.add(more, sizes);
+        held.loaded()
+    }
+
+    /// Whether no `select` warning was logged for this task yet.
+    pub(crate) fn is_first_warning(&self, task: &Name) -> bool {
+        let mut warned = self.warned_tasks.lock().expect("the lock is not poisoned");
+        warned.insert(task.clone())
+    }
+
+    /// Returns the path of a new file of this command.
+    pub(crate) fn next_scratch_path(&self) -> Result<PathBuf, Box<TaskError>> {
+        let mut scratch = self.scratch_files.lock().expect("the lock is not poisoned");
+        let folder = match scratch.dir.take() {
+            Some(folder) => folder,
+            None => scratch::create_scratch_dir(&self.shared.config.scratch_dir)?,
+        };
+        scratch.file_count += 1;
+        let path = folder.path().join(format!("{}.json", scratch.file_count));
+        scratch.dir = Some(folder);
+        Ok(path)
+    }
+
+    /// Builds an event with the current time.
+    pub(crate) fn event(&self, at: EventLocation, body: EventBody) -> Event {
+        worker_event(&self.shared, self.execution(), at, body)
+    }
+
+    /// Builds an event with the duration since `begun`.
+    pub(crate) fn event_with_duration(
+        &self,
+        at: EventLocation,
+        body: EventBody,
+        begun: Time,
+    ) -> Event {
+        let mut event = self.event(at, body);
+        event.duration_ms = Some(elapsed_millis(event.timestamp, begun));
+        event
+    }
+
+    /// Iteration of the parent execution, for `iter.parent`.
+    pub(crate) fn parent_iter(&self) -> Option<LazyValue> {
+        self.execution_context
+            .parent_iter
+            .as_ref()
+            .map(|raw: &RawJson| LazyValue::from_raw(raw.clone()))
+    }
+}
+
+/// Whether `ctx` writes are applied at the end of the loop.
+pub(crate) fn is_parallel(step: &Step) -> bool {
+    step.loop_
+        .as_ref()
+        .is_some_and(|loop_| loop_.mode == LoopMode::Parallel)
+}
+
+/// Builds an event of this worker. The server assigns its ID and sequence number.
+pub(crate) fn worker_event(
+    shared: &WorkerShared,
+    execution: ExecutionId,
+    at: EventLocation,
+    body: EventBody,
+) -> Event {
+    let now = shared.config.clock.now();
+    Event {
+        event_id: EventId(0),
+        execution_id: execution,
+        seq: Seq(0),
+        cause_seq: None,
+        timestamp: now,
+        recorded_at: now,
+        source: EventSource::Worker,
+        location: at,
+        duration_ms: None,
+        worker_id: Some(shared.config.worker.clone()),
+        trace_id: None,
+        meta: None,
+        body,
+    }
+}
+
+/// Returns the whole milliseconds between two times.
+pub(crate) fn elapsed_millis(now: Time, begun: Time) -> u64 {
+    u64::try_from(now.since(begun).as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,74 @@
+//! Claims rows for a cursor loop with a pipeline of one task. The result of the task is the next frame of the loop.
+//!
+//! Each claim is another visit of that task. A statement with `effect: transactional` therefore claims a frame once,
+//! even if it is retried: if a worker crashes before the log has the rows, they are neither lost nor claimed twice.
+
+use model::command::{Continuation, ReportEnd};
+use model::event::{EventBody, FailurePayload};
+use model::outcome::{ErrorKind, TaskError};
+use model::playbook::{CursorClaim, Loop, Step};
+
+use crate::command_context::{CommandContext, WorkError};
+use crate::load;
+use crate::pipeline_run::{PipelineEnd, PipelineRun, with_location};
+use crate::playbooks::StepPlan;
+use crate::prepare;
+
+/// Claims a frame and reports the location of its rows.
+pub(crate) async fn claim_frame(
+    hand: &CommandContext,
+    found: (&Step, &Loop),
+    (claim, plan): (&CursorClaim, &StepPlan),
+    begun: Option<Continuation>,
+) -> Result<ReportEnd, WorkError> {
+    let mut pipeline = PipelineRun::new(hand, (&claim.step, plan), hand.location(), hand.scope());
+    if let Some(continuation) = begun {
+        pipeline.restore(continuation).await?;
+    }
+    let end = match pipeline.run().await {
+        PipelineEnd::Done => {
+            let event = claimed_rows_event(hand, found, claim, &mut pipeline).await?;
+            pipeline.events.push(event);
+            ReportEnd::Finished
+        }
+        PipelineEnd::Failed(error) => {
+            let failed = FailurePayload {
+                error: with_location(*error, &claim.step, claim.step.tasks.first()),
+                set_ctx: None,
+            };
+            let body = EventBody::StepFailed(Box::new(failed));
+            pipeline.events.push(hand.event(hand.location(), body));
+            ReportEnd::Finished
+        }
+        PipelineEnd::Suspended => ReportEnd::Finished,
+        PipelineEnd::Interrupted => ReportEnd::Released,
+    };
+    hand.lease.push(&mut pipeline.events);
+    Ok(end)
+}
+
+/// Builds the event that records the claimed rows.
+async fn claimed_rows_event(
+    hand: &CommandContext,
+    found: (&Step, &Loop),
+    claim: &CursorClaim,
+    pipeline: &mut PipelineRun<'_>,
+) -> Result<model::event::Event, WorkError> {
+    // Reports the claim first: an error below happens after the rows were claimed.
+    hand.lease.push(&mut pipeline.events);
+    let scope = &mut pipeline.scope;
+    let reference = prepare::locate_elements(hand, scope, found, &claim.rows).await?;
+    let is_empty = reference.extracted.get("total") == Some(&0.into());
+    let affected =
+        load::render_with_loading(hand, scope, |scope| claim.affected.render(scope)).await;
+    let affected = prepare::step_result(affected, found.0)?.value;
+    if is_empty && affected.as_u64().is_some_and(|rows| rows > 0) {
+        let message = format!(
+            "the claim of step `{}` updated {affected} rows but returned none; add `RETURNING *` to the statement",
+            found.0.name
+        );
+        let error = TaskError::new(ErrorKind::Schema, "CLAIM_WITHOUT_ROWS", message);
+        return Err(with_location(error, &claim.step, claim.step.tasks.first()).into());
+    }
+    Ok(prepare::elements_event(hand, reference))
+}

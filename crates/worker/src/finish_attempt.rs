@@ -1,0 +1,164 @@
+//! Finishes an attempt: stores its result, applies the policy, applies its writes and records its events.
+
+use std::sync::Arc;
+
+use model::ctx;
+use model::event::{EventBody, LoopStats};
+use model::outcome::Outcome;
+use model::template::{LazyValue, LoadedValues, Need, RenderError, Scope, UnavailableBody};
+use pipeline::{AttemptKind, OutcomeRecord, PipelinePosition, TaskAttempt};
+use serde_json::Value;
+use tools::DeferredAction;
+
+use crate::command_context::{WorkError, elapsed_millis, is_parallel};
+use crate::load::{self, ResolveError};
+use crate::pipeline_run::PipelineRun;
+use crate::store_results;
+
+impl PipelineRun<'_> {
+    /// Applies the task's policy to an outcome and records the result.
+    pub(crate) async fn finish_attempt(
+        &mut self,
+        run: &TaskAttempt<'_>,
+        mut outcome: Outcome,
+    ) -> Result<(), WorkError> {
+        self.mask_outcome(&mut outcome);
+        let at = self.task_location(run);
+        let begun = self.scope.now.unwrap_or(self.started_at);
+        let begun = if run.kind == AttemptKind::Resumed {
+            self.started_at
+        } else {
+            begun
+        };
+        let took = elapsed_millis(self.context.now(), begun);
+        let meta = outcome.meta_mut();
+        meta.entry("duration_ms").or_insert_with(|| took.into());
+        meta.entry("attempt").or_insert_with(|| run.attempt.into());
+        let outcome =
+            store_results::store_large_result(self.context, run.task, &at, outcome).await?;
+        self.scope.loaded = self.context.loaded_values();
+        let (mut settled, mut outcome) = self.apply_policy(run, outcome).await?;
+        match store_results::store_large_writes(self.context, &at, &mut settled).await {
+            Ok(()) => {}
+            Err(WorkError::Failed(error)) => {
+                (settled, outcome) = self.apply_policy(run, Outcome::error(*error)).await?;
+            }
+            Err(WorkError::Interrupted) => return Err(WorkError::Interrupted),
+        }
+        if let Some(error) = settled.size_error() {
+            let place = self.position();
+            outcome = Outcome::error(error);
+            settled = pipeline::fail_without_policy(run, &outcome, &place);
+        }
+        if outcome.failure().is_some() {
+            // The log does not contain the result of the call, so its deferred action must not run.
+            self.deferred = DeferredAction::default();
+        }
+        self.record_outcome(run, settled, outcome, took);
+        Ok(())
+    }
+
+    fn position(&self) -> PipelinePosition {
+        PipelinePosition {
+            location: self.location.clone(),
+            jumps: self.continuation.jumps,
+            jumps_max: self.context.shared.config.jumps_max,
+        }
+    }
+
+    /// Applies the policy. If a rule needs a body that cannot be loaded, the load error becomes the outcome.
+    async fn apply_policy(
+        &mut self,
+        run: &TaskAttempt<'_>,
+        outcome: Outcome,
+    ) -> Result<(OutcomeRecord, Outcome), WorkError> {
+        let mut outcome = outcome;
+        let mut has_replaced = false;
+        loop {
+            let place = self.position();
+            let step = self.step;
+            let judge = |scope: &Scope| pipeline::apply_policy(step, run, &outcome, scope, &place);
+            match load::render_with_loading(self.context, &mut self.scope, judge).await {
+                Ok(settled) => return Ok((settled, outcome)),
+                Err(ResolveError::Interrupted) => return Err(WorkError::Interrupted),
+                Err(ResolveError::Missing(error)) if !has_replaced => {
+                    has_replaced = true;
+                    outcome = Outcome::error(*error);
+                }
+                // If rules need missing data even to handle its absence, they see empty values.
+                Err(ResolveError::Missing(_) | ResolveError::Template(_)) => {
+                    let missing = pipeline::apply_policy(step, run, &outcome, &self.scope, &place);
+                    match missing {
+                        Ok(settled) => return Ok((settled, outcome)),
+                        Err(RenderError::Needs(needs)) => self.mark_missing(&needs),
+                        Err(RenderError::Failed { .. }) => return Err(WorkError::Interrupted),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds empty values for data that cannot be loaded.
+    fn mark_missing(&mut self, needs: &[Need]) {
+        let mut more = LoadedValues::default();
+        for need in needs {
+            match need {
+                Need::Outcome(seq) => {
+                    more.outcomes
+                        .insert(*seq, Arc::new(Outcome::ok(Value::Null)));
+                }
+                Need::Body(reference) => {
+                    let unavailable = UnavailableBody {
+                        code: "REFERENCE_NOT_AVAILABLE",
+                        message: results::missing_reason(reference),
+                    };
+                    more.unavailable.insert(reference.uri.clone(), unavailable);
+                }
+                Need::File(need) => {
+                    more.files.insert(need.key.clone(), String::new());
+                }
+                Need::Loop(pointer) => {
+                    more.loops.insert(pointer.done, LazyValue::default());
+                }
+                Need::LoopStats(pointer) => {
+                    more.loop_stats.insert(pointer.done, LoopStats::default());
+                }
+            }
+        }
+        let loaded = Arc::make_mut(&mut self.scope.loaded);
+        loaded.outcomes.extend(more.outcomes);
+        loaded.unavailable.extend(more.unavailable);
+        loaded.files.extend(more.files);
+        loaded.loops.extend(more.loops);
+        loaded.loop_stats.extend(more.loop_stats);
+    }
+
+    /// Records the events of an outcome and updates the scope of the pipeline.
+    fn record_outcome(
+        &mut self,
+        run: &TaskAttempt<'_>,
+        settled: OutcomeRecord,
+        outcome: Outcome,
+        took: u64,
+    ) {
+        for draft in settled.events {
+            let mut event = self.context.event(draft.location, draft.body);
+            match &event.body {
+                EventBody::TaskDone(_) | EventBody::TaskFailed(_) => {
+                    event.duration_ms = Some(elapsed_millis(event.timestamp, self.started_at));
+                }
+                EventBody::AttemptDone(_) | EventBody::AttemptFailed(_) => {
+                    event.duration_ms = Some(took);
+                }
+                _ => {}
+            }
+            self.record_event(event);
+        }
+        pipeline::apply_writes(&mut self.scope, &settled.writes);
+        if is_parallel(self.step) {
+            ctx::append_patch(&mut self.ctx_patch, &settled.writes.ctx);
+        }
+        self.failure = settled.failure;
+        pipeline::expose_outcome(&mut self.scope, run, settled.page, outcome);
+    }
+}

@@ -1,0 +1,92 @@
+//! Heartbeats to the server, and notices from the server between reports.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use wire::Pulse;
+
+use crate::backoff::RetryBackoff;
+use crate::lease::LeaseState;
+use crate::worker::WorkerShared;
+
+/// After this time without a heartbeat response the worker stops its tasks, because the server may reassign its
+/// commands.
+const HEARTBEAT_GAP_MAX: Duration = Duration::from_secs(13);
+
+/// Sends heartbeats until `ended` is cancelled. Cancels `replaced` if another process replaces the worker's session.
+pub(crate) async fn send_heartbeats(
+    shared: Arc<WorkerShared>,
+    ended: CancellationToken,
+    replaced: CancellationToken,
+) {
+    let mut heard = Instant::now();
+    loop {
+        let pulse = Pulse {
+            worker: shared.config.worker.clone(),
+            holds: shared.claim_ids(),
+        };
+        let answer = tokio::select! {
+            answer = shared.transport.heartbeat(&pulse) => answer,
+            () = tokio::time::sleep_until(heard + HEARTBEAT_GAP_MAX) => {
+                abandon_all(&shared);
+                heard = Instant::now();
+                continue;
+            }
+            () = ended.cancelled() => return,
+        };
+        match answer {
+            Ok(()) => heard = Instant::now(),
+            Err(error @ wire::Error::SessionReplaced(_)) => {
+                tracing::error!(%error, "worker session was replaced; stopping");
+                shared.restrict_all(LeaseState::Lost);
+                replaced.cancel();
+                return;
+            }
+            Err(wire::Error::Fenced(_)) => shared.restrict_all(LeaseState::Lost),
+            Err(error) => tracing::debug!(%error, "heartbeat failed; retrying"),
+        }
+        shared.secret_cache.remove_idle();
+        tokio::select! {
+            () = tokio::time::sleep(shared.config.heartbeat) => {}
+            () = ended.cancelled() => return,
+        }
+        if heard.elapsed() >= HEARTBEAT_GAP_MAX {
+            abandon_all(&shared);
+            heard = Instant::now();
+        }
+    }
+}
+
+fn abandon_all(shared: &WorkerShared) {
+    tracing::warn!(
+        "no heartbeat response for {} s; stopping running tasks",
+        HEARTBEAT_GAP_MAX.as_secs()
+    );
+    shared.restrict_all(LeaseState::Abandoned);
+}
+
+/// Receives notices by long polling until `ended` is cancelled.
+pub(crate) async fn receive_notices(shared: Arc<WorkerShared>, ended: CancellationToken) {
+    let mut backoff = RetryBackoff::default();
+    loop {
+        let told = tokio::select! {
+            told = shared.transport.listen(&shared.config.worker) => told,
+            () = ended.cancelled() => return,
+        };
+        match told {
+            Ok(told) => {
+                backoff.reset();
+                shared.apply_notices(&told);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "long poll failed; retrying");
+                tokio::select! {
+                    () = backoff.wait() => {}
+                    () = ended.cancelled() => return,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Runs the iterations of a loop, sequentially or several at once.
+//!
+//! Enters: the indices that a command covers. Leaves: the events of each iteration; reports are delayed briefly, so
+//! that one covers many iterations. A suspended iteration still counts toward the concurrency limit.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use model::command::ReportEnd;
+use model::event::{EmptyPayload, EventBody, EventLocation, FailurePayload, IterationDone};
+use model::id::Name;
+use model::outcome::{ErrorKind, TaskError};
+use model::playbook::{FailureMode, Step};
+use model::template::{IterationView, LazyValue, Scope};
+use serde_json::{Map, Value};
+use wire::ResumePoint;
+
+use crate::command_context::{CommandContext, WorkError, is_parallel};
+use crate::elements::{ElementWindow, LoopElements};
+use crate::pipeline_run::{PipelineEnd, PipelineRun};
+use crate::playbooks::StepPlan;
+use crate::report_batcher::ReportBatcher;
+
+/// After this many iterations, other tasks on the same thread get a turn.
+const YIELD_AFTER: u32 = 32;
+
+/// Iterations of one loop.
+pub(crate) struct IterationRunner<'h> {
+    context: &'h CommandContext,
+    step: (&'h Step, &'h StepPlan),
+    location: EventLocation,
+    iterator: Name,
+    elements: Arc<LoopElements>,
+    window: tokio::sync::Mutex<ElementWindow>,
+    scope: Scope,
+    parent_iteration: Option<LazyValue>,
+}
+
+/// Indices to run, and the resume points of iterations that have started before.
+pub(crate) struct PendingIterations {
+    remaining: VecDeque<u64>,
+    resume_points: HashMap<u64, ResumePoint>,
+}
+
+/// End of one iteration.
+struct IterationEnd {
+    pipeline_end: PipelineEnd,
+    /// Whether a side effect of the iteration is not durable yet.
+    has_unreported_effect: bool,
+    /// `ctx` at the end of the iteration.
+    ctx: LazyValue,
+}
+
+impl PendingIterations {
+    /// Creates the list of indices in `from..to` without the finished ones in `over`.
+    pub(crate) fn new(from: u64, to: u64, over: &[u64], resume: Vec<ResumePoint>) -> Self {
+        let over: HashSet<u64> = over.iter().copied().collect();
+        let resumes = resume.into_iter();
+        Self {
+            remaining: (from..to).filter(|index| !over.contains(index)).collect(),
+            resume_points: resumes
+                .filter_map(|resume| Some((resume.iteration?, resume)))
+                .collect(),
+        }
+    }
+
+    fn next(&mut self) -> Option<(u64, Option<ResumePoint>)> {
+        let index = self.remaining.pop_front()?;
+        Some((index, self.resume_points.remove(&index)))
+    }
+
+    /// Whether the command is finished or must be released because indices are left.
+    fn report_end(&self) -> ReportEnd {
+        if self.remaining.is_empty() {
+            ReportEnd::Finished
+        } else {
+            ReportEnd::Released
+        }
+    }
+}
+
+impl<'h> IterationRunner<'h> {
+    /// Loads the elements of the command's loop.
+    pub(crate) async fn open(hand: &'h CommandContext) -> Result<Self, WorkError> {
+        let missing = |what: &str| -> WorkError {
+            let message = format!("step `{}` {what}", hand.command.run.step);
+            TaskError::new(ErrorKind::Unknown, "COMMAND_INVALID", message).into()
+        };
+        let found = hand
+            .step()
+            .ok_or_else(|| missing("is not in the playbook"))?;
+        let loop_ = found.0.loop_.as_ref();
+        let loop_ = loop_.ok_or_else(|| missing("has no loop"))?;
+        let started = hand.command.loop_started;
+        let started = started.ok_or_else(|| missing("has not started its loop"))?;
+        Ok(Self {
+            context: hand,
+            step: found,
+            location: hand.location(),
+            iterator: loop_.iterator.clone(),
+            elements: hand.shared.element_cache.get(hand, started).await?,
+            window: tokio::sync::Mutex::default(),
+            scope: hand.scope(),
+            parent_iteration: hand.parent_iter(),
+        })
+    }
+
+    /// Runs the iterations, up to `width` at once if they have side effects and the loop is parallel.
+    pub(crate) async fn run(self, indices: PendingIterations, width: u32) -> ReportEnd {
+        if is_parallel(self.step.0) && width > 1 && !self.step.1.is_pure {
+            self.run_concurrently(indices, width as usize).await
+        } else {
+            self.run_sequentially(indices, width).await
+        }
+    }
+
+    /// Runs one iteration after another. Concurrency does not make pure iterations faster.
+    async fn run_sequentially(mut self, mut indices: PendingIterations, width: u32) -> ReportEnd {
+        let is_parallel = is_parallel(self.step.0);
+        let mut hold = ReportBatcher::new(self.context.lease.clone());
+        let mut permits = width.max(1);
+        let mut turns = 0;
+        while let Some((index, resume)) = indices.next() {
+            if !self.context.lease.may_start() {
+                return ReportEnd::Released;
+            }
+            let iterated = self.run_iteration(index, resume).await;
+            match iterated.pipeline_end {
+                PipelineEnd::Interrupted => return ReportEnd::Released,
+                PipelineEnd::Suspended => permits -= 1,
+                PipelineEnd::Failed(_) if self.is_fail_fast() => return indices.report_end(),
+                PipelineEnd::Done | PipelineEnd::Failed(_) => {}
+            }
+            if permits == 0 || indices.remaining.is_empty() {
+                return indices.report_end();
+            }
+            if !is_parallel {
+                self.scope.ctx = iterated.ctx;
+            }
+            if is_parallel || !iterated.has_unreported_effect {
+                hold.count_and_flush().await;
+            } else if self.context.lease.flush().await.is_err() {
+                return ReportEnd::Released;
+            }
+            turns += 1;
+            if turns % YIELD_AFTER == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        ReportEnd::Finished
+    }
+
+    /// Runs several iterations at once.
+    async fn run_concurrently(self, mut indices: PendingIterations, width: usize) -> ReportEnd {
+        let lease = &self.context.lease;
+        let mut hold = ReportBatcher::new(lease.clone());
+        let mut running = FuturesUnordered::new();
+        let mut permits = width;
+        let mut has_failed = false;
+        let mut was_interrupted = false;
+        loop {
+            let may_begin = |running: usize| running < permits && !has_failed && lease.may_start();
+            while may_begin(running.len()) && !hold.is_full() {
+                let Some((index, resume)) = indices.next() else {
+                    break;
+                };
+                running.push(self.run_iteration(index, resume));
+            }
+            let has_more = !indices.remaining.is_empty() && permits > 0 && !has_failed;
+            if running.is_empty() && !(has_more && lease.may_start()) {
+                // The final report of the command contains the last events.
+                break;
+            }
+            tokio::select! {
+                Some(iterated) = running.next() => {
+                    match iterated.pipeline_end {
+                        PipelineEnd::Interrupted => was_interrupted = true,
+                        PipelineEnd::Suspended => permits -= 1,
+                        PipelineEnd::Failed(_) => has_failed |= self.is_fail_fast(),
+                        PipelineEnd::Done => {}
+                    }
+                    hold.count();
+                }
+                () = hold.flush_due() => hold.start_flush(),
+            }
+        }
+        if was_interrupted {
+            ReportEnd::Released
+        } else {
+            indices.report_end()
+        }
+    }
+
+    /// Runs one iteration that resumes.
+    pub(crate) async fn resume_iteration(
+        self,
+        index: u64,
+        resume: Option<ResumePoint>,
+    ) -> ReportEnd {
+        match self.run_iteration(index, resume).await.pipeline_end {
+            PipelineEnd::Interrupted => ReportEnd::Released,
+            PipelineEnd::Done | PipelineEnd::Failed(_) | PipelineEnd::Suspended => {
+                ReportEnd::Finished
+            }
+        }
+    }
+
+    async fn run_iteration(&self, index: u64, resume: Option<ResumePoint>) -> IterationEnd {
+        let begun = self.context.now();
+        let at = self.location.clone().with_iteration(Some(index));
+        let (scope, mut restored) = match self.iteration_scope(index).await {
+            Ok(scope) => (scope, Ok(())),
+            Err(trouble) => (self.scope.clone(), Err(trouble)),
+        };
+        let mut pipeline = PipelineRun::new(self.context, self.step, at.clone(), scope);
+        let mut has_begun = false;
+        if let Some(resume) = resume {
+            has_begun = resume.started;
+            if restored.is_ok() {
+                restored = pipeline.restore(resume.continuation).await;
+            }
+        }
+        if !has_begun {
+            let started = EventBody::IterationStarted(EmptyPayload {});
+            pipeline
+                .events
+                .push(self.context.event(at.clone(), started));
+        }
+        let ended = match restored {
+            Ok(()) => pipeline.run().await,
+            Err(WorkError::Interrupted) => PipelineEnd::Interrupted,
+            Err(WorkError::Failed(error)) => PipelineEnd::Failed(error),
+        };
+        let (set_ctx, ended) = match (pipeline.iteration_patch(), ended) {
+            (Ok(set_ctx), ended) => (set_ctx, ended),
+            (Err(error), PipelineEnd::Done) => (None, PipelineEnd::Failed(error)),
+            (Err(_), ended) => (None, ended),
+        };
+        let body = match &ended {
+            PipelineEnd::Done => Some(EventBody::IterationDone(IterationDone { set_ctx })),
+            PipelineEnd::Failed(error) => {
+                Some(EventBody::IterationFailed(Box::new(FailurePayload {
+                    error: (**error).clone(),
+                    set_ctx,
+                })))
+            }
+            PipelineEnd::Suspended | PipelineEnd::Interrupted => None,
+        };
+        if let Some(body) = body {
+            pipeline
+                .events
+                .push(self.context.event_with_duration(at, body, begun));
+        }
+        self.context.lease.push(&mut pipeline.events);
+        IterationEnd {
+            pipeline_end: ended,
+            has_unreported_effect: pipeline.has_unreported_effect,
+            ctx: pipeline.scope.ctx,
+        }
+    }
+
+    /// Returns the template scope of one iteration.
+    async fn iteration_scope(&self, index: u64) -> Result<Scope, WorkError> {
+        let element = self
+            .elements
+            .element(self.context, &self.window, index)
+            .await?;
+        let values = Map::from_iter([(self.iterator.to_string(), element)]);
+        let mut scope = self.scope.clone();
+        scope.loaded = self.context.loaded_values();
+        scope.iter = Some(IterationView {
+            values: LazyValue::new(Value::Object(values)),
+            index: Some(index),
+            length: self.elements.len(),
+            parent: self.parent_iteration.clone(),
+        });
+        Ok(scope)
+    }
+
+    fn is_fail_fast(&self) -> bool {
+        self.step.0.failure == FailureMode::FailFast
+    }
+}

@@ -1,0 +1,106 @@
+//! Lines arrive in order, printing never blocks, and lost lines are reported.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use results::{Error, LogPage, LogQuery};
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::tests::log_line;
+
+/// Fake store that records batches, or fails like an unavailable server.
+struct FakeTaskLogs {
+    is_unreachable: AtomicBool,
+    append_called: Notify,
+    batches: mpsc::UnboundedSender<Vec<LogLine>>,
+}
+
+impl FakeTaskLogs {
+    fn new(is_away: bool) -> (Arc<Self>, mpsc::UnboundedReceiver<Vec<LogLine>>) {
+        let (batches, kept) = mpsc::unbounded_channel();
+        let keeper = Self {
+            is_unreachable: AtomicBool::new(is_away),
+            append_called: Notify::new(),
+            batches,
+        };
+        (Arc::new(keeper), kept)
+    }
+}
+
+#[async_trait]
+impl TaskLogs for FakeTaskLogs {
+    async fn append(&self, lines: &[LogLine]) -> Result<(), Error> {
+        self.append_called.notify_one();
+        if self.is_unreachable.load(Ordering::SeqCst) {
+            let source = std::io::ErrorKind::ConnectionRefused.into();
+            let file = "away".into();
+            return Err(Error::Unavailable { file, source });
+        }
+        self.batches.send(lines.to_vec()).unwrap();
+        Ok(())
+    }
+
+    async fn read(&self, _: ExecutionId, _: &LogQuery) -> Result<LogPage, Error> {
+        unreachable!("these tests do not read logs")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lines_go_together_and_in_order() {
+    let (keeper, mut kept) = FakeTaskLogs::new(false);
+    let logs = LogShipper::start(keeper);
+    let begun = tokio::time::Instant::now();
+    logs.write_line(&log_line("one"));
+    logs.write_line(&log_line("two"));
+    assert_eq!(
+        kept.recv().await.unwrap(),
+        [log_line("one"), log_line("two")]
+    );
+    assert!(begun.elapsed() <= Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn much_output_does_not_wait_for_the_clock() {
+    let (keeper, mut kept) = FakeTaskLogs::new(false);
+    let logs = LogShipper::start(keeper);
+    let begun = tokio::time::Instant::now();
+    let long = "x".repeat(BATCH_BYTES);
+    logs.write_line(&log_line(&long));
+    assert_eq!(kept.recv().await.unwrap(), [log_line(&long)]);
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_goes_when_the_worker_ends() {
+    let (keeper, mut kept) = FakeTaskLogs::new(false);
+    let logs = LogShipper::start(keeper);
+    logs.write_line(&log_line("last"));
+    logs.close().await;
+    assert_eq!(kept.try_recv().unwrap(), [log_line("last")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_away_costs_the_oldest_lines_and_the_log_says_so() {
+    let (keeper, mut kept) = FakeTaskLogs::new(true);
+    let logs = LogShipper::start(keeper.clone());
+    logs.write_line(&log_line("under way"));
+    keeper.append_called.notified().await;
+    let text = |n: usize| format!("{n:01000}");
+    let lines = 2 * QUEUED_BYTES_MAX / 1200;
+    for n in 0..lines {
+        logs.write_line(&log_line(&text(n)));
+    }
+    assert!(logs.buffer.queue().bytes <= QUEUED_BYTES_MAX);
+    keeper.is_unreachable.store(false, Ordering::SeqCst);
+    assert_eq!(kept.recv().await.unwrap(), [log_line("under way")]);
+    let batch = kept.recv().await.unwrap();
+    let lost = lines - QUEUED_BYTES_MAX / 1200;
+    let word = format!("{lost} lines lost here");
+    assert!(batch[0].text.starts_with(&word), "{}", batch[0].text);
+    assert_eq!(batch[1].text, text(lost));
+    let mut newest = batch;
+    while newest.last().unwrap().text != text(lines - 1) {
+        newest = kept.recv().await.unwrap();
+    }
+}

@@ -1,0 +1,212 @@
+//! Replaces credential names by their values just before a tool is called, and masks the values afterwards.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::outcome::{ErrorKind, Outcome, TaskError};
+use model::playbook::credentials::{self, CredentialUses};
+use model::raw::RawJson;
+use model::template::LazyValue;
+use pipeline::TaskAttempt;
+use serde_json::{Map, Value};
+use wire::{SecretValue, SecretsAsk};
+
+use crate::command_context::{CommandContext, WorkError};
+use crate::load;
+use crate::pipeline_run::PipelineRun;
+use crate::render::RenderedCall;
+use crate::secrets::{ExecutionSecrets, SecretMasker, strip_userinfo};
+
+impl CommandContext {
+    /// Returns the masks for the secrets of the execution; `None` if it has none.
+    pub(crate) fn masker(&self) -> Option<Arc<SecretMasker>> {
+        self.execution_secrets()?.masker()
+    }
+
+    /// Returns the secrets of the execution and keeps them until the command ends.
+    fn execution_secrets(&self) -> Option<&Arc<ExecutionSecrets>> {
+        if self.secrets.get().is_none() {
+            let found = self.shared.secret_cache.find(self.execution())?;
+            return Some(self.secrets.get_or_init(|| found));
+        }
+        self.secrets.get()
+    }
+
+    /// Resolves names of secrets for the command's step.
+    async fn resolve_secrets(
+        &self,
+        names: &BTreeSet<String>,
+    ) -> Result<BTreeMap<String, SecretValue>, WorkError> {
+        let step = &self.command.run.step;
+        let known = self.execution_secrets();
+        let mut found = BTreeMap::new();
+        let mut missing = Vec::new();
+        for name in names {
+            match known.and_then(|known| known.find(step, name)) {
+                Some(value) => {
+                    found.insert(name.clone(), value);
+                }
+                None => missing.push(name.clone()),
+            }
+        }
+        if missing.is_empty() {
+            return Ok(found);
+        }
+        let held = self.lease.claim_id();
+        let ask = SecretsAsk {
+            worker: self.shared.config.worker.clone(),
+            command: held.command,
+            lease_epoch: held.lease_epoch,
+            names: missing,
+        };
+        let given = load::call_with_retry(self, || self.shared.transport.secrets(&ask)).await?;
+        let fresh = || self.shared.secret_cache.find_or_create(self.execution());
+        self.secrets.get_or_init(fresh).cache_secrets(step, &given);
+        found.extend(given.into_iter().map(|given| (given.name, given.value)));
+        Ok(found)
+    }
+
+    /// Returns the keychain entries that a task's templates read.
+    async fn resolve_keychain(&self, opens: &CredentialUses) -> Result<LazyValue, WorkError> {
+        let mut names = opens.keychain.clone();
+        if opens.reads_any_entry {
+            let entries = self.prepared_playbook.playbook.keychain.iter();
+            names.extend(entries.map(|entry| entry.name.to_string()));
+        }
+        let values = self.resolve_secrets(&names).await?;
+        let map = values.into_iter();
+        let map: Map<String, Value> = map
+            .map(|(name, value)| (name, value.reveal().clone()))
+            .collect();
+        Ok(LazyValue::new(Value::Object(map)))
+    }
+}
+
+impl PipelineRun<'_> {
+    /// Returns the credentials that the text of the task refers to.
+    fn credential_uses(&self, run: &TaskAttempt<'_>) -> &CredentialUses {
+        let index = self.step.task(run.task.label.as_str());
+        let (index, _) = index.expect("the task belongs to the step");
+        &self.plan.tasks[index].credential_uses
+    }
+
+    /// Makes the keychain entries that the call's templates read available to them.
+    pub(crate) async fn load_keychain(&mut self, run: &TaskAttempt<'_>) -> Result<(), WorkError> {
+        let opens = self.credential_uses(run);
+        if opens.keychain.is_empty() && !opens.reads_any_entry {
+            return Ok(());
+        }
+        let keychain = self.context.resolve_keychain(opens).await?;
+        self.scope.keychain = Some(keychain);
+        Ok(())
+    }
+
+    /// Replaces credential names by credentials, and masks the call as the log shows it.
+    pub(crate) async fn substitute_credentials(
+        &mut self,
+        run: &TaskAttempt<'_>,
+        mut ready: RenderedCall,
+    ) -> Result<RenderedCall, WorkError> {
+        self.mask_derived(&mut ready);
+        if !self.credential_uses(run).is_empty() {
+            let kind = run.task.kind.as_str();
+            let names = credentials::credential_names(kind, &ready.fields);
+            if !names.is_empty() {
+                self.check_credential_names(run, &names)?;
+                let values = self.context.resolve_secrets(&names).await?;
+                credentials::substitute(kind, &mut ready.fields, &mut |name| {
+                    values.get(name).map(|value| value.reveal().clone())
+                });
+            }
+        }
+        if let (Some(masks), Some(inputs)) = (self.context.masker(), &ready.inputs) {
+            let mut shown = inputs.to_value();
+            masks.mask_value(&mut shown);
+            ready.inputs = Some(RawJson::from_serializable(&shown));
+        }
+        Ok(ready)
+    }
+
+    /// Masks texts that the call's templates derived from secrets, before anything records them.
+    fn mask_derived(&mut self, ready: &mut RenderedCall) {
+        self.derived_secrets = std::mem::take(&mut ready.secrets);
+        self.call_masker = None;
+        if !self.derived_secrets.is_empty() {
+            let hold = || {
+                self.context
+                    .shared
+                    .secret_cache
+                    .find_or_create(self.context.execution())
+            };
+            let secrets = self.context.secrets.get_or_init(hold);
+            self.call_masker = secrets.add_derived_texts(&self.derived_secrets);
+        }
+    }
+
+    /// Rejects a template that evaluates to a secret instead of a name. The name is not sent to the server, because the
+    /// server records requested names.
+    fn check_credential_names(
+        &self,
+        run: &TaskAttempt<'_>,
+        names: &BTreeSet<String>,
+    ) -> Result<(), WorkError> {
+        let written = &self.credential_uses(run).names;
+        let entries = &self.context.prepared_playbook.playbook.keychain;
+        let masks = self.context.masker();
+        let is_secret = |name: &str| {
+            let shows = masks.as_ref().and_then(|masks| masks.mask_text(name));
+            shows.is_some() || !credentials::is_credential_name(name)
+        };
+        let is_known =
+            |name: &str| written.contains(name) || entries.iter().any(|entry| entry.name == *name);
+        if names.iter().any(|name| !is_known(name) && is_secret(name)) {
+            let message = format!(
+                "`auth` of task `{}` does not evaluate to the name of a credential; refer to the keychain entry \
+                 itself, not to one of its fields",
+                run.task.label
+            );
+            let error = TaskError {
+                retryable: false,
+                ..TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message)
+            };
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    /// Masks the input of a task that the worker does not call as a tool: the log of the child execution records it.
+    pub(crate) fn mask_rendered_call(&self, ready: &mut RenderedCall) {
+        ready.replace_with_masked();
+        let Some(masks) = self.context.masker() else {
+            return;
+        };
+        masks.mask_map(&mut ready.fields);
+        if let Some(input) = &ready.input {
+            let mut input = input.json().clone();
+            masks.mask_value(&mut input);
+            ready.input = Some(LazyValue::new(input));
+        }
+    }
+
+    /// Masks the outcome of an attempt before it is stored or evaluated.
+    pub(crate) fn mask_outcome(&mut self, outcome: &mut Outcome) {
+        let masks = self.context.masker();
+        // Other calls may have evicted the derived texts of this call since.
+        let own = self.call_masker.take();
+        for masks in own.iter().chain(&masks) {
+            masks.mask_outcome(outcome);
+        }
+        let derived = std::mem::take(&mut self.derived_secrets);
+        if let Outcome::Error(failure) = outcome {
+            SecretMasker::mask_parts_in_failure(&derived, failure);
+            strip_userinfo(&mut failure.error);
+        }
+        let Some(masks) = masks else {
+            return;
+        };
+        // Policy rules and writes also see the input.
+        let mut input = self.scope.input.json().clone();
+        masks.mask_value(&mut input);
+        self.scope.input = LazyValue::new(input);
+    }
+}

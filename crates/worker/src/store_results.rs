@@ -1,0 +1,217 @@
+//! Stores results and writes that are too large for the log, and puts references in their place.
+
+use std::sync::Arc;
+
+use model::event::EventLocation;
+use model::id::Name;
+use model::outcome::{ErrorKind, Outcome, TaskError};
+use model::playbook::{ResultControl, Task};
+use model::result_ref::{INLINE_BYTES_MAX, ResultRef};
+use model::size::fits_json_bytes;
+use model::template::{LazyValue, LoadedValues};
+use pipeline::OutcomeRecord;
+use results::{BodyStore, LargeResult, MissingPaths, ResultOrigin, ResultWriter};
+use serde_json::Value;
+
+use crate::command_context::{CommandContext, WorkError};
+use crate::host_wait::HostWait;
+use crate::logs::{LogLine, LogStream};
+use crate::secrets::MaskingBodyStore;
+
+/// Bodies up to this size are cached after they were stored, because policy rules often read them next.
+const CACHED_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Returns the outcome for the log: a large result becomes a reference, a result over the limit becomes a failure.
+pub(crate) async fn store_large_result(
+    hand: &CommandContext,
+    task: &Task,
+    at: &EventLocation,
+    outcome: Outcome,
+) -> Result<Outcome, WorkError> {
+    let Outcome::Ok(mut success) = outcome else {
+        return Ok(outcome);
+    };
+    if let Some(reference) = &mut success.reference {
+        // The tool stored the body while it received it; its lifetime starts now.
+        reference.expires_at = task.result.ttl.map(|ttl| hand.now().after(ttl));
+        return Ok(Outcome::Ok(success));
+    }
+    let selection = match results::select_fields(&success.result, &task.result) {
+        Ok(selection) => selection,
+        Err(error) => return Ok(Outcome::error(storage_error(&error))),
+    };
+    warn_of_missing(hand, task, at, &selection.missing);
+    let payload_max = usize::try_from(payload_bytes_max(hand)).unwrap_or(usize::MAX);
+    let inline_max = inline_bytes_max(task);
+    if fits_json_bytes(&success.result, inline_max.min(payload_max)) {
+        success.selected = selection.fields;
+        return Ok(Outcome::Ok(success));
+    }
+    if !fits_json_bytes(&success.result, payload_max) {
+        let message = format!(
+            "the result of task `{}` exceeds `max_payload_bytes` ({payload_max} bytes)",
+            task.label
+        );
+        let error = TaskError {
+            retryable: false,
+            ..TaskError::new(ErrorKind::Storage, "LIMIT_PAYLOAD", message)
+        };
+        return Ok(Outcome::error(error));
+    }
+    let value = std::mem::take(&mut success.result);
+    match store_body(hand, at, value, &task.result).await {
+        Ok(reference) => {
+            success.reference = Some(Box::new(reference));
+            Ok(Outcome::Ok(success))
+        }
+        Err(WorkError::Failed(error)) => Ok(Outcome::error(*error)),
+        Err(WorkError::Interrupted) => Err(WorkError::Interrupted),
+    }
+}
+
+/// Logs that selected paths match nothing, once for each task of a command.
+pub(crate) fn warn_of_missing(
+    hand: &CommandContext,
+    task: &Task,
+    at: &EventLocation,
+    missing: &[String],
+) {
+    if missing.is_empty() || !hand.is_first_warning(&task.label) {
+        return;
+    }
+    let paths: Vec<_> = missing.iter().map(|path| format!("`{path}`")).collect();
+    let text = format!(
+        "warning: `select` of task `{}` matches nothing at {} in its result; the value is null",
+        task.label,
+        paths.join(", ")
+    );
+    hand.shared.config.logs.write_line(&LogLine {
+        time: hand.now(),
+        execution: hand.execution(),
+        step: at.step.clone().unwrap_or_else(|| Name::from("")),
+        run: at.run,
+        iteration: at.iteration,
+        task: task.label.clone(),
+        visit: at.visit,
+        attempt: at.attempt,
+        stream: LogStream::Stderr,
+        text,
+    });
+}
+
+/// Returns the writer that streams a large result of a tool into the body store.
+pub(crate) fn result_writer(
+    hand: &CommandContext,
+    task: &Task,
+    at: &EventLocation,
+) -> ResultWriter {
+    let place = ResultOrigin {
+        execution: hand.execution(),
+        location: at,
+        now: hand.now(),
+    };
+    ResultWriter {
+        store: tool_body_store(hand),
+        control: task.result.clone(),
+        uri: place.uri(),
+        bytes_max: payload_bytes_max(hand),
+        missing_paths: MissingPaths::default(),
+    }
+}
+
+/// Returns the body store for tools; it masks the secrets of the execution, if there are any.
+pub(crate) fn tool_body_store(hand: &CommandContext) -> Arc<dyn BodyStore> {
+    let bodies = hand.shared.config.bodies.clone();
+    match hand.masker() {
+        Some(masks) => Arc::new(MaskingBodyStore {
+            bodies,
+            masker: masks,
+        }),
+        None => bodies,
+    }
+}
+
+fn payload_bytes_max(hand: &CommandContext) -> u64 {
+    let asked = hand.prepared_playbook.playbook.executor.payload_bytes_max;
+    asked.unwrap_or(u64::MAX)
+}
+
+/// Maximum size of an inline result of a task.
+pub(crate) fn inline_bytes_max(task: &Task) -> usize {
+    let asked = task.result.inline_bytes_max;
+    let asked = asked.map_or(INLINE_BYTES_MAX, |max| {
+        usize::try_from(max).unwrap_or(usize::MAX)
+    });
+    asked.min(INLINE_BYTES_MAX)
+}
+
+/// Stores the large values among a task's writes and replaces them by references, in the writes and in the event that
+/// records them.
+pub(crate) async fn store_large_writes(
+    hand: &CommandContext,
+    at: &EventLocation,
+    settled: &mut OutcomeRecord,
+) -> Result<(), WorkError> {
+    let large = settled.writes.large_values();
+    if large.is_empty() {
+        return Ok(());
+    }
+    for (key, value) in large {
+        let part = EventLocation {
+            task: at
+                .task
+                .as_ref()
+                .map(|task| format!("{task}/set/{key}").into()),
+            ..at.clone()
+        };
+        let whole = std::mem::take(value);
+        let reference = store_body(hand, &part, whole, &ResultControl::default()).await?;
+        *value = serde_json::to_value(&reference).expect("a reference is plain data");
+    }
+    settled.record_writes();
+    Ok(())
+}
+
+/// Stores a body of any size; if the disk is full, waits for space. Caches a body of up to `CACHED_BODY_BYTES_MAX`.
+pub(crate) async fn store_body(
+    hand: &CommandContext,
+    at: &EventLocation,
+    value: Value,
+    control: &ResultControl,
+) -> Result<ResultRef, WorkError> {
+    let at_hand = fits_json_bytes(&value, CACHED_BODY_BYTES_MAX).then(|| value.clone());
+    let place = ResultOrigin {
+        execution: hand.execution(),
+        location: at,
+        now: hand.now(),
+    };
+    let large = LargeResult::new(&value, control).map_err(|error| storage_error(&error))?;
+    // Only the serialized text is needed from here on.
+    drop(value);
+    let bodies = hand.shared.config.bodies.as_ref();
+    let mut wait = HostWait::new(hand);
+    let reference = loop {
+        match large.store(bodies, place).await {
+            // The task is done; only its result waits for disk space.
+            Err(error @ results::Error::Full { .. }) => {
+                wait.wait_for_space(&error.to_string()).await?;
+            }
+            stored => break stored.map_err(|error| storage_error(&error))?,
+        }
+    };
+    if let Some(value) = at_hand {
+        let mut more = LoadedValues::default();
+        more.bodies
+            .insert(reference.uri.clone(), LazyValue::new(value));
+        hand.add_loaded(more, vec![(reference.uri.clone(), reference.meta.bytes)]);
+    }
+    Ok(reference)
+}
+
+/// Converts a storage error to the error of a task.
+pub(crate) fn storage_error(error: &results::Error) -> TaskError {
+    TaskError {
+        retryable: error.is_retryable(),
+        ..TaskError::new(ErrorKind::Storage, error.code(), error.to_string())
+    }
+}

@@ -1,0 +1,96 @@
+//! Runs the real binary as a server, in the directory of a desk.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ChildStderr, Stdio};
+
+use crate::cli_sandbox::CliSandbox;
+
+/// A running server; it stops with this value.
+pub struct ServerProcess {
+    child: Child,
+    /// URL of the server.
+    pub url: String,
+    // Keeps the pipe of its output open; the server would fail to write to a closed one.
+    _stderr: BufReader<ChildStderr>,
+}
+
+impl ServerProcess {
+    /// Starts a server with its store in the directory, on a free port.
+    pub fn start(desk: &CliSandbox, args: &[&str]) -> Self {
+        Self::listen(desk, "127.0.0.1:0", args)
+    }
+
+    /// Starts it on this address.
+    pub fn listen(desk: &CliSandbox, address: &str, args: &[&str]) -> Self {
+        Self::on_store(desk, "kept", &[&["--listen", address], args].concat())
+    }
+
+    /// Starts a server on this store.
+    pub fn on_store(desk: &CliSandbox, store: &str, args: &[&str]) -> Self {
+        let serve = ["serve", "--store", store];
+        let (child, mut said) = spawn_server(desk, &[&serve[..], args].concat());
+        let ready = wait_for_line(&mut said, "listening on");
+        let url = ready
+            .split_whitespace()
+            .nth(2)
+            .expect("the line contains a URL");
+        Self {
+            url: url.to_owned(),
+            child,
+            _stderr: said,
+        }
+    }
+
+    /// A desk whose context is this server.
+    pub fn with_context(desk: &CliSandbox, args: &[&str]) -> Self {
+        let served = Self::start(desk, args);
+        let added = desk.run(&["context", "add", "here", "--server", &served.url]);
+        assert_eq!(added.code, Some(0), "{added:?}");
+        served
+    }
+
+    /// Kills the server and restarts it on the same port and store.
+    #[must_use]
+    pub fn restart(mut self, desk: &CliSandbox) -> Self {
+        self.kill();
+        let address = self.url.trim_start_matches("http://").to_owned();
+        Self::listen(desk, &address, &[])
+    }
+
+    /// The server process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Starts a process and reads its standard error.
+pub fn spawn_server(desk: &CliSandbox, args: &[&str]) -> (Child, BufReader<ChildStderr>) {
+    let mut command = desk.command(args);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary starts");
+    let said = child.stderr.take().expect("its output is piped");
+    (child, BufReader::new(said))
+}
+
+/// Reads until a line has this prefix.
+pub fn wait_for_line(stderr: &mut BufReader<ChildStderr>, prefix: &str) -> String {
+    let mut before = String::new();
+    for line in stderr.lines().map_while(Result::ok) {
+        if line.starts_with(prefix) {
+            return line;
+        }
+        before.push_str(&line);
+    }
+    panic!("the process exited without printing `{prefix}`: {before}");
+}

@@ -1,0 +1,165 @@
+//! A server with a store of its own, listening on a free port.
+
+use std::sync::Arc;
+
+use reqwest::{Method, Response, StatusCode};
+use serde_json::{Value, json};
+use server::Server;
+use server::api::{AccessMode, ApiConfig, BoundListener};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// A listening server; it stops with this value.
+pub(crate) struct ApiFixture {
+    pub(crate) url: String,
+    pub(crate) server: Server,
+    stop: CancellationToken,
+    _dir: TempDir,
+}
+
+impl Drop for ApiFixture {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Response to a call.
+#[derive(Debug)]
+pub(crate) struct ApiResponse {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Value,
+}
+
+impl ApiResponse {
+    /// The stable code of an error.
+    pub(crate) fn error_code(&self) -> &str {
+        self.body["code"].as_str().unwrap_or_default()
+    }
+}
+
+impl ApiFixture {
+    /// A server without access control.
+    pub(crate) async fn open() -> Self {
+        Self::start(AccessMode::Open).await
+    }
+
+    /// A server that requires access tokens.
+    pub(crate) async fn guarded() -> Self {
+        Self::start(AccessMode::Tokens).await
+    }
+
+    async fn start(access: AccessMode) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory can be created");
+        let store = store::SqliteStore::open(dir.path()).expect("a new store can be opened");
+        let bodies = results::DirBodyStore::open(dir.path()).expect("the directory is empty");
+        let logs =
+            results::FileLogs::open(dir.path().join("logs")).expect("the directory is empty");
+        let server = Server::start(server::Config {
+            store: Arc::new(store),
+            bodies: Arc::new(bodies),
+            limits: engine::ExecutionLimits::default(),
+            playbook_dir: None,
+            bus: None,
+            may_adopt: true,
+            keychain: server::KeychainConfig::default(),
+            retention: None,
+            cluster_secret: None,
+        })
+        .expect("a server starts");
+        let listening = BoundListener::bind("127.0.0.1:0")
+            .await
+            .expect("a free port");
+        let url = format!("http://{}", listening.address());
+        let stop = CancellationToken::new();
+        let config = ApiConfig {
+            access,
+            is_loopback: true,
+            hosts: Vec::new(),
+            cluster_secret: None,
+            logs: Arc::new(logs),
+        };
+        tokio::spawn(listening.serve(server.clone(), config, None, stop.clone()));
+        Self {
+            url,
+            server,
+            stop,
+            _dir: dir,
+        }
+    }
+
+    /// Sends a request unchanged.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        token: Option<&str>,
+        body: Option<&Value>,
+    ) -> Response {
+        let mut request = http_client().request(method, format!("{}{path}", self.url));
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        request.send().await.expect("the server responds")
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> ApiResponse {
+        read_response(self.send(Method::POST, path, None, Some(body)).await).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> ApiResponse {
+        read_response(self.send(Method::GET, path, None, None).await).await
+    }
+
+    /// Creates an access token with this role.
+    pub(crate) async fn create_token(&self, admin: &str, role: &str) -> String {
+        let request = json!({"name": role, "role": role});
+        let made = self.send(Method::POST, "/api/tokens", Some(admin), Some(&request));
+        let made = read_response(made.await).await;
+        assert_eq!(made.status, StatusCode::OK, "{:?}", made.body);
+        made.body["token"].as_str().expect("a token").to_owned()
+    }
+
+    /// Starts a run of this playbook.
+    pub(crate) async fn execute(&self, playbook: &str) -> String {
+        let started = self
+            .post("/api/execute", &json!({"playbook": playbook}))
+            .await;
+        assert_eq!(started.status, StatusCode::OK, "{:?}", started.body);
+        started.body["execution_id"]
+            .as_str()
+            .expect("the response has an ID")
+            .to_owned()
+    }
+}
+
+pub(crate) async fn read_response(response: Response) -> ApiResponse {
+    let status = response.status();
+    let bytes = response.bytes().await.expect("a complete response");
+    ApiResponse {
+        status,
+        body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+    }
+}
+
+/// A new client.
+pub(crate) fn http_client() -> reqwest::Client {
+    // A process must choose its TLS provider once; a second attempt fails, which is fine.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::new()
+}
+
+/// Two steps, the second of which uses the result of the first.
+pub(crate) const HELLO: &str = "
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: hello_world }
+workflow:
+  - step: start
+    tool: { kind: shell, command: echo hello }
+    next: [{ step: end }]
+  - step: end
+    tool: { kind: shell, command: \"echo {{ start.greeting }}\" }
+";

@@ -1,0 +1,428 @@
+//! Who can read a credential: only the worker with a current claim, and only credentials that its step declares.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::id::{LeaseEpoch, WorkerId};
+use serde_json::{Value, json};
+use server::{
+    Actor, FetchError, FetchRequest, FetchResponse, KeychainConfig, MasterKey, MasterKeys,
+    SecretFetcher, Server, SubmitError, SubmitRequest,
+};
+use store::{AuditOutcome, SqliteStore, Store};
+use tempfile::TempDir;
+use wire::api::SetCredentialRequest;
+use wire::{Ask, ClaimedCommand, Error, SecretsAsk};
+
+const PLAYBOOK: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: uses, path: uses}
+workload: {which: window}
+keychain:
+  - {name: token, kind: oauth2, scope: global, endpoint: "http://peer/token", client_id: me,
+     client_secret: "{{ keychain.door.pin }}"}
+workflow:
+  - step: one
+    tool: {kind: http, url: "http://peer", auth: door}
+    next: two
+  - step: two
+    tool: {kind: http, url: "http://peer", auth: "{{ workload.which }}"}
+    next: three
+  - step: three
+    tool: {kind: http, url: "http://peer", auth: token}
+"#;
+
+/// A fake endpoint that counts its requests.
+#[derive(Default)]
+struct CountingEndpoint(std::sync::Mutex<Vec<Value>>);
+
+#[async_trait]
+impl SecretFetcher for CountingEndpoint {
+    async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
+        let status = match request.url.strip_prefix("http://peer/") {
+            Some("hangs") => std::future::pending().await,
+            Some("late") => {
+                let why = "timed out".to_owned();
+                let is_passing = true;
+                return Err(FetchError { why, is_passing });
+            }
+            Some(status) => status.parse().unwrap_or(200),
+            None => 200,
+        };
+        let mut asked = self.0.lock().unwrap();
+        asked.push(request.form.unwrap_or_default());
+        let body =
+            json!({"access_token": format!("tok-canary-{}", asked.len()), "expires_in": 3600});
+        Ok(FetchResponse { status, body })
+    }
+}
+
+struct KeychainFixture {
+    server: Server,
+    store: Arc<dyn Store>,
+    endpoint: Arc<CountingEndpoint>,
+    _dir: TempDir,
+}
+
+fn test_actor() -> Actor {
+    Actor {
+        name: "test".to_owned(),
+        source: None,
+    }
+}
+
+async fn start_fixture() -> KeychainFixture {
+    let dir = tempfile::tempdir().unwrap();
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(dir.path()).unwrap());
+    let endpoint = Arc::new(CountingEndpoint::default());
+    let server = Server::start(server::Config {
+        store: store.clone(),
+        bodies: Arc::new(results::DirBodyStore::open(&dir.path().join("bodies")).unwrap()),
+        limits: engine::ExecutionLimits::default(),
+        playbook_dir: None,
+        bus: None,
+        may_adopt: false,
+        retention: None,
+        keychain: KeychainConfig {
+            keys: MasterKeys::Given {
+                current: MasterKey::generate(),
+                old: None,
+            },
+            fetcher: Some(endpoint.clone()),
+            ..KeychainConfig::default()
+        },
+        cluster_secret: None,
+    })
+    .unwrap();
+    for name in ["door", "window", "cellar"] {
+        let request = SetCredentialRequest {
+            name: name.to_owned(),
+            kind: "bearer".to_owned(),
+            data: json!({"pin": format!("canary-{name}"), "token": "t"}),
+        };
+        server.set_credential(&request, test_actor()).await.unwrap();
+    }
+    KeychainFixture {
+        server,
+        store,
+        endpoint,
+        _dir: dir,
+    }
+}
+
+impl KeychainFixture {
+    async fn submit(&self, text: &str) -> Result<model::id::ExecutionId, SubmitError> {
+        self.submit_with(text, json!({})).await
+    }
+
+    async fn submit_with(
+        &self,
+        text: &str,
+        payload: Value,
+    ) -> Result<model::id::ExecutionId, SubmitError> {
+        let submission = SubmitRequest {
+            name: "uses".to_owned(),
+            text: text.to_owned(),
+            payload: Some(model::raw::RawJson::from_serializable(&payload)),
+        };
+        self.server.submit(submission).await
+    }
+
+    async fn claim_command(&self) -> ClaimedCommand {
+        let transport = self.server.transport();
+        let pulse = wire::Pulse {
+            worker: WorkerId("w".into()),
+            holds: Vec::new(),
+        };
+        transport.heartbeat(&pulse).await.unwrap();
+        let ask = Ask {
+            worker: WorkerId("w".into()),
+            pool: "default".into(),
+            kinds: None,
+            max: 1,
+            wait: Duration::from_secs(30),
+        };
+        transport.claim(&ask).await.unwrap().remove(0)
+    }
+
+    async fn request_secrets(
+        &self,
+        claimed: &ClaimedCommand,
+        names: &[&str],
+    ) -> Result<Vec<Value>, Error> {
+        let ask = SecretsAsk {
+            worker: WorkerId("w".into()),
+            command: claimed.command.id,
+            lease_epoch: claimed.lease_epoch,
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let given = self.server.transport().secrets(&ask).await?;
+        Ok(given
+            .iter()
+            .map(|given| given.value.reveal().clone())
+            .collect())
+    }
+}
+
+fn error_code<T>(result: Result<T, Error>) -> String {
+    match result.err().expect("no credential is returned") {
+        Error::SecretsRefused { code, .. } => code,
+        Error::Fenced(_) => "FENCED".to_owned(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_is_given_what_its_step_declares_and_nothing_else() {
+    let house = start_fixture().await;
+    house.submit(PLAYBOOK).await.unwrap();
+    let claimed = house.claim_command().await;
+    let door = house.request_secrets(&claimed, &["door"]).await.unwrap();
+    assert_eq!(
+        door,
+        [json!({"pin": "canary-door", "token": "t", "type": "bearer"})]
+    );
+    for name in ["cellar", "window", "token", "nowhere"] {
+        let refused = error_code(house.request_secrets(&claimed, &["door", name]).await);
+        assert_eq!(refused, "CREDENTIAL_NOT_DECLARED", "{name}");
+    }
+    let audit = house.store.audit_entries(0, 100).await.unwrap();
+    let uses: Vec<_> = audit
+        .iter()
+        .filter(|row| row.entry.action == *"credential.use")
+        .map(|row| (row.entry.resource.as_str(), row.entry.outcome))
+        .collect();
+    assert_eq!(uses[0], ("door", AuditOutcome::Done));
+    assert_eq!(uses[1], ("(undeclared name)", AuditOutcome::Denied));
+    assert!(!format!("{audit:?}").contains("canary"));
+    assert!(uses.iter().all(|(name, _)| *name != "nowhere"));
+    let door = house
+        .store
+        .sealed_store()
+        .credential("door")
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(door.last_used_at.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stale_claim_or_another_worker_is_given_nothing() {
+    let house = start_fixture().await;
+    house.submit(PLAYBOOK).await.unwrap();
+    let claimed = house.claim_command().await;
+    let stale = ClaimedCommand {
+        lease_epoch: LeaseEpoch(claimed.lease_epoch.0 + 1),
+        ..claimed.clone()
+    };
+    assert_eq!(
+        error_code(house.request_secrets(&stale, &["door"]).await),
+        "FENCED"
+    );
+    let ask = SecretsAsk {
+        worker: WorkerId("another".into()),
+        command: claimed.command.id,
+        lease_epoch: claimed.lease_epoch,
+        names: vec!["door".to_owned()],
+    };
+    assert_eq!(
+        error_code(house.server.transport().secrets(&ask).await),
+        "FENCED"
+    );
+    house
+        .store
+        .release_claim(claimed.command.id, claimed.lease_epoch)
+        .await
+        .unwrap();
+    assert_eq!(
+        error_code(house.request_secrets(&claimed, &["door"]).await),
+        "FENCED"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_only_a_rendering_tells_is_rendered_on_the_server() {
+    let house = start_fixture().await;
+    let one = PLAYBOOK.find("  - step: one").unwrap();
+    let two = PLAYBOOK.find("  - step: two").unwrap();
+    let text = [&PLAYBOOK[..one], &PLAYBOOK[two..]].concat();
+    house.submit(&text).await.unwrap();
+    let claimed = house.claim_command().await;
+    assert_eq!(claimed.command.run.step, *"two");
+    let window = house.request_secrets(&claimed, &["window"]).await.unwrap();
+    assert_eq!(window[0]["pin"], "canary-window");
+    let token = house.request_secrets(&claimed, &["token"]).await.unwrap();
+    assert_eq!(token[0]["access_token"], "tok-canary-1");
+    assert_eq!(
+        error_code(house.request_secrets(&claimed, &["cellar"]).await),
+        "CREDENTIAL_NOT_DECLARED"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_asked_for_once_and_kept_sealed_for_its_scope() {
+    let house = start_fixture().await;
+    house.submit(PLAYBOOK).await.unwrap();
+    house.submit(PLAYBOOK).await.unwrap();
+    let asked = house.endpoint.0.lock().unwrap().clone();
+    let expected = json!({"grant_type": "client_credentials", "client_id": "me", "client_secret": "canary-door"});
+    assert_eq!(asked, [expected]);
+    let kept = house
+        .store
+        .sealed_store()
+        .keychain("playbook:uses", "token")
+        .await
+        .unwrap();
+    let kept = kept.expect("the value is stored");
+    assert!(kept.expires_at.is_some());
+    assert!(!String::from_utf8_lossy(&kept.sealed.data).contains("canary"));
+    let local = PLAYBOOK.replace("scope: global, ", "");
+    house.submit(&local).await.unwrap();
+    // Values that all runs of the playbook share come first.
+    assert_eq!(house.endpoint.0.lock().unwrap().len(), 1);
+    house
+        .store
+        .sealed_store()
+        .remove_keychain("playbook:uses", "token")
+        .await
+        .unwrap();
+    house.submit(&local).await.unwrap();
+    house.submit(&local).await.unwrap();
+    assert_eq!(house.endpoint.0.lock().unwrap().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_given_to_nobody_who_asks_with_something_else() {
+    let house = start_fixture().await;
+    let text = PLAYBOOK.replace("http://peer/token", "http://peer/{{ workload.which }}");
+    for which in ["window", "window", "cellar", "cellar"] {
+        let begun = house.submit_with(&text, json!({ "which": which })).await;
+        begun.unwrap();
+    }
+    assert_eq!(house.endpoint.0.lock().unwrap().len(), 2);
+    let other = text.replace("client_id: me", "client_id: you");
+    let payload = json!({"which": "cellar"});
+    house.submit_with(&other, payload).await.unwrap();
+    let asked = house.endpoint.0.lock().unwrap().clone();
+    assert_eq!(asked.len(), 3);
+    assert_eq!(asked[2]["client_id"], "you");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_that_hangs_holds_up_no_other() {
+    let house = Arc::new(start_fixture().await);
+    let text = PLAYBOOK.replace("http://peer/token", "http://peer/{{ workload.which }}");
+    let (hanging, hangs) = (house.clone(), text.clone());
+    let hanging = tokio::spawn(async move {
+        let payload = json!({"which": "hangs"});
+        hanging.submit_with(&hangs, payload).await
+    });
+    let payload = json!({"which": "window"});
+    let begun = house.submit_with(&text, payload);
+    let begun = tokio::time::timeout(Duration::from_secs(30), begun).await;
+    begun.expect("the request does not wait").unwrap();
+    hanging.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_that_cannot_answer_now_is_told_from_one_that_refuses() {
+    let house = start_fixture().await;
+    for (which, code) in [
+        ("503", "KEYCHAIN_UNAVAILABLE"),
+        ("429", "KEYCHAIN_UNAVAILABLE"),
+        ("late", "KEYCHAIN_UNAVAILABLE"),
+        ("403", "KEYCHAIN_UNRESOLVED"),
+    ] {
+        let text = PLAYBOOK.replace("http://peer/token", &format!("http://peer/{which}"));
+        let SubmitError::Failed(error) = house.submit(&text).await.unwrap_err() else {
+            panic!("the run does not start");
+        };
+        assert_eq!(error.code(), code, "{which}");
+        assert_eq!(error.is_passing(), code == "KEYCHAIN_UNAVAILABLE");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_quotes_nothing_that_a_template_came_to() {
+    let house = start_fixture().await;
+    for entry in [
+        "kind: env, map: {a: \"{{ keychain.door.pin }}\"}",
+        "kind: vault, provider: \"{{ keychain.door.pin }}\", path: a",
+        "kind: credential, credential: \"{{ keychain.door.pin }}\"",
+    ] {
+        let text = PLAYBOOK.replace(
+            "keychain:\n",
+            &format!("keychain:\n  - {{name: first, {entry}}}\n"),
+        );
+        let text = text.replace("auth: token", "auth: first");
+        let SubmitError::Failed(error) = house.submit(&text).await.unwrap_err() else {
+            panic!("the run does not start");
+        };
+        assert_eq!(error.code(), "KEYCHAIN_UNRESOLVED");
+        assert!(!error.to_string().contains("canary"), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_cannot_open_what_it_names_is_refused_by_name() {
+    let house = start_fixture().await;
+    let refused = |text: String| {
+        let house = &house;
+        async move {
+            match house.submit(&text).await.unwrap_err() {
+                SubmitError::Failed(error) => (error.code().to_owned(), error.to_string()),
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    let (code, message) = refused(PLAYBOOK.replace("auth: door", "auth: attic")).await;
+    assert_eq!(code, "CREDENTIAL_NOT_FOUND");
+    assert!(message.contains("`attic`"), "{message}");
+    for (entry, why) in [
+        ("kind: env, map: {a: HOME}", "NOETL_SECRET_"),
+        ("kind: file, path: ../x", "NOETL_SECRETS_DIR"),
+        ("kind: vault, path: a/b", "NOETL_VAULT_ADDR"),
+        (
+            "kind: static, data: {a: \"{{ keychain.token.x }}\"}",
+            "must be declared before",
+        ),
+    ] {
+        let text = PLAYBOOK.replace(
+            "keychain:\n",
+            &format!("keychain:\n  - {{name: first, {entry}}}\n"),
+        );
+        let text = text.replace("auth: token", "auth: first");
+        let (code, message) = refused(text).await;
+        assert_eq!(code, "KEYCHAIN_UNRESOLVED", "{message}");
+        assert!(
+            message.contains("`first`") && message.contains(why),
+            "{message}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_that_nothing_names_does_not_keep_a_run_from_beginning() {
+    let house = start_fixture().await;
+    let broken = PLAYBOOK.replace("http://peer/token", "http://peer/403");
+    let unused = broken.replace("auth: token", "auth: door");
+    house.submit(&unused).await.unwrap();
+    assert_eq!(house.endpoint.0.lock().unwrap().len(), 0);
+    let rendered = unused.replace("workload: {which: window}", "workload: {which: token}");
+    for text in [
+        broken,
+        rendered,
+        unused.replace(
+            "auth: door}",
+            "auth: door, input: {all: '{{ keychain[workload.which] }}'}}",
+        ),
+    ] {
+        let refused = house.submit(&text).await.unwrap_err();
+        let SubmitError::Failed(error) = refused else {
+            panic!("the run does not start");
+        };
+        assert_eq!(error.code(), "KEYCHAIN_UNRESOLVED", "{text}");
+    }
+}

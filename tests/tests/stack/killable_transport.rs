@@ -1,0 +1,76 @@
+//! A worker's way to the server that can be cut: after death nothing it says arrives, and nothing is answered.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use model::event::Event;
+use model::id::{ExecutionId, PlaybookHash, Seq, WorkerId};
+use model::raw::RawJson;
+use model::result_ref::{ResolvedRef, ResultRef};
+use model::template::LoopPointer;
+use tokio_util::sync::CancellationToken;
+use wire::{
+    Ask, ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, Pulse, ReportRequest,
+    ReportResponse, Transport,
+};
+
+/// The way of one worker.
+pub(crate) struct KillableTransport {
+    /// The server.
+    pub(crate) server: Arc<dyn Transport>,
+    /// Cancelled when the worker dies.
+    pub(crate) kill_token: CancellationToken,
+}
+
+impl KillableTransport {
+    async fn unless_killed<T>(&self, call: impl Future<Output = T>) -> T {
+        tokio::select! {
+            biased;
+            () = self.kill_token.cancelled() => std::future::pending().await,
+            answer = call => answer,
+        }
+    }
+}
+
+#[async_trait]
+impl Transport for KillableTransport {
+    async fn claim(&self, ask: &Ask) -> Result<Vec<ClaimedCommand>, Error> {
+        self.unless_killed(self.server.claim(ask)).await
+    }
+    async fn report(&self, report: ReportRequest) -> Result<ReportResponse, Error> {
+        self.unless_killed(self.server.report(report)).await
+    }
+    async fn heartbeat(&self, pulse: &Pulse) -> Result<(), Error> {
+        self.unless_killed(self.server.heartbeat(pulse)).await
+    }
+    async fn leave(&self, worker: &WorkerId) -> Result<(), Error> {
+        self.unless_killed(self.server.leave(worker)).await
+    }
+    async fn listen(&self, worker: &WorkerId) -> Result<Vec<CommandNotice>, Error> {
+        self.unless_killed(self.server.listen(worker)).await
+    }
+    async fn playbook(&self, hash: &PlaybookHash) -> Result<PlaybookText, Error> {
+        self.unless_killed(self.server.playbook(hash)).await
+    }
+    async fn events(&self, execution: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
+        self.unless_killed(self.server.events(execution, seqs))
+            .await
+    }
+    async fn loop_results(
+        &self,
+        execution: ExecutionId,
+        pointer: &LoopPointer,
+    ) -> Result<RawJson, Error> {
+        self.unless_killed(self.server.loop_results(execution, pointer))
+            .await
+    }
+    async fn manifest(&self, reference: &ResultRef) -> Result<ByteStream, Error> {
+        self.unless_killed(self.server.manifest(reference)).await
+    }
+    async fn secrets(&self, ask: &wire::SecretsAsk) -> Result<Vec<wire::ResolvedSecret>, Error> {
+        self.unless_killed(self.server.secrets(ask)).await
+    }
+    async fn resolve_ref(&self, uri: &str) -> Result<ResolvedRef, Error> {
+        self.unless_killed(self.server.resolve_ref(uri)).await
+    }
+}

@@ -1,0 +1,129 @@
+//! Control requests and commits: a request whose commit succeeded without a response is applied once, and a refusal is
+//! sent only when its reason can be read in the store.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use model::event::{Event, EventBody};
+use model::id::{ExecutionId, Seq};
+use model::raw::RawJson;
+use model::status::RunStatus;
+use serde_json::json;
+use server::{Control, Server, SubmitRequest};
+use store::Store;
+use tempfile::TempDir;
+use tests::sim::SeededRandom;
+
+use crate::pausing_store::PausingStore;
+
+const PLAYBOOK: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p}\n\
+    workflow: [{step: start, tool: {kind: wait, signal: go}}]\n";
+
+struct LostReplyFixture {
+    store: Arc<PausingStore>,
+    server: Server,
+    run: ExecutionId,
+    _dir: TempDir,
+}
+
+async fn start_fixture() -> LostReplyFixture {
+    let dir = tempfile::tempdir().expect("a folder can be made");
+    let sqlite = store::SqliteStore::open(dir.path()).expect("the store opens");
+    let store = Arc::new(PausingStore::new(sqlite));
+    let bodies = results::DirBodyStore::open(&dir.path().join("bodies")).expect("the bodies open");
+    let config = server::Config {
+        store: store.clone(),
+        bodies: Arc::new(bodies),
+        limits: engine::ExecutionLimits::default(),
+        playbook_dir: None,
+        bus: None,
+        may_adopt: false,
+        keychain: server::KeychainConfig::default(),
+        retention: None,
+        cluster_secret: None,
+    };
+    let server = Server::start(config).expect("the server starts");
+    let submission = SubmitRequest {
+        name: "p".to_owned(),
+        text: PLAYBOOK.to_owned(),
+        payload: None,
+    };
+    let run = server.submit(submission).await.expect("the run starts");
+    LostReplyFixture {
+        store,
+        server,
+        run,
+        _dir: dir,
+    }
+}
+
+impl LostReplyFixture {
+    /// Says it, and the store loses the answer to the commit that follows.
+    async fn control_with_lost_reply(&self, control: Control) {
+        self.store.loses_reply.store(true, Ordering::Relaxed);
+        let said = self.server.control(self.run, control).await;
+        said.expect("it is said, for the commit happened");
+        let lost = !self.store.loses_reply.load(Ordering::Relaxed);
+        assert!(lost, "the answer to a commit was lost");
+    }
+
+    async fn count_events(&self, matches: impl Fn(&Event) -> bool) -> usize {
+        let log = self.store.events(self.run, Seq(0), 1_000).await;
+        let log = log.expect("the log is readable");
+        log.iter().filter(|event| matches(event)).count()
+    }
+}
+
+#[tokio::test]
+async fn a_signal_whose_answer_is_lost_counts_once() {
+    let house = start_fixture().await;
+    let signal = Control::Signal {
+        name: "other".into(),
+        payload: None,
+    };
+    house.control_with_lost_reply(signal).await;
+    let signals = house.count_events(|event| matches!(event.body, EventBody::SignalReceived(_)));
+    assert_eq!(signals.await, 1);
+}
+
+#[tokio::test]
+async fn a_patch_whose_answer_is_lost_is_applied_once() {
+    let house = start_fixture().await;
+    let patch = RawJson::from_serializable(&json!({"n": {"$add": 1}}));
+    house.control_with_lost_reply(Control::Patch(patch)).await;
+    let patches = house.count_events(|event| matches!(event.body, EventBody::CtxPatched(_)));
+    assert_eq!(patches.await, 1);
+}
+
+#[tokio::test]
+async fn a_pause_whose_answer_is_lost_is_no_second_pause() {
+    let house = start_fixture().await;
+    house
+        .control_with_lost_reply(Control::Pause { reason: None })
+        .await;
+    let row = house.store.execution(house.run).await;
+    let row = row.expect("the store is readable").expect("the run exists");
+    assert_eq!(row.status, RunStatus::Paused);
+}
+
+#[tokio::test]
+async fn a_refusal_is_sent_when_its_reason_is_durable() {
+    let house = start_fixture().await;
+    let pause = async || {
+        let control = Control::Pause { reason: None };
+        let result = house.server.control(house.run, control).await;
+        let row = house.store.execution(house.run).await;
+        let row = row.expect("the store is readable").expect("the run exists");
+        (result.is_ok(), row.status)
+    };
+    for seed in 0..20 {
+        // Every commit takes some milliseconds, and some are lost and repeated.
+        *house.store.faults.lock().expect("no holder panics") = Some(SeededRandom::new(seed));
+        let (first, second) = tokio::join!(pause(), pause());
+        assert_eq!(first.1, RunStatus::Paused);
+        assert_eq!(second.1, RunStatus::Paused);
+        assert_ne!(first.0, second.0, "one of two requests pauses the run");
+        let resumed = house.server.control(house.run, Control::Resume).await;
+        resumed.expect("a paused run is resumed");
+    }
+}

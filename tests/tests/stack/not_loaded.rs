@@ -1,0 +1,63 @@
+//! What reaches a server that does not drive the run: it is not loaded there.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use model::command::ReportEnd;
+use model::id::{CommandId, LeaseEpoch, Seq, WorkerId};
+use server::{Server, SubmitRequest};
+
+use crate::pausing_store::PausingStore;
+
+const PLAYBOOK: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p}\n\
+    workflow: [{step: start, tool: {kind: noop}}]\n";
+
+#[tokio::test]
+async fn a_report_at_another_server_loads_nothing_there() {
+    let dir = tempfile::tempdir().expect("a folder can be made");
+    let open = || {
+        let sqlite = store::SqliteStore::open(dir.path()).expect("the store opens");
+        let store = Arc::new(PausingStore::new(sqlite));
+        let bodies =
+            results::DirBodyStore::open(&dir.path().join("bodies")).expect("the bodies open");
+        let server = Server::start(server::Config {
+            store: store.clone(),
+            bodies: Arc::new(bodies),
+            limits: engine::ExecutionLimits::default(),
+            playbook_dir: None,
+            bus: None,
+            may_adopt: false,
+            keychain: server::KeychainConfig::default(),
+            retention: None,
+            cluster_secret: None,
+        });
+        (store, server.expect("the server starts"))
+    };
+    let (_, driver) = open();
+    let (store, other) = open();
+    let submission = SubmitRequest {
+        name: "p".to_owned(),
+        text: PLAYBOOK.to_owned(),
+        payload: None,
+    };
+    let execution = driver.submit(submission).await.expect("the run starts");
+    let report = wire::ReportRequest {
+        command: CommandId {
+            execution,
+            seq: Seq(6),
+        },
+        worker: WorkerId("worker".into()),
+        lease_epoch: LeaseEpoch(1),
+        events: Vec::new(),
+        end: ReportEnd::Released,
+        pool: "default".into(),
+        kinds: None,
+        free: 0,
+    };
+    let answer = other.transport().report(report).await;
+    assert!(
+        matches!(answer, Err(wire::Error::Unavailable(_))),
+        "{answer:?}"
+    );
+    assert_eq!(store.loads.load(Ordering::Relaxed), 0);
+}

@@ -1,0 +1,346 @@
+//! A store with its writes held against virtual time, for those of SQLite happen in a thread the runtime does not know; and
+//! with faults where a test asks for them.
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::event::Event;
+use model::id::{
+    CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId,
+};
+use model::time::Time;
+use store::{
+    AccessTokenId, AccessTokenRow, Adoption, AuditEntry, AuditRow, CatalogEntry, ClaimQuery,
+    CommandClaim, Commit, CommitStatus, Error, ExecutionFilter, ExecutionRow, ExternalEventKey,
+    IterationOutcomes, LoopProgress, LoopTask, LostClaim, Message, MessageKey, OldRows,
+    OpenCommand, OutboxRow, OutcomeRange, OwnerId, Priority, RebuildStats, RemovedRows, ResultRow,
+    SessionHolder, SqliteStore, StepState, Store, StoreProcess, StoredExecution, WorkerClaim,
+    WorkerSession,
+};
+
+use tests::sim::SeededRandom;
+
+use crate::clock::run_with_time_stopped;
+
+/// The store of one case.
+pub(crate) struct PausingStore<S = SqliteStore> {
+    pub(crate) inner: S,
+    /// Whether the next commit happens and is answered as if nobody knew.
+    pub(crate) loses_reply: AtomicBool,
+    /// How often a log was loaded.
+    pub(crate) loads: AtomicUsize,
+    /// What becomes of commits, by chance; none where all goes well.
+    pub(crate) faults: Mutex<Option<SeededRandom>>,
+    /// Whether commits take for ever.
+    pub(crate) never_replies: AtomicBool,
+}
+
+/// What becomes of a commit.
+struct CommitFault {
+    before: Duration,
+    after: Duration,
+    happens: bool,
+    is_answered: bool,
+}
+
+impl<S> PausingStore<S> {
+    /// A store that answers as it should.
+    pub(crate) fn new(inner: S) -> Self {
+        Self {
+            inner,
+            loses_reply: AtomicBool::new(false),
+            loads: AtomicUsize::new(0),
+            faults: Mutex::new(None),
+            never_replies: AtomicBool::new(false),
+        }
+    }
+}
+
+impl<S: Store> PausingStore<S> {
+    fn draw_fault(&self) -> Option<CommitFault> {
+        let mut faults = self.faults.lock().expect("no holder panics");
+        let random = faults.as_mut()?;
+        let (before, after) = (random.below(10), random.below(10));
+        Some(CommitFault {
+            before: Duration::from_millis(before),
+            after: Duration::from_millis(after),
+            happens: !random.percent(7),
+            is_answered: !random.percent(7),
+        })
+    }
+
+    async fn commit_with_fault(
+        &self,
+        fault: CommitFault,
+        commits: Vec<Commit>,
+    ) -> Vec<Result<CommitStatus, Error>> {
+        let lost = || Err(Error::Unavailable("the connection broke".into()));
+        tokio::time::sleep(fault.before).await;
+        if !fault.happens {
+            return commits.iter().map(|_| lost()).collect();
+        }
+        let answers = self.inner.commit_all(commits).await;
+        tokio::time::sleep(fault.after).await;
+        if fault.is_answered {
+            return answers;
+        }
+        answers.iter().map(|_| lost()).collect()
+    }
+}
+
+#[async_trait]
+impl<S: Store> Store for PausingStore<S> {
+    fn now(&self) -> Time {
+        self.inner.now()
+    }
+    fn ids(&self, count: u32) -> EventId {
+        self.inner.ids(count)
+    }
+    fn owner(&self) -> Result<OwnerId, Error> {
+        self.inner.owner()
+    }
+    async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<CommitStatus, Error>> {
+        if self.never_replies.load(Ordering::Relaxed) {
+            return std::future::pending().await;
+        }
+        if let Some(fate) = self.draw_fault() {
+            return self.commit_with_fault(fate, commits).await;
+        }
+        let answers = run_with_time_stopped(self.inner.commit_all(commits)).await;
+        if !self.loses_reply.swap(false, Ordering::Relaxed) {
+            return answers;
+        }
+        let lost = |_| Err(Error::Unavailable("the connection broke".into()));
+        answers.into_iter().map(lost).collect()
+    }
+    async fn load(&self, id: ExecutionId, version: u32) -> Result<Option<StoredExecution>, Error> {
+        self.loads.fetch_add(1, Ordering::Relaxed);
+        self.inner.load(id, version).await
+    }
+    async fn events(&self, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, Error> {
+        self.inner.events(id, after, limit).await
+    }
+    async fn events_at(&self, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
+        self.inner.events_at(id, seqs).await
+    }
+    async fn external_events(
+        &self,
+        id: ExecutionId,
+        ids: &[EventId],
+    ) -> Result<Vec<ExternalEventKey>, Error> {
+        self.inner.external_events(id, ids).await
+    }
+    async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, Error> {
+        self.inner.execution(id).await
+    }
+    async fn executions(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, Error> {
+        self.inner.executions(filter).await
+    }
+    async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error> {
+        self.inner.steps(id).await
+    }
+    async fn loops(&self, id: ExecutionId) -> Result<Vec<LoopProgress>, Error> {
+        self.inner.loops(id).await
+    }
+    async fn iteration_events(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        iterations: Range<u64>,
+    ) -> Result<Vec<Event>, Error> {
+        self.inner.iteration_events(id, run, iterations).await
+    }
+    async fn iteration_outcomes(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        range: &OutcomeRange,
+    ) -> Result<IterationOutcomes, Error> {
+        self.inner.iteration_outcomes(id, run, range).await
+    }
+    async fn loop_task(
+        &self,
+        id: ExecutionId,
+        step: &Name,
+        run: Option<u32>,
+        task: &Name,
+    ) -> Result<Option<LoopTask>, Error> {
+        self.inner.loop_task(id, step, run, task).await
+    }
+    async fn failed_iterations(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        limit: usize,
+    ) -> Result<Vec<u64>, Error> {
+        self.inner.failed_iterations(id, run, limit).await
+    }
+    async fn iteration_count(&self, id: ExecutionId, run: &StepRunId) -> Result<u64, Error> {
+        self.inner.iteration_count(id, run).await
+    }
+    async fn outline(
+        &self,
+        id: ExecutionId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<Event>, Error> {
+        self.inner.outline(id, after, limit).await
+    }
+    async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error> {
+        self.inner.results(id).await
+    }
+    async fn executions_with_permanent_bodies(&self) -> Result<Vec<ExecutionId>, Error> {
+        self.inner.executions_with_permanent_bodies().await
+    }
+    async fn claim_commands(&self, ask: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
+        run_with_time_stopped(self.inner.claim_commands(ask)).await
+    }
+    async fn release_claim(&self, command: CommandId, epoch: LeaseEpoch) -> Result<(), Error> {
+        run_with_time_stopped(self.inner.release_claim(command, epoch)).await
+    }
+    async fn renew_session(
+        &self,
+        worker: &WorkerId,
+        holder: &SessionHolder,
+        ttl: Duration,
+    ) -> Result<bool, Error> {
+        run_with_time_stopped(self.inner.renew_session(worker, holder, ttl)).await
+    }
+    async fn session(&self, worker: &WorkerId) -> Result<Option<WorkerSession>, Error> {
+        self.inner.session(worker).await
+    }
+    async fn replace_session(
+        &self,
+        worker: &WorkerId,
+        replaced: &SessionHolder,
+        holder: &SessionHolder,
+        ttl: Duration,
+    ) -> Result<bool, Error> {
+        run_with_time_stopped(self.inner.replace_session(worker, replaced, holder, ttl)).await
+    }
+    async fn lost_claims(&self, owner: Option<&OwnerId>) -> Result<Vec<LostClaim>, Error> {
+        self.inner.lost_claims(owner).await
+    }
+    async fn overdue_commands(&self, owner: Option<&OwnerId>) -> Result<Vec<CommandId>, Error> {
+        self.inner.overdue_commands(owner).await
+    }
+    async fn open_commands(&self, id: ExecutionId) -> Result<Vec<OpenCommand>, Error> {
+        self.inner.open_commands(id).await
+    }
+    async fn due_timers(
+        &self,
+        owner: Option<&OwnerId>,
+        limit: usize,
+    ) -> Result<Vec<(ExecutionId, Seq)>, Error> {
+        self.inner.due_timers(owner, limit).await
+    }
+    async fn next_timer(
+        &self,
+        owner: Option<&OwnerId>,
+        until: Time,
+    ) -> Result<Option<Time>, Error> {
+        self.inner.next_timer(owner, until).await
+    }
+    async fn send_message(&self, message: Message, priority: Priority) -> Result<(), Error> {
+        run_with_time_stopped(self.inner.send_message(message, priority)).await
+    }
+    async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error> {
+        self.inner.inbox(owner, limit).await
+    }
+    async fn is_pending(&self, key: MessageKey) -> Result<bool, Error> {
+        self.inner.is_pending(key).await
+    }
+    async fn refuse_message(&self, key: MessageKey, answer: &str) -> Result<(), Error> {
+        run_with_time_stopped(self.inner.refuse_message(key, answer)).await
+    }
+    async fn withdraw_message(&self, key: MessageKey) -> Result<bool, Error> {
+        run_with_time_stopped(self.inner.withdraw_message(key)).await
+    }
+    async fn remove_old_rows(&self, old: OldRows) -> Result<RemovedRows, Error> {
+        run_with_time_stopped(self.inner.remove_old_rows(old)).await
+    }
+    async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error> {
+        run_with_time_stopped(self.inner.put_playbook(path, text)).await
+    }
+    async fn playbook(&self, hash: &PlaybookHash) -> Result<Option<CatalogEntry>, Error> {
+        self.inner.playbook(hash).await
+    }
+    async fn catalog_entry(
+        &self,
+        path: &str,
+        version: Option<u32>,
+    ) -> Result<Option<CatalogEntry>, Error> {
+        self.inner.catalog_entry(path, version).await
+    }
+    async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error> {
+        self.inner.catalog().await
+    }
+    async fn adopt(
+        &self,
+        id: ExecutionId,
+        me: &OwnerId,
+        priority: Priority,
+    ) -> Result<Adoption, Error> {
+        run_with_time_stopped(self.inner.adopt(id, me, priority)).await
+    }
+    async fn abandoned_executions(&self) -> Result<Vec<ExecutionId>, Error> {
+        self.inner.abandoned_executions().await
+    }
+    async fn wait_for_change(&self) {
+        self.inner.wait_for_change().await;
+    }
+    async fn rebuild_projections(&self) -> Result<RebuildStats, Error> {
+        run_with_time_stopped(self.inner.rebuild_projections()).await
+    }
+    async fn worker_claims(&self, worker: &WorkerId) -> Result<Vec<WorkerClaim>, Error> {
+        self.inner.worker_claims(worker).await
+    }
+    async fn processes(&self) -> Result<Vec<StoreProcess>, Error> {
+        self.inner.processes().await
+    }
+    async fn owner_of(&self, id: ExecutionId) -> Result<Option<StoreProcess>, Error> {
+        self.inner.owner_of(id).await
+    }
+    async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxRow>, Error> {
+        self.inner.outbox(after, limit).await
+    }
+    async fn mark_published(&self, upto: u64) -> Result<(), Error> {
+        run_with_time_stopped(self.inner.mark_published(upto)).await
+    }
+    fn sealed_store(&self) -> &dyn store::SealedStore {
+        self.inner.sealed_store()
+    }
+    async fn put_token(&self, token: AccessTokenRow) -> Result<(), Error> {
+        run_with_time_stopped(self.inner.put_token(token)).await
+    }
+    async fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<AccessTokenRow>, Error> {
+        self.inner.token_by_hash(hash).await
+    }
+    async fn tokens(&self) -> Result<Vec<AccessTokenRow>, Error> {
+        self.inner.tokens().await
+    }
+    async fn revoke_token(&self, id: AccessTokenId) -> Result<(), Error> {
+        run_with_time_stopped(self.inner.revoke_token(id)).await
+    }
+    async fn touch_token(&self, id: AccessTokenId) -> Result<(), Error> {
+        run_with_time_stopped(self.inner.touch_token(id)).await
+    }
+    async fn add_audit_entry(&self, entry: AuditEntry) -> Result<(), Error> {
+        run_with_time_stopped(self.inner.add_audit_entry(entry)).await
+    }
+    async fn audit_entries(&self, after: u64, limit: usize) -> Result<Vec<AuditRow>, Error> {
+        self.inner.audit_entries(after, limit).await
+    }
+    async fn setting(&self, key: &str) -> Result<Option<String>, Error> {
+        self.inner.setting(key).await
+    }
+    async fn set_setting_once(&self, key: &str, value: &str) -> Result<String, Error> {
+        run_with_time_stopped(self.inner.set_setting_once(key, value)).await
+    }
+    fn check_health(&self) -> Result<(), Error> {
+        self.inner.check_health()
+    }
+}
