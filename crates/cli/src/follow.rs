@@ -310,7 +310,7 @@ pub(crate) async fn start_and_follow(
         app,
         backend,
         run: driven,
-        description: describe_run(backend, id, (row.name.to_string(), playbook)),
+        description: describe_run(backend, id, row.name.to_string(), playbook),
     };
     follow.follow_to_end(driving).await
 }
@@ -319,7 +319,8 @@ pub(crate) async fn start_and_follow(
 pub(crate) fn describe_run(
     backend: &dyn RunBackend,
     id: ExecutionId,
-    (name, playbook): (String, Option<Playbook>),
+    name: String,
+    playbook: Option<Playbook>,
 ) -> RunDescription {
     RunDescription {
         name,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{CommandId, Name, PlaybookHash, Seq, StepRunId};
+use crate::id::{CommandId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId};
 use crate::raw::RawJson;
 use crate::time::Time;
 
@@ -29,6 +29,15 @@ pub struct Command {
     /// The `loop.started` event with the items; set for loop work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_started: Option<Seq>,
+}
+
+/// A worker's claim on a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ClaimId {
+    /// The command.
+    pub command: CommandId,
+    /// The lease epoch of the claim.
+    pub lease_epoch: LeaseEpoch,
 }
 
 /// The part of a step run that a command covers.

@@ -27,7 +27,14 @@ enum Reducer {
     Merge,
 }
 
-fn parse_reducer(value: &Value) -> Option<(Reducer, &Value)> {
+/// A write with a reducer, such as `{$add: 1}`.
+#[derive(Debug, Clone, Copy)]
+struct Reduction<'a> {
+    reducer: Reducer,
+    operand: &'a Value,
+}
+
+fn parse_reducer(value: &Value) -> Option<Reduction<'_>> {
     let map = value.as_object().filter(|map| map.len() == 1)?;
     let (key, operand) = map.iter().next()?;
     let reducer = match key.as_str() {
@@ -39,7 +46,7 @@ fn parse_reducer(value: &Value) -> Option<(Reducer, &Value)> {
         "$merge" => Reducer::Merge,
         _ => return None,
     };
-    Some((reducer, operand))
+    Some(Reduction { reducer, operand })
 }
 
 /// Applies a patch.
@@ -53,7 +60,7 @@ pub fn patched_values(ctx: &Map<String, Value>, patch: &Map<String, Value>) -> M
     let next = |(key, value): (&String, &Value)| {
         let next = match parse_reducer(value) {
             None => value.clone(),
-            Some((reducer, operand)) => reduce(reducer, ctx.get(key), operand),
+            Some(write) => reduce(write.reducer, ctx.get(key), write.operand),
         };
         (key.clone(), next)
     };
@@ -64,7 +71,7 @@ pub fn patched_values(ctx: &Map<String, Value>, patch: &Map<String, Value>) -> M
 /// [`WRITE_BYTES_MAX`]. Other reducers compute with their operand, so it stays inline.
 pub fn large_values(patch: &mut Map<String, Value>) -> Vec<(&str, &mut Value)> {
     let operands = patch.iter_mut().filter_map(|(key, value)| {
-        let kind = parse_reducer(value).map(|(reducer, _)| reducer);
+        let kind = parse_reducer(value).map(|reduction| reduction.reducer);
         match kind {
             None => Some((key.as_str(), value)),
             Some(Reducer::Append) => Some((key.as_str(), value.get_mut("$append")?)),
@@ -137,37 +144,41 @@ pub fn append_patch(patch: &mut Map<String, Value>, later: &Map<String, Value>) 
     for (key, value) in later {
         let joined = match (patch.get(key), parse_reducer(value)) {
             (None, _) | (_, None) => value.clone(),
-            (Some(before), Some((kind, operand))) => match parse_reducer(before) {
-                None => reduce(kind, Some(before), operand),
-                Some((first, held)) => match join_reducers((first, held), (kind, operand)) {
-                    Some(joined) => joined,
-                    // Two different reducers of one key cannot be combined; the later one wins.
-                    None => value.clone(),
-                },
+            (Some(before), Some(later)) => match parse_reducer(before) {
+                None => reduce(later.reducer, Some(before), later.operand),
+                // Two different reducers of one key cannot be combined; the later one wins.
+                Some(first) => join_reducers(first, later).unwrap_or_else(|| value.clone()),
             },
         };
         patch.insert(key.clone(), joined);
     }
 }
 
-fn join_reducers(first: (Reducer, &Value), later: (Reducer, &Value)) -> Option<Value> {
+fn join_reducers(first: Reduction<'_>, later: Reduction<'_>) -> Option<Value> {
     let lists = |kind| matches!(kind, Reducer::Append | Reducer::Extend);
-    let listed = |(kind, operand): (Reducer, &Value)| match kind {
-        Reducer::Append => vec![operand.clone()],
-        _ => to_items(operand),
+    let listed = |reduction: Reduction<'_>| match reduction.reducer {
+        Reducer::Append => vec![reduction.operand.clone()],
+        _ => to_items(reduction.operand),
     };
-    let (name, operand) = match (first.0, later.0) {
+    let (name, operand) = match (first.reducer, later.reducer) {
         (a, b) if lists(a) && lists(b) => {
             let mut both = listed(first);
             both.extend(listed(later));
             ("$extend", Value::Array(both))
         }
-        (Reducer::Add, Reducer::Add) => ("$add", add_numbers(first.1, later.1)),
-        (Reducer::Max, Reducer::Max) => ("$max", reduce(Reducer::Max, Some(first.1), later.1)),
-        (Reducer::Min, Reducer::Min) => ("$min", reduce(Reducer::Min, Some(first.1), later.1)),
-        (Reducer::Merge, Reducer::Merge) => {
-            ("$merge", reduce(Reducer::Merge, Some(first.1), later.1))
-        }
+        (Reducer::Add, Reducer::Add) => ("$add", add_numbers(first.operand, later.operand)),
+        (Reducer::Max, Reducer::Max) => (
+            "$max",
+            reduce(Reducer::Max, Some(first.operand), later.operand),
+        ),
+        (Reducer::Min, Reducer::Min) => (
+            "$min",
+            reduce(Reducer::Min, Some(first.operand), later.operand),
+        ),
+        (Reducer::Merge, Reducer::Merge) => (
+            "$merge",
+            reduce(Reducer::Merge, Some(first.operand), later.operand),
+        ),
         _ => return None,
     };
     Some(Value::Object(Map::from_iter([(name.to_owned(), operand)])))
@@ -229,8 +240,8 @@ impl CombinedPatches {
     pub fn add(&mut self, index: u64, patch: &Map<String, Value>) {
         for (key, value) in patch {
             let whole = parse_reducer(value)
-                .filter(|(reducer, _)| *reducer == Reducer::Add)
-                .and_then(|(_, n)| n.as_i64());
+                .filter(|write| write.reducer == Reducer::Add)
+                .and_then(|write| write.operand.as_i64());
             let (sum, lowest) = self.sums.get(key).copied().unwrap_or((0, index));
             let total = whole.and_then(|n| sum.checked_add(n));
             match total {
@@ -277,7 +288,7 @@ impl CombinedPatches {
         writes: &BTreeMap<u64, Value>,
     ) -> Result<(), PatchConflict> {
         let kind = |value: &Value| {
-            parse_reducer(value).map(|(reducer, _)| match reducer {
+            parse_reducer(value).map(|reduction| match reduction.reducer {
                 // One iteration may append once and another several times.
                 Reducer::Extend => Reducer::Append,
                 other => other,

@@ -311,12 +311,12 @@ impl PendingChild {
             Err(InputError::Failed(error)) => return Err(error),
             Err(InputError::Refused(refusal)) => refusal.to_task_error(),
         };
-        report_failed_start(shared, &self.parent, (execution, consumed), error).await
+        report_failed_start(shared, &self.parent, execution, consumed, error).await
     }
 
     async fn report_failure(self, shared: &ServerShared, error: TaskError) -> Result<(), Error> {
-        let at = (self.start.execution, self.start.consumed);
-        report_failed_start(shared, &self.parent, at, error).await
+        let (child, consumed) = (self.start.execution, self.start.consumed);
+        report_failed_start(shared, &self.parent, child, consumed, error).await
     }
 }
 
@@ -324,7 +324,8 @@ impl PendingChild {
 async fn report_failed_start(
     shared: &ServerShared,
     parent: &ParentTask,
-    (child, consumed): (ExecutionId, Option<MessageKey>),
+    child: ExecutionId,
+    consumed: Option<MessageKey>,
     error: TaskError,
 ) -> Result<(), Error> {
     let input = Input::ChildEnded {

@@ -345,8 +345,8 @@ pub(crate) async fn load_loop_results(
             }
         }
     }
-    let ends = (pointer.started, pointer.done);
-    let parts = PartIndex::from_loop(&*shared.store, execution, ends).await?;
+    let (started, done) = (pointer.started, pointer.done);
+    let parts = PartIndex::from_loop(&*shared.store, execution, started, done).await?;
     let mut results = Vec::with_capacity(parts.len());
     while results.len() < parts.len() {
         let events = parts.load_events(&*shared.store, results.len(), PARTS_AT_ONCE);

@@ -2,9 +2,13 @@
 //!
 //! Calls for an execution that another server owns are forwarded to it, once.
 
+use model::command::ClaimId;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
+use wire::api::ClaimRequest;
+use wire::api::HeartbeatRequest;
+use wire::api::SecretsRequest;
 
 use async_trait::async_trait;
 use engine::Refusal;
@@ -16,13 +20,13 @@ use model::template::LoopPointer;
 use store::{Priority, SessionHolder};
 use tokio::sync::oneshot;
 use wire::{
-    Ask, ByteStream, ClaimedCommand, CommandNotice, Held, PlaybookText, Pulse, ReportRequest,
-    ReportResponse, ResolvedSecret, SecretsAsk, Transport, Verdict,
+    ByteStream, ClaimedCommand, CommandNotice, PlaybookText, ReportRequest, ReportResponse,
+    ResolvedSecret, Transport, Verdict,
 };
 
 use crate::ServerShared;
 use crate::control;
-use crate::driver::{DriverRequest, Hands, InputAttachments, InputError};
+use crate::driver::{DriverRequest, InputAttachments, InputError, WorkerCapacity};
 use crate::error::Error;
 use crate::keychain::{self, SecretsError};
 use crate::peers::{self, OwnerStatus};
@@ -65,7 +69,7 @@ impl InProcessTransport {
     }
 
     async fn apply_report(&self, report: ReportRequest) -> Result<ReportResponse, InputError> {
-        let hands = (report.free > 0).then(|| Hands {
+        let hands = (report.free > 0).then(|| WorkerCapacity {
             worker: report.worker.clone(),
             pool: report.pool,
             kinds: report.kinds,
@@ -133,11 +137,14 @@ impl InProcessTransport {
     }
 
     /// Releases claims that the store has and that the worker does not list in its heartbeat.
-    pub(crate) async fn release_unacknowledged(&self, pulse: &Pulse) -> Result<(), Error> {
-        let known: HashSet<Held> = pulse.holds.iter().copied().collect();
+    pub(crate) async fn release_unacknowledged(
+        &self,
+        request: &HeartbeatRequest,
+    ) -> Result<(), Error> {
+        let known: HashSet<ClaimId> = request.claims.iter().copied().collect();
         let now = self.shared.store.now();
-        for held in self.shared.store.worker_claims(&pulse.worker).await? {
-            let claim = Held {
+        for held in self.shared.store.worker_claims(&request.worker).await? {
+            let claim = ClaimId {
                 command: held.command,
                 lease_epoch: held.lease_epoch,
             };
@@ -217,14 +224,14 @@ impl InProcessTransport {
 
 #[async_trait]
 impl Transport for InProcessTransport {
-    async fn claim(&self, ask: &Ask) -> Result<Vec<ClaimedCommand>, wire::Error> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedCommand>, wire::Error> {
         let (reply, answer) = oneshot::channel();
         let order = DriverRequest::Claim {
-            request: ask.clone(),
+            request: request.clone(),
             reply,
         };
         self.shared.driver.send(order).await.map_err(unavailable)?;
-        match tokio::time::timeout(ask.wait, answer).await {
+        match tokio::time::timeout(request.wait(), answer).await {
             Ok(Ok(claims)) => claims.map_err(unavailable),
             Ok(Err(_)) => Err(unavailable(Error::Stopping)),
             Err(_) => Ok(Vec::new()),
@@ -240,13 +247,13 @@ impl Transport for InProcessTransport {
         posted.map_err(|posted| from_input_error(command, posted))
     }
 
-    async fn heartbeat(&self, pulse: &Pulse) -> Result<(), wire::Error> {
+    async fn heartbeat(&self, request: &HeartbeatRequest) -> Result<(), wire::Error> {
         let holder = sessions::process_holder(&self.shared.owner);
-        let renewed = sessions::renew_session(&*self.shared.store, &pulse.worker, &holder).await;
+        let renewed = sessions::renew_session(&*self.shared.store, &request.worker, &holder).await;
         if !renewed.map_err(|error| unavailable(error.into()))? {
-            return Err(wire::Error::SessionReplaced(pulse.worker.clone()));
+            return Err(wire::Error::SessionReplaced(request.worker.clone()));
         }
-        self.release_unacknowledged(pulse)
+        self.release_unacknowledged(request)
             .await
             .map_err(unavailable)
     }
@@ -315,9 +322,9 @@ impl Transport for InProcessTransport {
         })
     }
 
-    async fn secrets(&self, ask: &SecretsAsk) -> Result<Vec<ResolvedSecret>, wire::Error> {
-        let secrets = keychain::resolve_secrets(&self.shared, ask).await;
-        secrets.map_err(|error| from_secrets_error(ask.command, error))
+    async fn secrets(&self, request: &SecretsRequest) -> Result<Vec<ResolvedSecret>, wire::Error> {
+        let secrets = keychain::resolve_secrets(&self.shared, request).await;
+        secrets.map_err(|error| from_secrets_error(request.command, error))
     }
 
     async fn resolve_ref(&self, uri: &str) -> Result<ResolvedRef, wire::Error> {

@@ -18,10 +18,10 @@ use crate::api::{
 };
 use crate::client::{CallError, Client};
 use crate::event::WireEvent;
-use crate::secret::{ResolvedSecret, SecretsAsk};
+use crate::secret::ResolvedSecret;
 use crate::transport::{
-    Ask, ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, Pulse, ReportRequest,
-    ReportResponse, Transport, Verdict,
+    ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, ReportRequest, ReportResponse,
+    Transport, Verdict,
 };
 
 /// Additional timeout beyond the time that the server waits before it responds.
@@ -108,20 +108,13 @@ fn split_into_batches(events: Vec<WireEvent>) -> Vec<Vec<WireEvent>> {
 
 #[async_trait]
 impl Transport for HttpTransport {
-    async fn claim(&self, ask: &Ask) -> Result<Vec<ClaimedCommand>, Error> {
-        let request = ClaimRequest {
-            worker: ask.worker.clone(),
-            pool: ask.pool.clone(),
-            kinds: ask.kinds.clone(),
-            max: ask.max,
-            wait_ms: u64::try_from(ask.wait.as_millis()).unwrap_or(u64::MAX),
-        };
-        let patience = ask.wait + RESPONSE_MARGIN;
-        let answer = self
+    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedCommand>, Error> {
+        let timeout = request.wait() + RESPONSE_MARGIN;
+        let response = self
             .client
-            .post_with_timeout("/api/commands/claim", &request, patience);
-        let answer: ClaimResponse = answer.await.map_err(to_transport_error)?;
-        Ok(answer.commands)
+            .post_with_timeout("/api/commands/claim", request, timeout);
+        let response: ClaimResponse = response.await.map_err(to_transport_error)?;
+        Ok(response.commands)
     }
 
     async fn report(&self, report: ReportRequest) -> Result<ReportResponse, Error> {
@@ -138,23 +131,17 @@ impl Transport for HttpTransport {
         self.send_batch(&report, last, report.end).await
     }
 
-    async fn heartbeat(&self, pulse: &Pulse) -> Result<(), Error> {
-        let request = HeartbeatRequest {
-            worker: pulse.worker.clone(),
-            claims: pulse.holds.clone(),
-            pool: None,
-            slots: None,
-        };
+    async fn heartbeat(&self, request: &HeartbeatRequest) -> Result<(), Error> {
         let path = "/api/worker/pool/heartbeat";
-        let answer = self
+        let response = self
             .client
-            .post_with_timeout(path, &request, HEARTBEAT_TIMEOUT)
+            .post_with_timeout(path, request, HEARTBEAT_TIMEOUT)
             .await;
-        match answer.map(|_: NoticesResponse| ()) {
+        match response.map(|_: NoticesResponse| ()) {
             Err(CallError::Problem(problem)) if problem.code == "SESSION_MISMATCH" => {
-                Err(Error::SessionReplaced(pulse.worker.clone()))
+                Err(Error::SessionReplaced(request.worker.clone()))
             }
-            answer => answer.map_err(to_transport_error),
+            response => response.map_err(to_transport_error),
         }
     }
 
@@ -227,18 +214,12 @@ impl Transport for HttpTransport {
         answer.map_err(to_transport_error)
     }
 
-    async fn secrets(&self, ask: &SecretsAsk) -> Result<Vec<ResolvedSecret>, Error> {
-        let request = SecretsRequest {
-            worker: ask.worker.clone(),
-            command: ask.command,
-            lease_epoch: ask.lease_epoch,
-            names: ask.names.clone(),
-        };
-        let answer = self.client.post("/api/commands/secrets", &request).await;
+    async fn secrets(&self, request: &SecretsRequest) -> Result<Vec<ResolvedSecret>, Error> {
+        let answer = self.client.post("/api/commands/secrets", request).await;
         let answer: SecretsResponse = match answer {
             Ok(answer) => answer,
             Err(CallError::Problem(problem)) if problem.code == "FENCED" => {
-                return Err(Error::Fenced(ask.command));
+                return Err(Error::Fenced(request.command));
             }
             // Errors of the keychain are final. A rejected token is not: it may be fixed while the worker waits.
             Err(CallError::Problem(problem)) if is_keychain_code(&problem.code) => {

@@ -24,9 +24,9 @@ pub use context::ExecutionContext;
 pub use download::Download;
 pub use event::{ResultKind, WireEvent, WireEventError, WireStatus};
 pub use http_transport::HttpTransport;
-pub use secret::{ResolvedSecret, SecretValue, SecretsAsk};
+pub use secret::{ResolvedSecret, SecretValue};
 pub use shown_event::{ShownEventError, parse_shown_event};
 pub use transport::{
-    Ask, ByteStream, ClaimedCommand, CommandNotice, Error, Held, PlaybookText, Pulse,
-    ReportRequest, ReportResponse, ResumePoint, Transport, Verdict,
+    ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, ReportRequest, ReportResponse,
+    ResumePoint, Transport, Verdict,
 };

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use model::id::{CommandId, LeaseEpoch, WorkerId};
 use serde_json::Value;
 use zeroize::Zeroize as _;
 
@@ -46,17 +45,4 @@ pub struct ResolvedSecret {
     pub value: SecretValue,
     /// How long the value may be used before it must be requested again.
     pub valid_for: Duration,
-}
-
-/// Request of a worker for the credentials of its command's step.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SecretsAsk {
-    /// Worker session.
-    pub worker: WorkerId,
-    /// Command that the worker has claimed.
-    pub command: CommandId,
-    /// Lease epoch of the claim.
-    pub lease_epoch: LeaseEpoch,
-    /// Names of credentials or keychain entries.
-    pub names: Vec<String>,
 }

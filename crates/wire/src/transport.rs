@@ -1,9 +1,9 @@
 //! The protocol between worker and server: claim, report, listen, load.
 
+use crate::api::{ClaimRequest, HeartbeatRequest, SecretsRequest};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -18,22 +18,7 @@ use model::template::LoopPointer;
 use serde::{Deserialize, Serialize};
 
 use crate::context::ExecutionContext;
-use crate::secret::{ResolvedSecret, SecretsAsk};
-
-/// Request of a worker for commands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ask {
-    /// Worker session.
-    pub worker: WorkerId,
-    /// Pool that the worker serves.
-    pub pool: Name,
-    /// Tool kinds that the worker can call; `None` means every kind.
-    pub kinds: Option<Vec<Name>>,
-    /// Maximum number of commands.
-    pub max: u32,
-    /// How long to wait for the first command.
-    pub wait: Duration,
-}
+use crate::secret::ResolvedSecret;
 
 /// A claimed command with everything that is needed to run it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -117,25 +102,6 @@ pub struct CommandNotice {
     pub verdict: Verdict,
 }
 
-/// Heartbeat with the claims of the worker. If it omits a claim for too long, the server assumes that the worker never
-/// received the command and reassigns it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pulse {
-    /// Worker session.
-    pub worker: WorkerId,
-    /// Claims that the worker holds.
-    pub holds: Vec<Held>,
-}
-
-/// A claim on a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Held {
-    /// Command.
-    pub command: CommandId,
-    /// Lease epoch of the claim.
-    pub lease_epoch: LeaseEpoch,
-}
-
 /// Text of a playbook and its name in errors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaybookText {
@@ -181,14 +147,14 @@ pub type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 /// Connection of a worker to its server.
 #[async_trait]
 pub trait Transport: Send + Sync {
-    /// Claims up to `max` commands; waits up to `wait` for the first one.
-    async fn claim(&self, ask: &Ask) -> Result<Vec<ClaimedCommand>, Error>;
+    /// Claims up to `max` commands; waits up to `wait_ms` for the first one.
+    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedCommand>, Error>;
 
     /// Sends a report; returns when the report is durable.
     async fn report(&self, report: ReportRequest) -> Result<ReportResponse, Error>;
 
     /// Sends a heartbeat, which keeps the worker's session alive.
-    async fn heartbeat(&self, pulse: &Pulse) -> Result<(), Error>;
+    async fn heartbeat(&self, request: &HeartbeatRequest) -> Result<(), Error>;
 
     /// Ends the worker's session; its commands return to the queue at once.
     async fn leave(&self, worker: &WorkerId) -> Result<(), Error>;
@@ -216,5 +182,5 @@ pub trait Transport: Send + Sync {
     async fn resolve_ref(&self, uri: &str) -> Result<ResolvedRef, Error>;
 
     /// Resolves credentials for the holder of a command whose step declares them.
-    async fn secrets(&self, ask: &SecretsAsk) -> Result<Vec<ResolvedSecret>, Error>;
+    async fn secrets(&self, request: &SecretsRequest) -> Result<Vec<ResolvedSecret>, Error>;
 }

@@ -24,15 +24,30 @@ use crate::{load, lookup};
 /// How long a tool may take to end after it was stopped; longer than the time that tools give to their processes.
 const STOP_GRACE: Duration = Duration::from_secs(7);
 
+/// A call that is ready to be made.
+pub(crate) struct PreparedCall<'a> {
+    /// The tool to call.
+    pub(crate) tool: &'a Arc<dyn Tool>,
+    /// The task that makes the call.
+    pub(crate) task: &'a Task,
+    /// The rendered fields of the task.
+    pub(crate) rendered: RenderedCall,
+    /// The names that programs of the task can read.
+    pub(crate) scope: &'a mut Scope,
+}
+
 /// Makes one call and returns its outcome and deferred action. `at` identifies the attempt.
 pub(crate) async fn call_tool(
     hand: &CommandContext,
-    tool: &Arc<dyn Tool>,
-    task: &Task,
+    prepared: PreparedCall<'_>,
     at: &EventLocation,
-    prepared: (RenderedCall, &mut Scope),
 ) -> Result<(Outcome, DeferredAction), WorkError> {
-    let (ready, scope) = prepared;
+    let PreparedCall {
+        tool,
+        task,
+        rendered: ready,
+        scope,
+    } = prepared;
     let mut call = Call {
         kind: task.kind.clone(),
         fields: ready.fields,

@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
+use wire::api::ClaimRequest;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use wire::{Ask, ClaimedCommand};
+use wire::ClaimedCommand;
 
 use crate::backoff::RetryBackoff;
 use crate::lease::LeaseState;
@@ -15,7 +16,7 @@ use crate::worker::{WorkEnd, WorkerShared};
 use crate::{command, heartbeat};
 
 /// How long a claim request waits for work.
-const CLAIM_WAIT: Duration = Duration::from_secs(10);
+const CLAIM_WAIT_MS: u64 = 10_000;
 /// How long running tasks may continue after the worker was stopped.
 const DRAIN_GRACE: Duration = Duration::from_secs(10);
 /// Timeout of the request that deregisters the worker.
@@ -56,14 +57,14 @@ async fn fill_slots(shared: &Arc<WorkerShared>, slots: &mut JoinSet<()>) {
     loop {
         while slots.try_join_next().is_some() {}
         let mut permits = acquire_slots(&free).await;
-        let ask = Ask {
+        let request = ClaimRequest {
             worker: shared.config.worker.clone(),
             pool: shared.config.pool.clone(),
             kinds: shared.config.kinds.clone(),
             max: u32::try_from(permits.len()).unwrap_or(u32::MAX),
-            wait: CLAIM_WAIT,
+            wait_ms: CLAIM_WAIT_MS,
         };
-        match shared.transport.claim(&ask).await {
+        match shared.transport.claim(&request).await {
             Ok(claimed) => {
                 backoff.reset();
                 for claimed in claimed {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::time::Duration;
+use wire::api::HeartbeatRequest;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wire::Pulse;
 
 use crate::backoff::RetryBackoff;
 use crate::lease::LeaseState;
@@ -23,12 +23,10 @@ pub(crate) async fn send_heartbeats(
 ) {
     let mut heard = Instant::now();
     loop {
-        let pulse = Pulse {
-            worker: shared.config.worker.clone(),
-            holds: shared.claim_ids(),
-        };
+        let worker = shared.config.worker.clone();
+        let request = HeartbeatRequest::new(worker, shared.claim_ids());
         let answer = tokio::select! {
-            answer = shared.transport.heartbeat(&pulse) => answer,
+            answer = shared.transport.heartbeat(&request) => answer,
             () = tokio::time::sleep_until(heard + HEARTBEAT_GAP_MAX) => {
                 abandon_all(&shared);
                 heard = Instant::now();

@@ -4,6 +4,7 @@
 //! into the next one. While the server is unavailable, reports are retried; no event is dropped before the server
 //! responds.
 
+use model::command::ClaimId;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +13,7 @@ use model::event::{Event, EventBody, EventLocation, FailurePayload};
 use model::id::{CommandId, LeaseEpoch};
 use model::outcome::{ErrorKind, TaskError};
 use tokio_util::sync::CancellationToken;
-use wire::{ClaimedCommand, Held, ReportRequest, Verdict};
+use wire::{ClaimedCommand, ReportRequest, Verdict};
 
 use crate::backoff::RetryBackoff;
 use crate::command_context::worker_event;
@@ -85,8 +86,8 @@ impl CommandLease {
     }
 
     /// Returns the command and its lease epoch.
-    pub(crate) fn claim_id(&self) -> Held {
-        Held {
+    pub(crate) fn claim_id(&self) -> ClaimId {
+        ClaimId {
             command: self.id,
             lease_epoch: self.lease_epoch,
         }

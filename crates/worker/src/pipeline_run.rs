@@ -281,8 +281,13 @@ impl<'h> PipelineRun<'h> {
                 }
                 self.has_unreported_effect |= !plan.tasks[index].is_pure;
                 ready.masker.clone_from(&self.call_masker);
-                let prepared = (ready, &mut self.scope);
-                match call::call_tool(self.context, tool, run.task, &at, prepared).await {
+                let prepared = call::PreparedCall {
+                    tool,
+                    task: run.task,
+                    rendered: ready,
+                    scope: &mut self.scope,
+                };
+                match call::call_tool(self.context, prepared, &at).await {
                     Ok((outcome, afterwards)) => {
                         self.deferred = afterwards;
                         Ok(AttemptEnd::from_outcome(outcome))

@@ -1,5 +1,6 @@
 //! The worker: its configuration and the state that its parts share.
 
+use model::command::ClaimId;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use model::template::LazyValue;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tools::Registry;
-use wire::{CommandNotice, Held, Transport};
+use wire::{CommandNotice, Transport};
 
 use crate::claim_loop;
 use crate::clock::Clock;
@@ -180,7 +181,7 @@ impl WorkerShared {
     }
 
     /// Claims that this worker holds.
-    pub(crate) fn claim_ids(&self) -> Vec<Held> {
+    pub(crate) fn claim_ids(&self) -> Vec<ClaimId> {
         self.leases()
             .values()
             .map(|lease| lease.claim_id())

@@ -3,7 +3,7 @@
 use model::id::WorkerId;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use wire::Pulse;
+use wire::api::HeartbeatRequest;
 
 use crate::fixture::{ApiFixture, ApiResponse, HELLO, http_client, read_response};
 
@@ -214,16 +214,13 @@ async fn a_client_without_a_secret_is_known_by_its_access_token() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_name_of_a_worker_inside_the_server_is_refused_over_http() {
     let site = ApiFixture::open().await;
-    let pulse = Pulse {
-        worker: WorkerId("inside/1".into()),
-        holds: Vec::new(),
-    };
-    site.server.transport().heartbeat(&pulse).await.unwrap();
+    let request = HeartbeatRequest::new(WorkerId("inside/1".into()), Vec::new());
+    site.server.transport().heartbeat(&request).await.unwrap();
     let leave = json!({"worker": "inside/1"});
     let refused = site.post("/api/worker/pool/deregister", &leave).await;
     assert!(is_mismatch(&refused), "{refused:?}");
     let register = json!({"worker": "inside/1", "session_secret": true});
     let refused = site.post("/api/worker/pool/register", &register).await;
     assert_eq!(refused.error_code(), "WORKER_NAME_IN_USE", "{refused:?}");
-    site.server.transport().heartbeat(&pulse).await.unwrap();
+    site.server.transport().heartbeat(&request).await.unwrap();
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 use std::time::Duration;
+use wire::api::ClaimRequest;
+use wire::api::SecretsRequest;
 
 use async_trait::async_trait;
 use model::id::{LeaseEpoch, WorkerId};
@@ -13,7 +15,7 @@ use server::{
 use store::{AuditOutcome, SqliteStore, Store};
 use tempfile::TempDir;
 use wire::api::SetCredentialRequest;
-use wire::{Ask, ClaimedCommand, Error, SecretsAsk};
+use wire::{ClaimedCommand, Error};
 
 const PLAYBOOK: &str = r#"
 apiVersion: noetl.io/v2
@@ -132,19 +134,16 @@ impl KeychainFixture {
 
     async fn claim_command(&self) -> ClaimedCommand {
         let transport = self.server.transport();
-        let pulse = wire::Pulse {
-            worker: WorkerId("w".into()),
-            holds: Vec::new(),
-        };
-        transport.heartbeat(&pulse).await.unwrap();
-        let ask = Ask {
+        let request = wire::api::HeartbeatRequest::new(WorkerId("w".into()), Vec::new());
+        transport.heartbeat(&request).await.unwrap();
+        let request = ClaimRequest {
             worker: WorkerId("w".into()),
             pool: "default".into(),
             kinds: None,
             max: 1,
-            wait: Duration::from_secs(30),
+            wait_ms: 30_000,
         };
-        transport.claim(&ask).await.unwrap().remove(0)
+        transport.claim(&request).await.unwrap().remove(0)
     }
 
     async fn request_secrets(
@@ -152,13 +151,13 @@ impl KeychainFixture {
         claimed: &ClaimedCommand,
         names: &[&str],
     ) -> Result<Vec<Value>, Error> {
-        let ask = SecretsAsk {
+        let request = SecretsRequest {
             worker: WorkerId("w".into()),
             command: claimed.command.id,
             lease_epoch: claimed.lease_epoch,
             names: names.iter().map(|name| (*name).to_owned()).collect(),
         };
-        let given = self.server.transport().secrets(&ask).await?;
+        let given = self.server.transport().secrets(&request).await?;
         Ok(given
             .iter()
             .map(|given| given.value.reveal().clone())
@@ -221,14 +220,14 @@ async fn a_stale_claim_or_another_worker_is_given_nothing() {
         error_code(house.request_secrets(&stale, &["door"]).await),
         "FENCED"
     );
-    let ask = SecretsAsk {
+    let request = SecretsRequest {
         worker: WorkerId("another".into()),
         command: claimed.command.id,
         lease_epoch: claimed.lease_epoch,
         names: vec!["door".to_owned()],
     };
     assert_eq!(
-        error_code(house.server.transport().secrets(&ask).await),
+        error_code(house.server.transport().secrets(&request).await),
         "FENCED"
     );
     house

@@ -59,14 +59,17 @@ async fn memory_levels_off_over_many_worker_names() {
     let work = async |numbers: std::ops::Range<usize>| {
         for number in numbers {
             let worker = WorkerId(format!("{}-{number}", "w".repeat(2_000)).into());
-            let ask = wire::Ask {
+            let request = wire::api::ClaimRequest {
                 worker: worker.clone(),
                 pool: format!("pool {number}").into(),
                 kinds: None,
                 max: 1,
-                wait: Duration::ZERO,
+                wait_ms: 0,
             };
-            let claimed = transport.claim(&ask).await.expect("the request succeeds");
+            let claimed = transport
+                .claim(&request)
+                .await
+                .expect("the request succeeds");
             assert!(claimed.is_empty());
             let listening = tokio::time::timeout(Duration::ZERO, transport.listen(&worker));
             assert!(listening.await.is_err(), "there is no notification");

@@ -4,6 +4,8 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use wire::api::ClaimRequest;
+use wire::api::HeartbeatRequest;
 
 use async_trait::async_trait;
 use model::event::Event;
@@ -19,8 +21,8 @@ use tests::sim::SeededRandom;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use wire::{
-    Ask, ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, Pulse, ReportRequest,
-    ReportResponse, Transport,
+    ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, ReportRequest, ReportResponse,
+    Transport,
 };
 
 use crate::clock::VirtualClock;
@@ -71,8 +73,8 @@ impl FlakyTransport {
 
 #[async_trait]
 impl Transport for FlakyTransport {
-    async fn claim(&self, ask: &Ask) -> Result<Vec<ClaimedCommand>, Error> {
-        let call = self.server.claim(ask);
+    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedCommand>, Error> {
+        let call = self.server.claim(request);
         match self.call_timeout() {
             Some(patience) => {
                 let answer = tokio::time::timeout(patience, call).await;
@@ -91,8 +93,8 @@ impl Transport for FlakyTransport {
             None => call.await,
         }
     }
-    async fn heartbeat(&self, pulse: &Pulse) -> Result<(), Error> {
-        self.server.heartbeat(pulse).await
+    async fn heartbeat(&self, request: &HeartbeatRequest) -> Result<(), Error> {
+        self.server.heartbeat(request).await
     }
     async fn leave(&self, worker: &WorkerId) -> Result<(), Error> {
         self.server.leave(worker).await
@@ -116,8 +118,11 @@ impl Transport for FlakyTransport {
     async fn manifest(&self, reference: &ResultRef) -> Result<ByteStream, Error> {
         self.server.manifest(reference).await
     }
-    async fn secrets(&self, ask: &wire::SecretsAsk) -> Result<Vec<wire::ResolvedSecret>, Error> {
-        self.server.secrets(ask).await
+    async fn secrets(
+        &self,
+        request: &wire::api::SecretsRequest,
+    ) -> Result<Vec<wire::ResolvedSecret>, Error> {
+        self.server.secrets(request).await
     }
     async fn resolve_ref(&self, uri: &str) -> Result<ResolvedRef, Error> {
         self.server.resolve_ref(uri).await

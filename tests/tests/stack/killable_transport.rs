@@ -1,6 +1,8 @@
 //! A worker's way to the server that can be cut: after death nothing it says arrives, and nothing is answered.
 
 use std::sync::Arc;
+use wire::api::ClaimRequest;
+use wire::api::HeartbeatRequest;
 
 use async_trait::async_trait;
 use model::event::Event;
@@ -10,8 +12,8 @@ use model::result_ref::{ResolvedRef, ResultRef};
 use model::template::LoopPointer;
 use tokio_util::sync::CancellationToken;
 use wire::{
-    Ask, ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, Pulse, ReportRequest,
-    ReportResponse, Transport,
+    ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, ReportRequest, ReportResponse,
+    Transport,
 };
 
 /// The way of one worker.
@@ -34,14 +36,14 @@ impl KillableTransport {
 
 #[async_trait]
 impl Transport for KillableTransport {
-    async fn claim(&self, ask: &Ask) -> Result<Vec<ClaimedCommand>, Error> {
-        self.unless_killed(self.server.claim(ask)).await
+    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedCommand>, Error> {
+        self.unless_killed(self.server.claim(request)).await
     }
     async fn report(&self, report: ReportRequest) -> Result<ReportResponse, Error> {
         self.unless_killed(self.server.report(report)).await
     }
-    async fn heartbeat(&self, pulse: &Pulse) -> Result<(), Error> {
-        self.unless_killed(self.server.heartbeat(pulse)).await
+    async fn heartbeat(&self, request: &HeartbeatRequest) -> Result<(), Error> {
+        self.unless_killed(self.server.heartbeat(request)).await
     }
     async fn leave(&self, worker: &WorkerId) -> Result<(), Error> {
         self.unless_killed(self.server.leave(worker)).await
@@ -67,8 +69,11 @@ impl Transport for KillableTransport {
     async fn manifest(&self, reference: &ResultRef) -> Result<ByteStream, Error> {
         self.unless_killed(self.server.manifest(reference)).await
     }
-    async fn secrets(&self, ask: &wire::SecretsAsk) -> Result<Vec<wire::ResolvedSecret>, Error> {
-        self.unless_killed(self.server.secrets(ask)).await
+    async fn secrets(
+        &self,
+        request: &wire::api::SecretsRequest,
+    ) -> Result<Vec<wire::ResolvedSecret>, Error> {
+        self.unless_killed(self.server.secrets(request)).await
     }
     async fn resolve_ref(&self, uri: &str) -> Result<ResolvedRef, Error> {
         self.unless_killed(self.server.resolve_ref(uri)).await

@@ -12,6 +12,7 @@ struct ScannedFunction<'a> {
     line: usize,
     lines: usize,
     parameters: usize,
+    has_tuple: bool,
 }
 
 fn functions_stay_short(files: &[SourceFile]) -> Vec<TidyFinding> {
@@ -34,6 +35,15 @@ fn parameters_stay_few(files: &[SourceFile]) -> Vec<TidyFinding> {
             format!(
                 "`{name}` has {parameters} parameters; the maximum is {PARAMETERS_MAX}, so group some in a type"
             )
+        })
+    })
+}
+
+fn parameters_are_no_tuples(files: &[SourceFile]) -> Vec<TidyFinding> {
+    check_functions(files, |function| {
+        function.has_tuple.then(|| {
+            let name = function.name;
+            format!("`{name}` takes a tuple; use a struct whose fields say what they are, or separate parameters")
         })
     })
 }
@@ -66,12 +76,13 @@ fn scan_functions(text: &str) -> Vec<ScannedFunction<'_>> {
             } else {
                 1
             };
-            let parameters = count_parameters(&signature);
+            let parameters = parameters(&signature);
             Some(ScannedFunction {
                 name,
                 line: index + 1,
                 lines,
-                parameters,
+                has_tuple: parameters.iter().any(|parameter| is_tuple(parameter)),
+                parameters: parameters.len(),
             })
         })
         .collect()
@@ -111,8 +122,8 @@ fn body_lines(lines: &[&str]) -> usize {
     end.map_or(lines.len(), |end| end + 1)
 }
 
-/// Number of parameters of a signature, without `self`.
-fn count_parameters(signature: &str) -> usize {
+/// The parameters of a signature, without `self`.
+fn parameters(signature: &str) -> Vec<String> {
     let plain = signature.replace("->", "  ");
     let mut depth = 0_i32;
     let mut found: Vec<String> = Vec::new();
@@ -137,12 +148,21 @@ fn count_parameters(signature: &str) -> usize {
             parameter.push(c);
         }
     }
-    let is_counted = |parameter: &&String| {
+    let is_counted = |parameter: &String| {
         let head = parameter.split(':').next().unwrap_or_default();
         let last = head.split_whitespace().next_back().unwrap_or_default();
         !last.is_empty() && last.trim_start_matches('&') != "self"
     };
-    found.iter().filter(is_counted).count()
+    found.retain(is_counted);
+    found
+}
+
+/// Whether the type of a parameter is a tuple of several values.
+fn is_tuple(parameter: &str) -> bool {
+    let kind = parameter.split_once(": ").map_or("", |(_, kind)| kind);
+    let pattern = parameter.trim_start();
+    pattern.starts_with('(')
+        || (kind.trim_start_matches('&').starts_with('(') && kind.contains(','))
 }
 
 #[test]
@@ -153,6 +173,32 @@ fn no_function_is_longer_than_the_wall() {
 #[test]
 fn no_function_takes_more_than_five_parameters() {
     assert_clean(parameters_stay_few);
+}
+
+#[test]
+fn no_function_takes_a_tuple() {
+    assert_clean(parameters_are_no_tuples);
+}
+
+#[test]
+fn a_tuple_parameter_is_caught() {
+    assert_catches(
+        parameters_are_no_tuples,
+        &[
+            ("crates/model/src/a.rs", "fn go(a: (u8, u8)) {\n}\n"),
+            (
+                "crates/model/src/b.rs",
+                "    fn go(\n        &self,\n        (a, b): (u8, u8),\n    ) -> u8;\n",
+            ),
+        ],
+    );
+    assert_passes(
+        parameters_are_no_tuples,
+        &[(
+            "crates/model/src/a.rs",
+            "fn go(&self, a: &[(u8, u8)], b: impl Fn(u8, u8) -> (u8, u8), c: Vec<(u8, u8)>) -> (u8, u8) {}\n",
+        )],
+    );
 }
 
 #[test]

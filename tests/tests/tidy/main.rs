@@ -7,6 +7,7 @@ mod architecture;
 mod dependencies;
 mod documents;
 mod functions;
+mod names;
 mod prose;
 mod purity;
 mod shape;

@@ -145,7 +145,7 @@ impl LineLayout {
     /// Returns the line of a step that ended.
     pub(crate) fn ended_line(self, step: &StepView, description: &RunDescription) -> String {
         let at = step.ended_at.unwrap_or(step.started_at);
-        let layout = (self.columns, self.style);
-        lines::step_line(step, description.playbook.as_ref(), layout, at)
+        let playbook = description.playbook.as_ref();
+        lines::step_line(step, playbook, self.columns, self.style, at)
     }
 }

@@ -84,10 +84,11 @@ pub(crate) fn run_header(name: &str, id: &str, location: &str, surface: Terminal
 pub(crate) fn step_line(
     step: &StepView,
     playbook: Option<&Playbook>,
-    layout: (LineColumns, TerminalStyle),
+    columns: LineColumns,
+    style: TerminalStyle,
     now: Time,
 ) -> String {
-    let (columns, surface) = layout;
+    let surface = style;
     let mark = match step.status {
         StepStatus::Done => surface.tick(),
         StepStatus::Failed => surface.cross(),
@@ -226,7 +227,8 @@ mod tests {
         let line = step_line(
             &view.steps[0],
             None,
-            (columns, TerminalStyle::PLAIN),
+            columns,
+            TerminalStyle::PLAIN,
             view.last_event_at,
         );
         assert!(line.starts_with("✓ greet"), "{line}");

@@ -208,11 +208,11 @@ impl RunBackend for LocalBackend<'_> {
             }
             StartRequest::Resume(row) => {
                 let word = (row.status == RunStatus::Paused).then_some(Control::Resume);
-                LocalRun::resume(self.app, session, (row, word), driving).await?
+                LocalRun::resume(self.app, session, row, word, driving).await?
             }
             StartRequest::Retry(row, version) => {
                 let word = Some(Control::Retry { version });
-                LocalRun::resume(self.app, session, (row, word), driving).await?
+                LocalRun::resume(self.app, session, row, word, driving).await?
             }
             StartRequest::Rerun(row, request) => {
                 let rerun = Rerun {

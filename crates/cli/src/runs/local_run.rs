@@ -57,7 +57,8 @@ impl<'a> LocalRun<'a> {
     pub(super) async fn resume(
         app: &'a App,
         control_plane: ControlPlane,
-        (row, request): (ExecutionRow, Option<Control>),
+        row: ExecutionRow,
+        request: Option<Control>,
         driving: &'a DriveArgs,
     ) -> Result<Self, CliError> {
         let since = control_plane.reader.store.now();

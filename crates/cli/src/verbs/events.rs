@@ -37,7 +37,7 @@ pub(crate) async fn events(app: &App, args: &EventsArgs) -> VerbResult {
     };
     read_events(&*backend, row.id, &mut after, &mut each).await?;
     if args.follow {
-        follow_events(app, &*backend, (row.id, after), &mut each).await?;
+        follow_events(app, &*backend, row.id, after, &mut each).await?;
     }
     Ok(Exit::Done)
 }
@@ -49,7 +49,8 @@ type EventVisitor<'a> = dyn FnMut(&Event) -> bool + Send + 'a;
 async fn follow_events(
     app: &App,
     backend: &dyn RunBackend,
-    (id, mut after): (ExecutionId, Seq),
+    id: ExecutionId,
+    mut after: Seq,
     visitor: &mut EventVisitor<'_>,
 ) -> Result<(), CliError> {
     let mut watch = backend.watch_run(id, after);

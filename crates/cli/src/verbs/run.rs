@@ -43,7 +43,7 @@ pub(crate) async fn run(app: &App, args: &RunArgs) -> VerbResult {
         payload: payload.map(|payload| RawJson::from_serializable(&payload)),
     };
     let backend = runs::open_or_create(app)?;
-    start_and_follow(app, &*backend, (begin, playbook), args).await
+    start_and_follow(app, &*backend, begin, playbook, args).await
 }
 
 /// Runs a registered playbook.
@@ -83,7 +83,7 @@ async fn run_from_catalog(
         version: Some(entry.version),
         payload: payload.map(|payload| RawJson::from_serializable(&payload)),
     };
-    start_and_follow(app, &*backend, (begin, playbook), args).await
+    start_and_follow(app, &*backend, begin, playbook, args).await
 }
 
 /// Returns where a playbook started by this command runs.
@@ -97,17 +97,19 @@ fn run_location(app: &App) -> RunLocation {
 async fn start_and_follow(
     app: &App,
     backend: &dyn RunBackend,
-    (begin, playbook): (StartRequest, Playbook),
+    start_request: StartRequest,
+    playbook: Playbook,
     args: &RunArgs,
 ) -> VerbResult {
-    let driven = backend.start_run(begin, &args.driving).await?;
+    let driven = backend.start_run(start_request, &args.driving).await?;
     if args.driving.detach {
         return detach_run(app, driven).await;
     }
     let subject = follow::describe_run(
         backend,
         driven.id(),
-        (playbook.name.to_string(), Some(playbook)),
+        playbook.name.to_string(),
+        Some(playbook),
     );
     let follow = RunFollower {
         app,

@@ -91,7 +91,7 @@ fn step_lines(
     let columns = LineColumns::new(playbook, surface);
     let mut text = String::new();
     for step in &view.steps {
-        text.push_str(&lines::step_line(step, playbook, (columns, surface), now));
+        text.push_str(&lines::step_line(step, playbook, columns, surface, now));
         text.push('\n');
         for ((_, label), task) in &step.open_tasks {
             if let Some(what) = &task.awaited {

@@ -100,7 +100,8 @@ impl DecisionBuilder<'_> {
         &mut self,
         id: &StepRunId,
         step: &Step,
-        (seq, reused): (Seq, ReusedIterations),
+        seq: Seq,
+        reused: ReusedIterations,
     ) -> Result<(), DecideError> {
         let Some(loop_) = &step.loop_ else {
             return Ok(());

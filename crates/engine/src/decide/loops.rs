@@ -70,7 +70,7 @@ impl DecisionBuilder<'_> {
             return Ok(true);
         }
         if let Some((seq, reused)) = self.state.reusing.get(&step.name).cloned() {
-            self.start_reused_loop(id, step, (seq, reused))?;
+            self.start_reused_loop(id, step, seq, reused)?;
             return Ok(true);
         }
         let mut scope = self.scope();

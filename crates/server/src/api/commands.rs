@@ -1,5 +1,6 @@
 //! The worker protocol: claims, heartbeats, and the data that workers read while they run a command.
 
+use model::command::ClaimId;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -15,7 +16,7 @@ use wire::api::{
     LoadEventsRequest, LoadEventsResponse, LoopResultsRequest, NoticesResponse, ResolveRefRequest,
     SessionRequest, SessionResponse, WorkerEntry, WorkerRequest,
 };
-use wire::{Ask, Held, PlaybookText, Pulse, Transport};
+use wire::{PlaybookText, Transport};
 
 use crate::api::access::{Authorized, ClusterPeer, View, Work};
 use crate::api::error::{ApiError, ErrorResponses};
@@ -27,8 +28,8 @@ use crate::api::state::ApiState;
 use crate::api::{ApiResult, Json};
 use crate::driver::DriverRequest;
 
-/// Maximum wait of a claim.
-const WAIT_MAX: Duration = Duration::from_secs(30);
+/// Maximum wait of a claim, in milliseconds.
+const WAIT_MAX_MS: u64 = 30_000;
 /// Maximum wait of a long poll for notices.
 const LISTEN_MAX: Duration = Duration::from_secs(25);
 /// Maximum number of commands per claim.
@@ -47,7 +48,7 @@ const NAME_MAX: usize = 200;
 pub(crate) async fn claim(
     State(api): State<ApiState>,
     caller: WorkerCaller,
-    JsonBody(request): JsonBody<ClaimRequest>,
+    JsonBody(mut request): JsonBody<ClaimRequest>,
 ) -> ApiResult<ClaimResponse> {
     check_worker_name(&request.worker)?;
     if !(1..=CLAIM_MAX).contains(&request.max) {
@@ -56,19 +57,13 @@ pub(crate) async fn claim(
     }
     // A claim counts as a heartbeat: without a session, the claims would expire at once.
     api.renew_session_if_due(&caller, &request.worker).await?;
-    let ask = Ask {
-        worker: request.worker,
-        pool: request.pool,
-        kinds: request.kinds,
-        max: request.max,
-        wait: Duration::from_millis(request.wait_ms).min(WAIT_MAX),
-    };
+    request.wait_ms = request.wait_ms.min(WAIT_MAX_MS);
     let transport = api.transport();
     let mut commands = tokio::select! {
-        commands = transport.claim(&ask) => commands?,
+        commands = transport.claim(&request) => commands?,
         () = api.closing.cancelled() => Vec::new(),
     };
-    api.seal_leases(&caller.principal, &ask.worker, &mut commands)
+    api.seal_leases(&caller.principal, &request.worker, &mut commands)
         .await?;
     Ok(Json(ClaimResponse { commands }))
 }
@@ -129,7 +124,7 @@ async fn claimed_epoch(
     command: CommandId,
     request: &CommandRequest,
 ) -> Result<LeaseEpoch, ApiError> {
-    let held = Held {
+    let held = ClaimId {
         command,
         lease_epoch: request.lease_epoch,
     };
@@ -216,21 +211,18 @@ async fn apply_heartbeat(
     request: HeartbeatRequest,
 ) -> Result<(), ApiError> {
     api.workers.record_heartbeat(&request);
-    let mut holds = Vec::with_capacity(request.claims.len());
+    let mut claims = Vec::with_capacity(request.claims.len());
     for held in request.claims {
         let opened = api
             .open_lease(&caller.principal, &request.worker, held)
             .await?;
-        holds.extend(opened.map(|lease_epoch| Held {
+        claims.extend(opened.map(|lease_epoch| ClaimId {
             lease_epoch,
             ..held
         }));
     }
-    let pulse = Pulse {
-        worker: request.worker,
-        holds,
-    };
-    api.transport().release_unacknowledged(&pulse).await?;
+    let request = HeartbeatRequest::new(request.worker, claims);
+    api.transport().release_unacknowledged(&request).await?;
     Ok(())
 }
 

@@ -6,11 +6,11 @@ use axum::extract::State;
 use axum::http::request::Parts;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
+use wire::Transport as _;
 use wire::api::{
     CredentialEntry, CredentialList, KeychainEntryStatus, RotateKeyResponse, SecretsRequest,
     SecretsResponse, SetCredentialRequest, SetKeychainEntryRequest,
 };
-use wire::{SecretsAsk, Transport as _};
 
 use crate::access_tokens::Actor;
 use crate::api::access::{Administer, Authorized, Work, source_address};
@@ -192,19 +192,17 @@ pub(crate) async fn secrets(
     may: Authorized<Work>,
     JsonBody(request): JsonBody<SecretsRequest>,
 ) -> ApiResult<SecretsResponse> {
-    let held = wire::Held {
+    let held = model::command::ClaimId {
         command: request.command,
         lease_epoch: request.lease_epoch,
     };
     let lease_epoch = api
         .check_lease(&may.principal, &request.worker, held)
         .await?;
-    let ask = SecretsAsk {
-        worker: request.worker,
-        command: request.command,
+    let request = SecretsRequest {
         lease_epoch,
-        names: request.names,
+        ..request
     };
-    let secrets = api.transport().secrets(&ask).await?;
+    let secrets = api.transport().secrets(&request).await?;
     Ok(Json(SecretsResponse::from_secrets(&secrets)))
 }

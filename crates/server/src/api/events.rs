@@ -3,12 +3,13 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use model::command::ClaimId;
 use model::id::{CommandId, LeaseEpoch, Name, WorkerId};
 use serde::Deserialize;
 use serde_json::json;
 use store::Priority;
 use wire::api::{BatchRequest, BatchResponse, BatchState, BatchStatusResponse, EventResponse};
-use wire::{FORWARDED_HEADER, Held, ReportRequest, Transport, WireEvent};
+use wire::{FORWARDED_HEADER, ReportRequest, Transport, WireEvent};
 
 use crate::api::access::{AccessMode, Authorized, Principal, View};
 use crate::api::error::{ApiError, ErrorResponses};
@@ -163,7 +164,7 @@ async fn check_claim(
             Some(worker) => worker.clone(),
             None => find_holder(api, command).await?,
         };
-        let held = Held {
+        let held = ClaimId {
             command,
             lease_epoch,
         };
@@ -254,7 +255,7 @@ async fn apply_report(
 ) -> Result<BatchResponse, ApiError> {
     let request_id = request_id(api, headers).to_string();
     let mut report = to_report(api, request)?;
-    let held = Held {
+    let held = ClaimId {
         command: report.command,
         lease_epoch: report.lease_epoch,
     };

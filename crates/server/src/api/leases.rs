@@ -93,7 +93,7 @@ impl ApiState {
         &self,
         principal: &Principal,
         worker: &WorkerId,
-        held: wire::Held,
+        held: model::command::ClaimId,
     ) -> Result<Option<LeaseEpoch>, ApiError> {
         // The server that forwarded the call has decoded it already.
         if *principal == Principal::Server {
@@ -108,7 +108,7 @@ impl ApiState {
         &self,
         principal: &Principal,
         worker: &WorkerId,
-        held: wire::Held,
+        held: model::command::ClaimId,
     ) -> Result<LeaseEpoch, ApiError> {
         let opened = self.open_lease(principal, worker, held).await?;
         opened.ok_or_else(|| fenced_error(held.command))

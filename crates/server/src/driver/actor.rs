@@ -49,13 +49,13 @@ pub(super) enum DriverEvent {
     Committed(Vec<(ExecutionId, FinishedCommit)>),
     CommandsClaimed(
         Result<Vec<store::CommandClaim>, Error>,
-        wire::Ask,
+        wire::api::ClaimRequest,
         oneshot::Sender<Result<Vec<wire::ClaimedCommand>, Error>>,
     ),
     Decided(ExecutionId, DecisionId, Box<TimedDecision>),
     CommandsFetched(
         RemoteCommands,
-        wire::Ask,
+        wire::api::ClaimRequest,
         oneshot::Sender<Result<Vec<wire::ClaimedCommand>, Error>>,
     ),
     ReloadDue(LoadTicket),

@@ -2,15 +2,16 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use wire::api::ClaimRequest;
 
 use model::cache::BoundedCache;
 use model::command::Command;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
 use tokio::sync::oneshot;
-use wire::{Ask, ClaimedCommand, CommandNotice};
+use wire::{ClaimedCommand, CommandNotice};
 
 use crate::driver::actor::{DriverEvent, ExecutionDriver};
-use crate::driver::handle::{Assignments, Hands};
+use crate::driver::handle::{Assignments, WorkerCapacity};
 use crate::driver::remote_commands::{RemoteCommands, fetch_remote_commands};
 use crate::error::Error;
 
@@ -53,7 +54,7 @@ const REMOTE_CLAIMS_MAX: u64 = 4_096;
 type OfferEntry = (CommandId, Arc<[Name]>);
 
 struct WaitingClaim {
-    request: Ask,
+    request: ClaimRequest,
     reply: oneshot::Sender<Result<Vec<ClaimedCommand>, Error>>,
     /// Assigned commands that are not durable yet.
     assigned: Vec<CommandId>,
@@ -110,7 +111,7 @@ impl ClaimTable {
         &mut self,
         command: &Command,
         kinds: &[Name],
-        hands: Option<&Hands>,
+        hands: Option<&WorkerCapacity>,
         handed: usize,
     ) -> Option<(WorkerId, bool)> {
         if let Some(hands) = hands
@@ -267,7 +268,7 @@ impl ExecutionDriver {
     /// Handles a claim request: claims commands from the store if there may be some, otherwise the request waits.
     pub(super) fn claim_commands(
         &mut self,
-        ask: Ask,
+        ask: ClaimRequest,
         reply: oneshot::Sender<Result<Vec<ClaimedCommand>, Error>>,
     ) {
         self.claim_table
@@ -314,7 +315,7 @@ impl ExecutionDriver {
     pub(super) fn on_claimed(
         &mut self,
         claims: Result<Vec<store::CommandClaim>, Error>,
-        ask: Ask,
+        ask: ClaimRequest,
         reply: oneshot::Sender<Result<Vec<ClaimedCommand>, Error>>,
     ) {
         let claims = match claims {
@@ -372,7 +373,7 @@ impl ExecutionDriver {
     pub(super) fn on_commands_fetched(
         &mut self,
         fetched: RemoteCommands,
-        ask: Ask,
+        ask: ClaimRequest,
         reply: oneshot::Sender<Result<Vec<ClaimedCommand>, Error>>,
     ) {
         for (command, epoch) in fetched.missing {
@@ -385,7 +386,7 @@ impl ExecutionDriver {
     fn deliver_commands(
         &mut self,
         ready: Vec<ClaimedCommand>,
-        ask: Ask,
+        ask: ClaimRequest,
         reply: oneshot::Sender<Result<Vec<ClaimedCommand>, Error>>,
     ) {
         if ready.is_empty() {

@@ -39,7 +39,7 @@ pub struct Assignments {
 
 /// The capacity of a worker that can receive more commands in the reply to its report.
 #[derive(Debug, Clone)]
-pub(crate) struct Hands {
+pub(crate) struct WorkerCapacity {
     /// The worker.
     pub(crate) worker: WorkerId,
     /// Pool of the worker.
@@ -65,7 +65,7 @@ pub(crate) struct InputReply {
 #[derive(Debug, Default)]
 pub(crate) struct InputAttachments {
     /// Capacity of the reporting worker.
-    pub(crate) capacity: Option<Hands>,
+    pub(crate) capacity: Option<WorkerCapacity>,
     /// Message that carried the input.
     pub(crate) consumed_message: Option<MessageKey>,
     /// Whether the caller consumes the message if the input is refused; otherwise the driver consumes it.
@@ -125,7 +125,7 @@ pub(crate) enum DriverRequest {
     },
     /// Claim commands for a worker; the reply is sent when there are some.
     Claim {
-        request: wire::Ask,
+        request: wire::api::ClaimRequest,
         reply: oneshot::Sender<Result<Vec<ClaimedCommand>, Error>>,
     },
     /// Wait for notices to a worker.

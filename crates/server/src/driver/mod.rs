@@ -19,6 +19,6 @@ mod write_batch;
 pub(crate) use actor::run;
 pub use handle::{Assignments, CommitNotice};
 pub(crate) use handle::{
-    DriverHandle, DriverRequest, Hands, InputAttachments, InputError, driver_channel,
+    DriverHandle, DriverRequest, InputAttachments, InputError, WorkerCapacity, driver_channel,
     input_priority,
 };

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use engine::Input;
+use model::command::ClaimId;
 use model::event::{Event, EventKind};
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Seq, WorkerId};
 use store::OwnerId;
@@ -111,7 +112,13 @@ pub(crate) async fn ingest_batch(
     let hashes: Vec<[u8; 32]> = events.iter().map(event_hash).collect();
     for event in &mut events {
         let id = claim.as_ref().ok();
-        let id = id.map(|claim| derive_event_id(event, (claim.command, claim.lease_epoch)));
+        let id = id.map(|claim| {
+            let claim = ClaimId {
+                command: claim.command,
+                lease_epoch: claim.lease_epoch,
+            };
+            derive_event_id(event, claim)
+        });
         event.event_id = event.event_id.or(id);
     }
     let known = find_duplicates(shared, execution, &events, &hashes).await?;

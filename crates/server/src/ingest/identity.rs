@@ -1,7 +1,7 @@
 //! Identifies events that are sent again.
 
-use model::command::ReportEnd;
-use model::id::{CommandId, EventId, LeaseEpoch};
+use model::command::{ClaimId, ReportEnd};
+use model::id::EventId;
 use sha2::{Digest, Sha256};
 use wire::WireEvent;
 
@@ -47,11 +47,10 @@ fn canonical_json(raw: &model::raw::RawJson) -> model::raw::RawJson {
 }
 
 /// ID of an event that has none: the same for the same content under the same claim.
-pub(super) fn derive_event_id(event: &WireEvent, claim: (CommandId, LeaseEpoch)) -> EventId {
-    let (command, LeaseEpoch(epoch)) = claim;
+pub(super) fn derive_event_id(event: &WireEvent, claim: ClaimId) -> EventId {
     let mut hasher = Sha256::new();
-    hasher.update(command.to_string());
-    hasher.update(epoch.to_be_bytes());
+    hasher.update(claim.command.to_string());
+    hasher.update(claim.lease_epoch.0.to_be_bytes());
     hasher.update(event_hash(event));
     let digest: [u8; 32] = hasher.finalize().into();
     let head: [u8; 8] = digest[..8].try_into().expect("a digest has 32 bytes");
@@ -70,7 +69,7 @@ pub(super) fn report_end(events: &[model::event::Event]) -> ReportEnd {
 
 #[cfg(test)]
 mod tests {
-    use model::id::{ExecutionId, Seq};
+    use model::id::{CommandId, ExecutionId, LeaseEpoch, Seq};
     use serde_json::json;
 
     use super::*;
@@ -105,7 +104,10 @@ mod tests {
                 execution: ExecutionId(1),
                 seq: Seq(seq),
             };
-            (command, LeaseEpoch(epoch))
+            ClaimId {
+                command,
+                lease_epoch: LeaseEpoch(epoch),
+            }
         };
         let one = event(&json!({"x": 1}));
         let id = derive_event_id(&one, claim(4, 1));

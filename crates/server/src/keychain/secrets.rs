@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use wire::api::SecretsRequest;
 
 use model::command::Command;
 use model::template::{LazyValue, Scope};
 use serde_json::json;
 use store::AuditOutcome;
-use wire::{ResolvedSecret, SecretValue, SecretsAsk};
+use wire::{ResolvedSecret, SecretValue};
 
 use crate::ServerShared;
 use crate::access_tokens::Actor;
@@ -60,12 +61,12 @@ impl From<crate::error::Error> for SecretsError {
 /// Resolves the names that a command needs.
 pub(crate) async fn resolve_secrets(
     shared: &ServerShared,
-    ask: &SecretsAsk,
+    request: &SecretsRequest,
 ) -> Result<Vec<ResolvedSecret>, SecretsError> {
-    let command = claimed_command(shared, ask).await?;
+    let command = claimed_command(shared, request).await?;
     let net = shared.catalog.net(&command.playbook).await?;
     let declared = shared.keychain.declared_secrets(&net.playbook);
-    check_declared(shared, ask, &command, &declared).await?;
+    check_declared(shared, request, &command, &declared).await?;
     let execution = command.id.execution;
     let row = shared.store.execution(execution).await?;
     let row = row.ok_or(SecretsError::Fenced)?;
@@ -74,17 +75,17 @@ pub(crate) async fn resolve_secrets(
         parent: row.parent,
         path: row.path.to_string(),
     };
-    let workload = needs_workload(&declared, &ask.names);
+    let workload = needs_workload(&declared, &request.names);
     let scope = if workload {
         command_scope(shared, &command).await?
     } else {
         Scope::default()
     };
     let mut resolving = EntryResolver::new(&shared.keychain, declared, owner, scope);
-    let mut secrets = Vec::with_capacity(ask.names.len());
-    for name in &ask.names {
+    let mut secrets = Vec::with_capacity(request.names.len());
+    for name in &request.names {
         let kept = resolving.resolve(name).await;
-        audit_use(shared, ask, name, &kept).await?;
+        audit_use(shared, request, name, &kept).await?;
         secrets.push(to_resolved_secret(shared, name, kept?));
     }
     for name in &resolving.opened_credentials {
@@ -109,21 +110,29 @@ fn to_resolved_secret(shared: &ServerShared, name: &str, kept: CachedValue) -> R
 }
 
 /// Returns the command if the worker holds it under this claim.
-async fn claimed_command(shared: &ServerShared, ask: &SecretsAsk) -> Result<Command, SecretsError> {
-    let held = shared.store.worker_claims(&ask.worker).await?;
+async fn claimed_command(
+    shared: &ServerShared,
+    request: &SecretsRequest,
+) -> Result<Command, SecretsError> {
+    let held = shared.store.worker_claims(&request.worker).await?;
     let is_held = held.iter().any(|held| {
-        held.command == ask.command && held.lease_epoch == ask.lease_epoch && !held.is_cancelling
+        held.command == request.command
+            && held.lease_epoch == request.lease_epoch
+            && !held.is_cancelling
     });
     if !is_held {
         return Err(SecretsError::Fenced);
     }
-    if ask.names.len() > NAMES_MAX {
+    if request.names.len() > NAMES_MAX {
         let message = format!("more than {NAMES_MAX} credentials requested at once");
         return Err(Error::Invalid(message).into());
     }
-    let open = shared.store.open_commands(ask.command.execution).await?;
+    let open = shared
+        .store
+        .open_commands(request.command.execution)
+        .await?;
     let mut commands = open.into_iter().map(|open| open.command);
-    let command = commands.find(|command| command.id == ask.command);
+    let command = commands.find(|command| command.id == request.command);
     command.ok_or(SecretsError::Fenced)
 }
 
@@ -141,12 +150,12 @@ async fn command_scope(shared: &ServerShared, command: &Command) -> Result<Scope
 
 async fn check_declared(
     shared: &ServerShared,
-    ask: &SecretsAsk,
+    request: &SecretsRequest,
     command: &Command,
     declared: &Arc<DeclaredSecrets>,
 ) -> Result<(), SecretsError> {
     let step = &command.run.step;
-    let unknown: BTreeSet<&String> = ask
+    let unknown: BTreeSet<&String> = request
         .names
         .iter()
         .filter(|name| !declared.is_declared(step, name))
@@ -166,7 +175,7 @@ async fn check_declared(
         let refused = Err(Error::NotDeclared {
             step: step.to_string(),
         });
-        audit_use(shared, ask, UNDECLARED, &refused).await?;
+        audit_use(shared, request, UNDECLARED, &refused).await?;
         return refused.map_err(SecretsError::from);
     }
     Ok(())
@@ -175,7 +184,7 @@ async fn check_declared(
 /// Records in the audit log that a credential was returned, or why not.
 async fn audit_use<T>(
     shared: &ServerShared,
-    ask: &SecretsAsk,
+    request: &SecretsRequest,
     name: &str,
     result: &Result<T, Error>,
 ) -> Result<(), SecretsError> {
@@ -188,10 +197,10 @@ async fn audit_use<T>(
         action: "credential.use",
         resource: name,
         outcome,
-        detail: Some(json!({"command": ask.command.to_string(), "code": code})),
+        detail: Some(json!({"command": request.command.to_string(), "code": code})),
     };
     let actor = Actor {
-        name: format!("worker {}", ask.worker.0),
+        name: format!("worker {}", request.worker.0),
         source: None,
     };
     shared.keychain.audit(actor, done).await?;

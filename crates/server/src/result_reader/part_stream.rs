@@ -33,13 +33,28 @@ enum PartForm {
     Location,
 }
 
+/// The text before the first part and after the last one.
+struct PartFrame {
+    head: String,
+    tail: &'static str,
+}
+
+impl PartFrame {
+    /// The frame of a JSON list.
+    fn list() -> Self {
+        Self {
+            head: "[".to_owned(),
+            tail: "]",
+        }
+    }
+}
+
 /// Parts on their way out.
 struct PartStream {
     reader: ResultReader,
     parts: PartIndex,
     form: PartForm,
-    /// What comes before the first part, and after the last.
-    frame: (String, &'static str),
+    frame: PartFrame,
     next_index: usize,
     ready_events: VecDeque<Option<Box<Event>>>,
     /// How many parts are read at once.
@@ -52,7 +67,7 @@ struct PartStream {
 
 /// The results of a loop as a list, by index.
 pub(super) fn stream_values(reader: &ResultReader, parts: PartIndex) -> ByteStream {
-    stream_parts(reader, parts, PartForm::Value, ("[".to_owned(), "]"))
+    stream_parts(reader, parts, PartForm::Value, PartFrame::list())
 }
 
 /// What parts add to a list, one after the other.
@@ -63,7 +78,7 @@ pub(super) fn stream_appended(
 ) -> ByteStream {
     let path = rule.merge_path.as_deref().unwrap_or("$");
     let form = PartForm::Elements(rule.combiner(), ::results::parse_plain_path(path));
-    stream_parts(reader, parts, form, ("[".to_owned(), "]"))
+    stream_parts(reader, parts, form, PartFrame::list())
 }
 
 /// The manifest itself, with the address of each part.
@@ -78,7 +93,8 @@ pub(super) fn stream_manifest(
     });
     let strategy = rule.strategy.name();
     let head = format!("{{\"kind\":\"manifest\",\"strategy\":\"{strategy}\",{path}\"parts\":[");
-    stream_parts(reader, parts, PartForm::Location, (head, "]}"))
+    let frame = PartFrame { head, tail: "]}" };
+    stream_parts(reader, parts, PartForm::Location, frame)
 }
 
 /// One piece that is at hand.
@@ -97,7 +113,7 @@ fn stream_parts(
     reader: &ResultReader,
     parts: PartIndex,
     form: PartForm,
-    frame: (String, &'static str),
+    frame: PartFrame,
 ) -> ByteStream {
     let out = PartStream {
         reader: reader.clone(),
@@ -130,7 +146,7 @@ impl PartStream {
             }
             self.current_stream = None;
         }
-        let mut text = std::mem::take(&mut self.frame.0).into_bytes();
+        let mut text = std::mem::take(&mut self.frame.head).into_bytes();
         while text.len() < CHUNK_BYTES && self.current_stream.is_none() && !self.is_ended {
             self.add_part(&mut text).await?;
         }
@@ -151,7 +167,7 @@ impl PartStream {
         }
         let Some(event) = self.ready_events.pop_front() else {
             self.is_ended = true;
-            text.extend_from_slice(self.frame.1.as_bytes());
+            text.extend_from_slice(self.frame.tail.as_bytes());
             return Ok(());
         };
         let index = self.next_index - self.ready_events.len() - 1;

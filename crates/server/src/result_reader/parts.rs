@@ -144,7 +144,7 @@ impl PartIndex {
                 let is_within = |event: &Event| event.seq > after && event.seq <= rule.seq;
                 events.filter(is_within).for_each(|event| add(&event));
             }
-            _ => for_each_event(store, execution, (after, rule.seq), add).await?,
+            _ => for_each_event(store, execution, after, rule.seq, add).await?,
         }
         Ok(Self::Pages {
             log: execution,
@@ -156,9 +156,9 @@ impl PartIndex {
     pub(crate) async fn from_loop(
         store: &dyn Store,
         execution: ExecutionId,
-        ends: (Seq, Seq),
+        started: Seq,
+        until: Seq,
     ) -> Result<Self, Error> {
-        let (started, until) = ends;
         let said = store.events_at(execution, &[started]).await?;
         let Some(EventBody::LoopStarted(begun)) = said.into_iter().next().map(|event| event.body)
         else {
@@ -241,7 +241,8 @@ impl IterationLog {
 pub(crate) async fn for_each_event(
     store: &dyn Store,
     execution: ExecutionId,
-    (mut after, until): (Seq, Seq),
+    mut after: Seq,
+    until: Seq,
     mut show: impl FnMut(&Event),
 ) -> Result<(), Error> {
     while after < until {

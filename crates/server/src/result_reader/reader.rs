@@ -127,7 +127,7 @@ impl ResultReader {
         let is_part_of_loop =
             wanted.task_of_step().is_none() && !self.loop_runs(id, wanted).await?.is_empty();
         if is_part_of_loop {
-            parts::for_each_event(&*self.store, id, (Seq(0), Seq(u64::MAX)), meet).await?;
+            parts::for_each_event(&*self.store, id, Seq(0), Seq(u64::MAX), meet).await?;
         } else {
             parts::for_each_outline_event(&*self.store, id, meet).await?;
         }
@@ -197,8 +197,8 @@ impl ResultReader {
                 })
             }
             LocatedResult::Loop(log, pointer) => {
-                let ends = (pointer.started, pointer.done);
-                let parts = PartIndex::from_loop(&*self.store, log, ends).await?;
+                let (started, done) = (pointer.started, pointer.done);
+                let parts = PartIndex::from_loop(&*self.store, log, started, done).await?;
                 Ok(part_stream::stream_values(self, parts))
             }
             found => Ok(part_stream::single_chunk(
@@ -269,8 +269,7 @@ impl ResultReader {
             return Ok(PartIndex::empty());
         };
         if rule.is_loop {
-            let ends = (rule.first, rule.seq);
-            return PartIndex::from_loop(&*self.store, execution, ends).await;
+            return PartIndex::from_loop(&*self.store, execution, rule.first, rule.seq).await;
         }
         PartIndex::from_task(&*self.store, execution, rule).await
     }

@@ -316,7 +316,8 @@ async fn outcomes(
     store: &dyn Store,
     finished: &FinishedLoop,
     iterations: Range<u64>,
-    (until, bytes_max): (Seq, usize),
+    until: Seq,
+    bytes_max: usize,
 ) -> (Vec<(u64, Seq)>, u64) {
     let range = OutcomeRange {
         iterations,
@@ -348,23 +349,21 @@ pub async fn outcomes_of_iterations_are_read_in_bounded_memory(site: &dyn StoreF
     let wanted = |range: Range<u64>| -> Vec<(u64, Seq)> {
         range.map(|index| (index, end_of(index))).collect()
     };
-    let all = (done, usize::MAX);
     for range in [0..200, 63..65, 7..8, 199..200] {
-        let found = outcomes(&*store, &finished, range.clone(), all).await;
+        let found = outcomes(&*store, &finished, range.clone(), done, usize::MAX).await;
         assert_eq!(found, (wanted(range.clone()), range.end));
     }
-    let found = outcomes(&*store, &finished, 5..5, all).await;
+    let found = outcomes(&*store, &finished, 5..5, done, usize::MAX).await;
     assert_eq!(found, (Vec::new(), 5));
-    let found = outcomes(&*store, &finished, 190..300, all).await;
+    let found = outcomes(&*store, &finished, 190..300, done, usize::MAX).await;
     assert_eq!(found, (wanted(190..200), 300));
-    let few = outcomes(&*store, &finished, 30..200, (done, 1)).await;
+    let few = outcomes(&*store, &finished, 30..200, done, 1).await;
     assert_eq!(few, (wanted(30..94), 94));
-    let half = outcomes(&*store, &finished, 0..200, (done, 150 * 600)).await;
+    let half = outcomes(&*store, &finished, 0..200, done, 150 * 600).await;
     assert_eq!(half, (wanted(0..100), 100));
-    let until = (end_of(60), usize::MAX);
-    let early = outcomes(&*store, &finished, 50..100, until).await;
+    let early = outcomes(&*store, &finished, 50..100, end_of(60), usize::MAX).await;
     assert_eq!(early, (wanted(50..61), 100));
-    let again = outcomes(&*store, &finished, 5..6, (last, usize::MAX)).await;
+    let again = outcomes(&*store, &finished, 5..6, last, usize::MAX).await;
     assert_eq!(again, (vec![(5, last)], 6));
 }
 

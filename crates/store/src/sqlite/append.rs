@@ -39,7 +39,8 @@ pub(super) struct CommitJob {
 impl CommitJob {
     pub(super) fn new(
         commit: Commit,
-        (now, publishes): (Time, bool),
+        now: Time,
+        publishes: bool,
         reply: oneshot::Sender<Result<CommitStatus, Error>>,
     ) -> Self {
         let commands = commit.commands.iter().filter_map(|change| match change {

@@ -177,7 +177,7 @@ pub(super) fn events_at(
 }
 
 /// Some events of one append.
-pub(super) struct FoundAppend {
+pub(super) struct AppendEvents {
     pub(super) events: Vec<Event>,
     /// The last event of the append. If there is no append, no event comes after it.
     pub(super) last: Seq,
@@ -189,13 +189,13 @@ pub(super) fn append_containing(
     id: ExecutionId,
     seq: Seq,
     is_wanted: impl FnMut(EventHead<'_>) -> bool,
-) -> Result<FoundAppend, ReadError> {
+) -> Result<AppendEvents, ReadError> {
     let mut statement = db.prepare_cached(
         "SELECT seq_first, body, seq_last FROM log WHERE execution_id = ?1 AND seq_last >= ?2 ORDER BY seq_last LIMIT 1",
     )?;
     let mut found = statement.query(params![id.0, to_i64(seq.0)])?;
     let Some(row) = found.next()? else {
-        return Ok(FoundAppend {
+        return Ok(AppendEvents {
             events: Vec::new(),
             last: Seq(u64::MAX),
         });
@@ -208,7 +208,7 @@ pub(super) fn append_containing(
         is_wanted,
     )?;
     let last = Seq(read_unsigned(row, 2)?);
-    Ok(FoundAppend { events, last })
+    Ok(AppendEvents { events, last })
 }
 
 pub(super) fn external_events(

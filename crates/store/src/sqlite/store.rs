@@ -66,7 +66,8 @@ impl Store for SqliteStore {
             match commit.check() {
                 Ok(()) => group.push(Box::new(CommitJob::new(
                     commit,
-                    (self.now(), self.publishes),
+                    self.now(),
+                    self.publishes,
                     answer,
                 ))),
                 // The receiver cannot be closed yet.

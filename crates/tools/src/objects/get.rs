@@ -104,14 +104,15 @@ pub(super) async fn get_object(
             let piece = piece.map_err(|error| broken_object_error(&found.uri, &error))?;
             spool.append(piece, STREAMED_BYTES_MAX).await?;
         }
-        return spooled_result(spool, (format, kind), before, keeper).await;
+        return spooled_result(spool, format, kind, before, keeper).await;
     }
-    buffered_result(&held, (format, kind), before)
+    buffered_result(&held, format, kind, before)
 }
 
 fn buffered_result(
     held: &[u8],
-    (format, kind): (Format, BodyType),
+    format: Format,
+    kind: BodyType,
     mut result: Map<String, Value>,
 ) -> Result<Outcome, TaskError> {
     let json = || serde_json::from_slice::<Value>(held);
@@ -133,7 +134,8 @@ fn buffered_result(
 
 async fn spooled_result(
     spool: SpooledBody,
-    (format, kind): (Format, BodyType),
+    format: Format,
+    kind: BodyType,
     before: Map<String, Value>,
     keeper: &ResultWriter,
 ) -> Result<Outcome, TaskError> {

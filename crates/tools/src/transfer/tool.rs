@@ -294,7 +294,7 @@ impl TransferTool {
                 }
             },
             TransferSource::Http(call, format, path) => {
-                web::read_response(&self.http, &call, (format, path), &mut outlet).await
+                web::read_response(&self.http, &call, format, path, &mut outlet).await
             }
             TransferSource::Sqlite(file, query) => {
                 return read_on_thread(outlet, move |outlet| {

@@ -51,7 +51,8 @@ pub(super) fn end_call(of: &Call, end: &TransferEnd<'_>) -> Result<Call, TaskErr
 pub(super) async fn read_response(
     http: &HttpTool,
     call: &Call,
-    (format, path): (Option<FileFormat>, Option<String>),
+    format: Option<FileFormat>,
+    path: Option<String>,
     outlet: &mut RowSender,
 ) -> Result<(), TaskError> {
     let response = http.open_response(call).await?;

@@ -1,5 +1,8 @@
 //! Commands: claims, heartbeats, and data that a worker reads while it runs a command.
 
+use std::time::Duration;
+
+use model::command::ClaimId;
 use model::event::Event;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
 use model::template::LoopPointer;
@@ -7,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::event::WireEvent;
-use crate::transport::{ClaimedCommand, CommandNotice, Held};
+use crate::transport::{ClaimedCommand, CommandNotice};
 
 /// Request of a worker for commands.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClaimRequest {
     /// Worker session.
     #[schema(value_type = String, min_length = 1, max_length = 200)]
@@ -33,6 +36,13 @@ pub struct ClaimRequest {
     pub wait_ms: u64,
 }
 
+impl ClaimRequest {
+    /// How long to wait for the first command.
+    pub fn wait(&self) -> Duration {
+        Duration::from_millis(self.wait_ms)
+    }
+}
+
 fn default_pool() -> Name {
     Name::from("default")
 }
@@ -49,7 +59,8 @@ pub struct ClaimResponse {
     pub commands: Vec<ClaimedCommand>,
 }
 
-/// Heartbeat of a worker.
+/// Heartbeat of a worker with its claims. If it omits a claim for too long, the server assumes that the worker never
+/// received the command, and offers it again.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct HeartbeatRequest {
     /// Worker session.
@@ -59,7 +70,7 @@ pub struct HeartbeatRequest {
     #[serde(default)]
     #[schema(value_type = Vec<Object>)]
     #[serde(rename = "holds")]
-    pub claims: Vec<Held>,
+    pub claims: Vec<ClaimId>,
     /// Pool that the worker serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -67,6 +78,18 @@ pub struct HeartbeatRequest {
     /// Maximum number of commands that the worker runs at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
+}
+
+impl HeartbeatRequest {
+    /// A heartbeat of a worker with these claims.
+    pub fn new(worker: WorkerId, claims: Vec<ClaimId>) -> Self {
+        Self {
+            worker,
+            claims,
+            pool: None,
+            slots: None,
+        }
+    }
 }
 
 /// Registration of a worker.

@@ -112,7 +112,7 @@ pub struct KeychainEntryStatus {
 }
 
 /// Request of a worker for the credentials of its command's step.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SecretsRequest {
     /// Worker session.

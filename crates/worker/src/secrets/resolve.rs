@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use wire::api::SecretsRequest;
 
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::playbook::credentials::{self, CredentialUses};
@@ -9,7 +10,7 @@ use model::raw::RawJson;
 use model::template::LazyValue;
 use pipeline::TaskAttempt;
 use serde_json::{Map, Value};
-use wire::{SecretValue, SecretsAsk};
+use wire::SecretValue;
 
 use crate::command_context::{CommandContext, WorkError};
 use crate::load;
@@ -53,13 +54,13 @@ impl CommandContext {
             return Ok(found);
         }
         let held = self.lease.claim_id();
-        let ask = SecretsAsk {
+        let request = SecretsRequest {
             worker: self.shared.config.worker.clone(),
             command: held.command,
             lease_epoch: held.lease_epoch,
             names: missing,
         };
-        let given = load::call_with_retry(self, || self.shared.transport.secrets(&ask)).await?;
+        let given = load::call_with_retry(self, || self.shared.transport.secrets(&request)).await?;
         let fresh = || self.shared.secret_cache.find_or_create(self.execution());
         self.secrets.get_or_init(fresh).cache_secrets(step, &given);
         found.extend(given.into_iter().map(|given| (given.name, given.value)));

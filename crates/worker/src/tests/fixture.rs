@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use wire::api::ClaimRequest;
+use wire::api::HeartbeatRequest;
+use wire::api::SecretsRequest;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -21,9 +24,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tools::{Call, LogSink, Registry, Tool};
 use wire::{
-    Ask, ByteStream, ClaimedCommand, CommandNotice, Error, ExecutionContext, PlaybookText, Pulse,
-    ReportRequest, ReportResponse, ResolvedSecret, ResumePoint, SecretValue, SecretsAsk, Transport,
-    Verdict,
+    ByteStream, ClaimedCommand, CommandNotice, Error, ExecutionContext, PlaybookText,
+    ReportRequest, ReportResponse, ResolvedSecret, ResumePoint, SecretValue, Transport, Verdict,
 };
 
 use crate::{Clock, Config, LogLine, LogStream, TaskLogSink, Worker};
@@ -72,7 +74,7 @@ pub(super) struct FakeServer {
     text: PlaybookText,
     /// Secrets by name.
     pub(super) secrets: BTreeMap<String, Value>,
-    pub(super) secret_requests: Mutex<Vec<SecretsAsk>>,
+    pub(super) secret_requests: Mutex<Vec<SecretsRequest>>,
 }
 
 impl FakeServer {
@@ -118,17 +120,17 @@ impl FakeServer {
 
 #[async_trait]
 impl Transport for FakeServer {
-    async fn claim(&self, ask: &Ask) -> Result<Vec<ClaimedCommand>, Error> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedCommand>, Error> {
         let wait = async {
             loop {
-                let found = self.take_offers(ask.max as usize);
+                let found = self.take_offers(request.max as usize);
                 if !found.is_empty() {
                     return found;
                 }
                 self.offer_added.notified().await;
             }
         };
-        Ok(tokio::time::timeout(ask.wait, wait)
+        Ok(tokio::time::timeout(request.wait(), wait)
             .await
             .unwrap_or_default())
     }
@@ -154,7 +156,7 @@ impl Transport for FakeServer {
         Ok(ReportResponse { verdict, next })
     }
 
-    async fn heartbeat(&self, _pulse: &Pulse) -> Result<(), Error> {
+    async fn heartbeat(&self, _pulse: &HeartbeatRequest) -> Result<(), Error> {
         Ok(())
     }
 
@@ -191,8 +193,8 @@ impl Transport for FakeServer {
         Err(Error::NotFound(uri.to_owned()))
     }
 
-    async fn secrets(&self, ask: &SecretsAsk) -> Result<Vec<ResolvedSecret>, Error> {
-        self.secret_requests.lock().unwrap().push(ask.clone());
+    async fn secrets(&self, request: &SecretsRequest) -> Result<Vec<ResolvedSecret>, Error> {
+        self.secret_requests.lock().unwrap().push(request.clone());
         let secret = |name: &String| {
             let value = self
                 .secrets
@@ -209,7 +211,7 @@ impl Transport for FakeServer {
                 valid_for: Duration::from_secs(60),
             })
         };
-        ask.names.iter().map(secret).collect()
+        request.names.iter().map(secret).collect()
     }
 }
 

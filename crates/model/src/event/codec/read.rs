@@ -226,7 +226,7 @@ impl Records<'_> {
         let head = self.shared.head(seq, &record)?;
         let kind = head.kind;
         if (self.is_wanted)(head) {
-            let event = self.shared.read_event((seq, kind), index, record)?;
+            let event = self.shared.read_event(seq, kind, index, record)?;
             self.events.push(event);
         }
         Ok(())
@@ -261,7 +261,8 @@ impl AppendDefaults {
 
     fn read_event(
         &mut self,
-        (seq, kind): (Seq, EventKind),
+        seq: Seq,
+        kind: EventKind,
         index: usize,
         record: Record<'_>,
     ) -> Result<Event, CodecError> {

@@ -56,9 +56,9 @@ fn with_room<'a>(
 pub(crate) fn method(value: &Native, name: &str, args: &[Native]) -> Option<Result<Native, Error>> {
     let text = value.as_str()?;
     Some(match name {
-        "strip" => strip_method(text, args, (true, true)),
-        "lstrip" => strip_method(text, args, (true, false)),
-        "rstrip" => strip_method(text, args, (false, true)),
+        "strip" => strip_method(text, args, StripEnds::BOTH),
+        "lstrip" => strip_method(text, args, StripEnds::START),
+        "rstrip" => strip_method(text, args, StripEnds::END),
         "split" => from_args(args).and_then(|(separator, most)| split(value, separator, most)),
         "splitlines" => from_args(args).and_then(|(with_ends,): (Option<bool>,)| {
             split_lines(value, with_ends.unwrap_or(false))
@@ -71,7 +71,7 @@ fn trim(value: &Native, characters: Option<&Native>) -> Result<Native, Error> {
     let text = to_text(value)?;
     let characters = characters.filter(|characters| !characters.is_none());
     let characters = characters.map(to_text).transpose()?;
-    let stripped = strip(&text, characters.as_deref(), (true, true))?;
+    let stripped = strip(&text, characters.as_deref(), StripEnds::BOTH)?;
     Ok(if value.kind() == ValueKind::String && value.is_safe() {
         Native::from_safe_string(stripped.to_owned())
     } else {
@@ -79,17 +79,35 @@ fn trim(value: &Native, characters: Option<&Native>) -> Result<Native, Error> {
     })
 }
 
-fn strip_method(text: &str, args: &[Native], ends: (bool, bool)) -> Result<Native, Error> {
+/// The ends of a text that are stripped.
+#[derive(Debug, Clone, Copy)]
+struct StripEnds {
+    at_start: bool,
+    at_end: bool,
+}
+
+impl StripEnds {
+    const START: Self = Self {
+        at_start: true,
+        at_end: false,
+    };
+    const END: Self = Self {
+        at_start: false,
+        at_end: true,
+    };
+    const BOTH: Self = Self {
+        at_start: true,
+        at_end: true,
+    };
+}
+
+fn strip_method(text: &str, args: &[Native], ends: StripEnds) -> Result<Native, Error> {
     let (characters,): (Option<&str>,) = from_args(args)?;
     strip(text, characters, ends).map(Native::from)
 }
 
 /// A text without the given characters, or spaces, at its start, its end or both. It reads each character once.
-fn strip<'a>(
-    text: &'a str,
-    characters: Option<&str>,
-    (at_start, at_end): (bool, bool),
-) -> Result<&'a str, Error> {
+fn strip<'a>(text: &'a str, characters: Option<&str>, ends: StripEnds) -> Result<&'a str, Error> {
     let characters = match characters {
         Some(characters) => {
             session::charge_work(characters.len())?;
@@ -102,10 +120,10 @@ fn strip<'a>(
         None => c.is_whitespace(),
     };
     let mut stripped = text;
-    if at_start {
+    if ends.at_start {
         stripped = stripped.trim_start_matches(is_stripped);
     }
-    if at_end {
+    if ends.at_end {
         stripped = stripped.trim_end_matches(is_stripped);
     }
     session::check_room(stripped.len())?;
