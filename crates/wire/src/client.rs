@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -35,6 +36,13 @@ pub const FORWARDED_HEADER: &str = "x-noetl-forwarded";
 
 /// Header with the secret of a worker's session.
 pub const SESSION_HEADER: &str = "x-noetl-session";
+
+/// Header with the version of the worker protocol that a client speaks.
+pub const PROTOCOL_HEADER: &str = "x-noetl-protocol";
+
+/// Version of the worker protocol. It increases when an older worker would misread a command or an event; a server
+/// rewrites them for such a worker. Version 2 has loops over a range, whose items are not in `loop.started`.
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// Client of one or several servers.
 #[derive(Clone)]
@@ -124,7 +132,12 @@ impl Client {
         if addresses.is_empty() {
             return Err(CallError::InvalidAddress(String::new()));
         }
+        let protocol = HeaderMap::from_iter([(
+            HeaderName::from_static(PROTOCOL_HEADER),
+            HeaderValue::from(PROTOCOL_VERSION),
+        )]);
         let http = reqwest::Client::builder()
+            .default_headers(protocol)
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_keepalive(Duration::from_secs(15))
             .tcp_nodelay(true)

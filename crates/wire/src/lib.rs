@@ -18,7 +18,8 @@ mod transport;
 
 pub use bus::{Bus, BusError, NatsBus, Publication, to_publication};
 pub use client::{
-    AccessToken, CallError, Client, FORWARDED_HEADER, HttpResponse, SESSION_HEADER, Upload,
+    AccessToken, CallError, Client, FORWARDED_HEADER, HttpResponse, PROTOCOL_HEADER,
+    PROTOCOL_VERSION, SESSION_HEADER, Upload,
 };
 pub use context::ExecutionContext;
 pub use download::Download;

@@ -8,6 +8,7 @@ mod events;
 mod fairness;
 mod fixture;
 mod fuzz;
+mod older_workers;
 mod permissions;
 mod results;
 mod sessions;

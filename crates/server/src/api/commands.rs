@@ -4,6 +4,7 @@ use model::command::ClaimId;
 use std::time::Duration;
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::Response;
 use model::id::{CommandId, LeaseEpoch, PlaybookHash, WorkerId};
 use model::raw::RawJson;
@@ -25,7 +26,7 @@ use crate::api::leases::fenced_error;
 use crate::api::references::stream_response;
 use crate::api::sessions::WorkerCaller;
 use crate::api::state::ApiState;
-use crate::api::{ApiResult, Json};
+use crate::api::{ApiResult, Json, older_workers};
 use crate::driver::DriverRequest;
 
 /// Maximum wait of a claim, in milliseconds.
@@ -288,22 +289,26 @@ pub(crate) async fn playbook(
 }
 
 /// Read events of a run by `seq`.
+///
+/// A client that does not send the header `X-Noetl-Protocol: 2` gets loops over ranges with their items.
 #[utoipa::path(post, path = "/api/commands/events", tag = "workers", request_body = LoadEventsRequest,
     responses((status = 200, description = "the events that exist", body = LoadEventsResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn events(
     State(api): State<ApiState>,
     _may: Authorized<Work>,
+    headers: HeaderMap,
     JsonBody(request): JsonBody<LoadEventsRequest>,
 ) -> ApiResult<LoadEventsResponse> {
     if request.seqs.len() > EVENTS_MAX {
         let detail = format!("more than {EVENTS_MAX} events requested at once");
         return Err(ApiError::invalid("BODY_INVALID", detail));
     }
-    let events = api
+    let mut events = api
         .transport()
         .events(request.execution_id, &request.seqs)
         .await?;
+    older_workers::rewrite_events(&mut events, older_workers::protocol_version(&headers));
     Ok(Json(LoadEventsResponse::from_events(&events)))
 }
 

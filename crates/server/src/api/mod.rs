@@ -19,6 +19,7 @@ mod guard;
 mod leases;
 mod listen;
 mod logs;
+mod older_workers;
 mod range;
 mod references;
 mod replay;
