@@ -7,12 +7,13 @@ use crate::source_files::{SourceFile, TidyFinding, assert_catches, assert_clean,
 /// Each crate and the workspace crates it may depend on. The binary `noetl` may use all of them and is not listed.
 pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("model", &[]),
+    ("postgres", &[]),
     ("pipeline", &["model"]),
     ("engine", &["pipeline", "model"]),
-    ("store", &["model"]),
-    ("results", &["model"]),
+    ("store", &["model", "postgres"]),
+    ("results", &["model", "postgres"]),
     ("wire", &["model"]),
-    ("tools", &["model", "results"]),
+    ("tools", &["model", "postgres", "results"]),
     ("worker", &["model", "pipeline", "tools", "results", "wire"]),
     (
         "server",
@@ -26,6 +27,8 @@ const LIBRARY_CRATES: &[(&str, &[&str])] = &[
     // `results` uses it only for the TLS of `object_store`.
     ("reqwest", &["wire", "tools", "results"]),
     ("object_store", &["results"]),
+    ("deadpool", &["postgres"]),
+    ("tokio-postgres-rustls", &["postgres"]),
     ("anyhow", &["cli"]),
     ("clap", &["cli"]),
 ];

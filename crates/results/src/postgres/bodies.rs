@@ -9,13 +9,14 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use model::result_ref::ResultRef;
 use model::time::Time;
+use postgres::Connector;
 use serde_json::Map;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::layout::{BodyLayout, ChunkError};
 use super::logs::PostgresLogs;
-use super::pool::{PostgresConnector, StatementPool};
+use super::pool::StatementPool;
 use super::upload::{
     BodyUpload, CHUNK_BYTES, delete_body, delete_old_body, insert_small_body, list_old_bodies,
     renew_body, sweep_drafts,
@@ -34,8 +35,8 @@ pub struct PostgresBodyStore {
 
 impl PostgresBodyStore {
     /// Opens bodies in a database whose schema is up to date; deletes incomplete bodies of dead processes.
-    pub async fn open(connect: Arc<dyn PostgresConnector>) -> Result<Self, Error> {
-        let pool = Arc::new(StatementPool::new(connect));
+    pub async fn open(connector: Connector) -> Result<Self, Error> {
+        let pool = Arc::new(StatementPool::new(connector));
         sweep_drafts(&pool).await?;
         Ok(Self { pool })
     }

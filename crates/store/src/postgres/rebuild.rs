@@ -3,6 +3,7 @@
 use model::event::EventBody;
 use model::id::{ExecutionId, Name, Seq};
 use model::raw::RawJson;
+use postgres::QueryError;
 use tokio_postgres::Transaction;
 
 use crate::commit::ExecutionCreation;
@@ -10,7 +11,7 @@ use crate::damage::LogRowReader;
 use crate::error::Error;
 use crate::postgres::iterations;
 use crate::postgres::pool::SessionPool;
-use crate::postgres::query_error::QueryError;
+use crate::postgres::query_error::IntoStoreError as _;
 use crate::postgres::rows::{self, status_name, to_i32, to_i64};
 use crate::projections::ProjectionDelta;
 use crate::rows::{ExecutionRow, RebuildStats};
@@ -19,11 +20,11 @@ use crate::rows::{ExecutionRow, RebuildStats};
 const PAGE: i64 = 1_000;
 
 pub(super) async fn rebuild(pool: &SessionPool) -> Result<RebuildStats, Error> {
-    let named = |fault: QueryError| fault.into_store_error(&pool.connector.target);
+    let named = |fault: QueryError| fault.into_store_error(pool.target());
     let mut rebuilt = RebuildStats::default();
     let mut lease = pool.acquire().await.map_err(named)?;
     let list = "SELECT execution_id FROM noetl.execution ORDER BY execution_id";
-    let client = &mut lease.session().client;
+    let client = &mut lease.client;
     let found = client.query(list, &[]).await;
     for row in found.map_err(|error| named(error.into()))? {
         let id = ExecutionId(

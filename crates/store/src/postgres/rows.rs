@@ -6,13 +6,13 @@ use model::event::{Event, EventHead, EventStatus};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
 use model::raw::RawJson;
 use model::time::Time;
+use postgres::QueryError;
 use serde::de::DeserializeOwned;
 use sha2::Digest as _;
 use tokio_postgres::Row;
 
 use crate::commit::{Message, MessageKey};
 use crate::damage::LogRowReader;
-use crate::postgres::query_error::QueryError;
 use crate::rows::{
     CatalogEntry, CommandClaim, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, StepState,
 };

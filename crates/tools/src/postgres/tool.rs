@@ -14,7 +14,7 @@ use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error, wait_for_
 use crate::postgres::failure::{PostgresError, connect_timeout_error, timeout_outcome};
 use crate::postgres::pool::{PooledConnection, PostgresPools};
 use crate::postgres::rows::RowSpool;
-use crate::postgres::target::PostgresTarget;
+use crate::postgres::target::target_from_call;
 use crate::postgres::{effect, run, session};
 use crate::sql::{SqlDialect, SqlStatement, bind_statements};
 
@@ -74,7 +74,7 @@ impl PostgresTool {
     }
 
     async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
-        let target = PostgresTarget::from_call(call)?;
+        let target = target_from_call(call)?;
         let statements = bind_statements(call, SqlDialect::Postgres)?;
         run::check_statements(&statements)?;
         if call.effect == Effect::Transactional {

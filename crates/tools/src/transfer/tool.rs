@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::postgres::ConnectTarget;
 use async_trait::async_trait;
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use serde_json::json;
@@ -17,7 +18,7 @@ use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error, wait_for_
 use crate::duckdb::DatabasePool;
 use crate::http::HttpTool;
 use crate::objects::{ObjectAccess, ObjectLocation, open_object};
-use crate::postgres::{PostgresPools, PostgresTarget as Server, QueryCanceller};
+use crate::postgres::{PostgresPools, QueryCanceller};
 use crate::sql::{SqlDialect, SqlStatement};
 
 /// Default connect timeout.
@@ -35,7 +36,7 @@ pub(crate) struct TransferTool {
 
 /// Source of the rows.
 enum TransferSource {
-    Postgres(Server, SqlStatement),
+    Postgres(ConnectTarget, SqlStatement),
     Sqlite(sqlite::SqliteEndpoint, SqlStatement),
     Duckdb(DuckdbEndpoint, SqlStatement),
     File(ObjectLocation, FileFormat, Option<String>),
@@ -44,7 +45,7 @@ enum TransferSource {
 
 /// Target of the rows.
 enum TransferSink {
-    Postgres(Server, String),
+    Postgres(ConnectTarget, String),
     Sqlite(sqlite::SqliteEndpoint, String),
     Duckdb(DuckdbEndpoint, String),
     File(ObjectLocation, FileFormat),

@@ -1,5 +1,6 @@
-//! Encrypted connections by rustls with ring, trusting as `sslmode` says.
+//! Encrypted connections with rustls and ring, verified according to `sslmode`.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,18 +14,29 @@ use rustls::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::certificates::system_certificates;
-use crate::postgres::target::{PostgresTarget, TlsTrust};
+use crate::target::{ConnectTarget, TargetError, TlsTrust};
 
-/// What makes connections encrypted, trusting as the target says; the error says what is wrong with its certificates.
-pub(super) fn tls_connector(target: &PostgresTarget) -> Result<MakeRustlsConnect, String> {
+/// Loads the certificate authorities that the machine trusts.
+pub type SystemRoots = fn() -> io::Result<Vec<CertificateDer<'static>>>;
+
+/// The machine's authorities; those that cannot be read are left out.
+pub(crate) fn native_roots() -> io::Result<Vec<CertificateDer<'static>>> {
+    Ok(rustls_native_certs::load_native_certs().certs)
+}
+
+/// Creates the TLS connector, which verifies certificates as the target requires.
+pub(crate) fn make_tls_connect(
+    target: &ConnectTarget,
+    system_roots: SystemRoots,
+) -> Result<MakeRustlsConnect, TargetError> {
+    let unusable = |error: &dyn std::fmt::Display| TargetError::UnusableRoots(error.to_string());
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let authority = match target.trust {
         TlsTrust::Any => None,
         TlsTrust::Authority | TlsTrust::Full => {
-            let roots = Arc::new(load_roots(target.roots.as_deref())?);
+            let roots = Arc::new(load_roots(target.roots.as_deref(), system_roots)?);
             let built = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
-            Some(built.build().map_err(|error| error.to_string())?)
+            Some(built.build().map_err(|error| unusable(&error))?)
         }
     };
     let verifier = CertificateVerifier {
@@ -34,39 +46,45 @@ pub(super) fn tls_connector(target: &PostgresTarget) -> Result<MakeRustlsConnect
     };
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
+        .map_err(|error| unusable(&error))?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
     Ok(MakeRustlsConnect::new(config))
 }
 
-/// The authorities that are trusted: those of the file named, or the machine's.
-fn load_roots(file: Option<&Path>) -> Result<RootCertStore, String> {
+/// The trusted authorities: those of the given file, or of the machine.
+fn load_roots(
+    file: Option<&Path>,
+    system_roots: SystemRoots,
+) -> Result<RootCertStore, TargetError> {
     let mut roots = RootCertStore::empty();
     if let Some(file) = file {
-        let unreadable =
-            |error: &dyn std::fmt::Display| format!("`sslrootcert` {}: {error}", file.display());
+        let unreadable = |error: &dyn std::fmt::Display| TargetError::UnreadableRoots {
+            file: file.to_owned(),
+            problem: error.to_string(),
+        };
         let text = std::fs::read(file).map_err(|error| unreadable(&error))?;
         for certificate in CertificateDer::pem_slice_iter(&text) {
             let certificate = certificate.map_err(|error| unreadable(&error))?;
             roots.add(certificate).map_err(|error| unreadable(&error))?;
         }
     } else {
-        let certificates = system_certificates().map_err(|error| error.to_string())?;
-        roots.add_parsable_certificates(certificates.iter().cloned());
+        let found = system_roots();
+        let found = found.map_err(|error| TargetError::UnusableRoots(error.to_string()))?;
+        roots.add_parsable_certificates(found);
     }
     if roots.is_empty() {
-        return Err("no certificate authority is known: name a file with `sslrootcert`".to_owned());
+        return Err(TargetError::NoRoots);
     }
     Ok(roots)
 }
 
-/// Checks a certificate as far as it is asked to, and always the handshake.
+/// Verifies a certificate as configured, and always the handshake signature.
 #[derive(Debug)]
 struct CertificateVerifier {
     provider: Arc<CryptoProvider>,
-    /// Whose certificates are taken; none takes anybody's.
+    /// Verifies the certificate chain; `None` accepts any certificate.
     authority: Option<Arc<WebPkiServerVerifier>>,
     checks_name: bool,
 }
@@ -75,7 +93,7 @@ impl ServerCertVerifier for CertificateVerifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
-        between: &[CertificateDer<'_>],
+        intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
@@ -84,7 +102,7 @@ impl ServerCertVerifier for CertificateVerifier {
         let Some(authority) = &self.authority else {
             return Ok(ServerCertVerified::assertion());
         };
-        match authority.verify_server_cert(certificate, between, name, ocsp, now) {
+        match authority.verify_server_cert(certificate, intermediates, name, ocsp, now) {
             Err(rustls::Error::InvalidCertificate(
                 NotValidForName | NotValidForNameContext { .. },
             )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
