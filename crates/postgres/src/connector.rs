@@ -10,7 +10,7 @@ use tokio_postgres::{CancelToken, Client, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::target::{ConnectTarget, PostgresUrl, TargetError, TargetParts};
-use crate::tls::{SystemRoots, make_tls_connect, native_roots};
+use crate::tls::{SystemRoots, make_tls_connect};
 
 /// Maximum time for a response that the server normally returns at once: a login, a setting or a notification.
 pub const RESPONSE_MAX: Duration = Duration::from_secs(5);
@@ -68,7 +68,11 @@ pub struct Connector {
 impl Connector {
     /// Prepares connections; opens none yet.
     pub fn new(target: ConnectTarget) -> Result<Self, TargetError> {
-        Self::with_system_roots(target, native_roots)
+        // Authorities that cannot be read are left out.
+        Self::with_system_roots(
+            target,
+            || Ok(rustls_native_certs::load_native_certs().certs),
+        )
     }
 
     /// The same, with the authorities of the machine as this function loads them.

@@ -19,11 +19,6 @@ use crate::target::{ConnectTarget, TargetError, TlsTrust};
 /// Loads the certificate authorities that the machine trusts.
 pub type SystemRoots = fn() -> io::Result<Vec<CertificateDer<'static>>>;
 
-/// The machine's authorities; those that cannot be read are left out.
-pub(crate) fn native_roots() -> io::Result<Vec<CertificateDer<'static>>> {
-    Ok(rustls_native_certs::load_native_certs().certs)
-}
-
 /// Creates the TLS connector, which verifies certificates as the target requires.
 pub(crate) fn make_tls_connect(
     target: &ConnectTarget,

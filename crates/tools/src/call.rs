@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
+use language::playbook::Effect;
+use language::template::{BodyPath, Piece, PieceOrigin};
 use model::id::{ExecutionId, Name};
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::playbook::Effect;
 use model::result_ref::{ResolvedRef, ResultRef};
-use model::template::{BodyPath, Piece, PieceOrigin};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
+use language::template::Piece;
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::template::Piece;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 

@@ -4,11 +4,11 @@ use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use language::playbook::credentials::CredentialUses;
+use language::playbook::{Playbook, Step, Task, parse};
+use language::template::Tree;
 use model::id::{Name, PlaybookHash};
 use model::outcome::{ErrorKind, TaskError};
-use model::playbook::credentials::CredentialUses;
-use model::playbook::{Playbook, Step, Task, parse};
-use model::template::Tree;
 use serde_json::Value;
 use tools::{Registry, Tool};
 use wire::PlaybookText;

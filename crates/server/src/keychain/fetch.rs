@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::playbook::{KeychainEntry, KeychainKind};
+use language::playbook::{KeychainEntry, KeychainKind};
 use serde_json::{Map, Value, json};
 use sha2::Digest as _;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use language::template::{LazyValue, Scope};
 use model::command::Command;
-use model::template::{LazyValue, Scope};
 use serde_json::json;
 use store::AuditOutcome;
 use wire::{ResolvedSecret, SecretValue, SecretsAsk};

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use language::playbook::Effect;
 use model::outcome::{Outcome, TaskError};
-use model::playbook::Effect;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error, wait_for_timeout};

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use async_trait::async_trait;
+use language::template::Piece;
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::template::Piece;
 use serde_json::{Value, json};
 use tempfile::{NamedTempFile, TempDir};
 use tokio_util::sync::CancellationToken;

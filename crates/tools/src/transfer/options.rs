@@ -1,7 +1,7 @@
 //! Reads the source, the target and the options of a transfer from a call.
 
+use language::template::Piece;
 use model::outcome::{ErrorKind, TaskError};
-use model::template::Piece;
 use postgres::ConnectTarget;
 use serde_json::{Map, Value};
 

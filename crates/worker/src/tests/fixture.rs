@@ -13,7 +13,7 @@ use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, StepRunId
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::raw::RawJson;
 use model::result_ref::{ResolvedRef, ResultRef};
-use model::template::LoopPointer;
+use model::step_pointer::LoopPointer;
 use model::time::Time;
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, watch};
@@ -347,7 +347,7 @@ pub(super) fn start_worker_for(
     text: &str,
     script: impl Fn(&Call) -> Behaviour + Send + Sync + 'static,
 ) -> WorkerFixture {
-    let parsed = model::playbook::parse("t.yaml", text.as_bytes());
+    let parsed = language::playbook::parse("t.yaml", text.as_bytes());
     assert!(!parsed.has_errors(), "{:#?}", parsed.diagnostics);
     let server = Arc::new(FakeServer {
         offers: Mutex::default(),
