@@ -36,7 +36,7 @@ mod temp_body_file;
 
 pub use self::postgres::{PostgresBodyStore, PostgresLogs};
 pub use bodies::{
-    BodyEntry, BodySource, BodyStore, BodyStream, ByteStream, StoredBody, decode_body,
+    BodyEntry, BodySource, BodyStore, BodyStream, ByteStream, OldBodyQuery, StoredBody, decode_body,
 };
 pub use config::{
     CacheConfig, CloudTier, GcsConfig, GcsIdentity, NatsConfig, S3Config, StoresConfig,

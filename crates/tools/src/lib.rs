@@ -62,7 +62,7 @@ mod value_placement;
 pub use self::postgres::PostgresConfig;
 pub use call::{
     Call, CallSite, DeferredAction, DiscardingLogSink, LogSink, OutputMask, ReferenceResolver,
-    ResultAccess, Stream, Timeout, Tool,
+    ResultAccess, Stream, Timeout, Tool, ToolResult,
 };
 pub use capture::OMITTED_SUFFIX;
 pub use evaluation::{EVALUATION_PROCESS_ARGUMENT, serve_evaluations};

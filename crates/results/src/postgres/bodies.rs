@@ -22,7 +22,7 @@ use super::upload::{
     renew_body, sweep_drafts,
 };
 use crate::bodies::{body_hash, clamp_range};
-use crate::{BodyEntry, BodySource, BodyStore, BodyStream, Error, StoredBody};
+use crate::{BodyEntry, BodySource, BodyStore, BodyStream, Error, OldBodyQuery, StoredBody};
 
 /// Name of the store in references.
 const STORE_NAME: &str = "postgres";
@@ -235,14 +235,15 @@ impl BodyStore for PostgresBodyStore {
         delete_body(&self.pool, &hash).await
     }
 
-    async fn stored_before(
-        &self,
-        before: Time,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<BodyEntry>, Error> {
-        let after = after.and_then(|after| hex::decode(after).ok());
-        list_old_bodies(&self.pool, before, &after.unwrap_or_default(), limit).await
+    async fn stored_before(&self, query: &OldBodyQuery<'_>) -> Result<Vec<BodyEntry>, Error> {
+        let after = query.after.and_then(|after| hex::decode(after).ok());
+        list_old_bodies(
+            &self.pool,
+            query.before,
+            &after.unwrap_or_default(),
+            query.limit,
+        )
+        .await
     }
 
     async fn delete_stored_before(&self, sha256: &str, before: Time) -> Result<bool, Error> {

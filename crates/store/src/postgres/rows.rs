@@ -31,17 +31,6 @@ pub(super) fn checksum(bytes: &[u8]) -> [u8; 32] {
     sha2::Sha256::digest(bytes).into()
 }
 
-pub(super) fn status_name(status: EventStatus) -> &'static str {
-    match status {
-        EventStatus::InProgress => "in_progress",
-        EventStatus::Success => "success",
-        EventStatus::Error => "error",
-        EventStatus::Skipped => "skipped",
-        EventStatus::Paused => "paused",
-        EventStatus::Cancelled => "cancelled",
-    }
-}
-
 pub(super) fn read_unsigned(row: &Row, column: usize) -> Result<u64, QueryError> {
     let value: i64 = row.try_get(column)?;
     u64::try_from(value).map_err(|error| QueryError::BadRow(error.into()))

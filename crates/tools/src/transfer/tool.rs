@@ -14,7 +14,9 @@ use super::duckdb::{self, DuckdbEndpoint};
 use super::flow::{RowReceiver, RowSender, StopCallbacks, TransferTotals, row_channel};
 use super::options::{FileFormat, TransferEnd, TransferOptions, WriteMode};
 use super::{decode, file, postgres, sqlite, web};
-use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error, wait_for_timeout};
+use crate::call::{
+    Call, LogSink, Tool, ToolResult, cancelled_error, timeout_error, wait_for_timeout,
+};
 use crate::duckdb::DatabasePool;
 use crate::http::HttpTool;
 use crate::objects::{ObjectAccess, ObjectLocation, open_object};
@@ -53,42 +55,6 @@ enum TransferSink {
 }
 
 impl TransferTool {
-    async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
-        let (source, target) = (
-            TransferEnd::from_call(call, "source")?,
-            TransferEnd::from_call(call, "target")?,
-        );
-        let manner = TransferOptions::from_call(call, &target)?;
-        let stops = StopCallbacks::default();
-        let from = self.open_source(call, &source, &stops).await?;
-        let to = self.open_sink(call, &target, &stops, &manner).await?;
-        let work = self.run_transfer(call, from, to, manner);
-        tokio::pin!(work);
-        let why = tokio::select! {
-            biased;
-            done = &mut work => return done.map(|totals| totals_outcome(&totals)),
-            () = stop.cancelled() => cancelled_error(),
-            limit = wait_for_timeout(call.timeout.total) => timeout_error(limit),
-        };
-        // Blocking threads are cancelled repeatedly until they end; everything else ends on drop.
-        let mut again = tokio::time::interval(STOP_INTERVAL);
-        let grace = tokio::time::sleep(Duration::from_secs(5));
-        tokio::pin!(grace);
-        loop {
-            tokio::select! {
-                biased;
-                done = &mut work => match done {
-                    // The transfer finished before the cancellation took effect.
-                    Ok(totals) => return Ok(totals_outcome(&totals)),
-                    Err(_) => break,
-                },
-                () = &mut grace => break,
-                _ = again.tick() => stops.stop(),
-            }
-        }
-        Err(why)
-    }
-
     async fn open_source(
         &self,
         call: &Call,
@@ -371,15 +337,41 @@ impl Drop for CancelOnDrop {
 
 #[async_trait]
 impl Tool for TransferTool {
-    fn is_pure(&self) -> bool {
-        false
-    }
-
-    async fn call(&self, call: Call, stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
-        match self.run(&call, &stop).await {
-            Ok(outcome) => outcome,
-            Err(error) => Outcome::error(error),
+    async fn run(&self, call: Call, stop: &CancellationToken, _log: &dyn LogSink) -> ToolResult {
+        let call = &call;
+        let (source, target) = (
+            TransferEnd::from_call(call, "source")?,
+            TransferEnd::from_call(call, "target")?,
+        );
+        let manner = TransferOptions::from_call(call, &target)?;
+        let stops = StopCallbacks::default();
+        let from = self.open_source(call, &source, &stops).await?;
+        let to = self.open_sink(call, &target, &stops, &manner).await?;
+        let work = self.run_transfer(call, from, to, manner);
+        tokio::pin!(work);
+        let why = tokio::select! {
+            biased;
+            done = &mut work => return done.map(|totals| totals_outcome(&totals)),
+            () = stop.cancelled() => cancelled_error(),
+            limit = wait_for_timeout(call.timeout.total) => timeout_error(limit),
+        };
+        // Blocking threads are cancelled repeatedly until they end; everything else ends on drop.
+        let mut again = tokio::time::interval(STOP_INTERVAL);
+        let grace = tokio::time::sleep(Duration::from_secs(5));
+        tokio::pin!(grace);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => match done {
+                    // The transfer finished before the cancellation took effect.
+                    Ok(totals) => return Ok(totals_outcome(&totals)),
+                    Err(_) => break,
+                },
+                () = &mut grace => break,
+                _ = again.tick() => stops.stop(),
+            }
         }
+        Err(why)
     }
 }
 

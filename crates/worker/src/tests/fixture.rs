@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tools::{Call, LogSink, Registry, Tool};
+use tools::{Call, LogSink, Registry, Tool, ToolResult};
 use wire::{
     Ask, ByteStream, ClaimedCommand, CommandNotice, Error, ExecutionContext, PlaybookText, Pulse,
     ReportRequest, ReportResponse, ResolvedSecret, ResumePoint, SecretValue, SecretsAsk, Transport,
@@ -232,11 +232,7 @@ pub(super) struct ScriptedTool {
 
 #[async_trait]
 impl Tool for ScriptedTool {
-    fn is_pure(&self) -> bool {
-        false
-    }
-
-    async fn call(&self, call: Call, stop: CancellationToken, log: &dyn LogSink) -> Outcome {
+    async fn run(&self, call: Call, stop: &CancellationToken, log: &dyn LogSink) -> ToolResult {
         {
             let mut running = self.concurrency.lock().unwrap();
             running.0 += 1;
@@ -259,7 +255,7 @@ impl Tool for ScriptedTool {
             Behaviour::Panics => panic!("the scripted tool panics"),
         };
         self.concurrency.lock().unwrap().0 -= 1;
-        outcome
+        Ok(outcome)
     }
 }
 

@@ -247,23 +247,11 @@ fn check_path_use(
         }
         ("outcome" | "output", _) if !found.site.has_outcome() => {
             let advice = "it is available in rules, `set` and conditions";
-            let span = span(reader);
-            reader.report_error(
-                "T0202",
-                format!("`{name}` is not available here"),
-                span,
-                advice,
-            );
+            report_unavailable(name, span(reader), advice, reader);
         }
         ("event", _) if !found.site.has_event() => {
             let advice = "it is available in conditions and admission rules";
-            let span = span(reader);
-            reader.report_error(
-                "T0202",
-                format!("`{name}` is not available here"),
-                span,
-                advice,
-            );
+            report_unavailable(name, span(reader), advice, reader);
         }
         _ if used.guarded || is_known(name, known) => {}
         _ => check_bare_name(name, span(reader), known, reader),
@@ -277,6 +265,11 @@ fn is_known(name: &str, known: &StepNames<'_>) -> bool {
         || BUILT_IN.contains(&name)
         || known.shared.names.contains(name)
         || known.bare_names.contains(name)
+}
+
+fn report_unavailable(name: &str, span: Span, advice: &str, reader: &mut PlaybookReader) {
+    let message = format!("`{name}` is not available here");
+    reader.report_error("T0202", message, span, advice);
 }
 
 fn check_iter_key(key: &str, span: Span, known: &StepNames<'_>, reader: &mut PlaybookReader) {
