@@ -61,7 +61,7 @@ pub(crate) async fn call_tool(
         access: Some(lookup::result_access(hand)),
         deferred: DeferredAction::default(),
     };
-    if task.kind == "python" {
+    if task.kind_spec().reads_context {
         load_context(hand, &call, scope).await?;
         let scope = scope.clone();
         call.context = Arc::new(move || python_context(&scope));

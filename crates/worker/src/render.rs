@@ -113,7 +113,7 @@ pub(crate) fn render_call(
         let mut scope = scope.clone();
         scope.reveals_secrets = true;
         // A child playbook is not a program: its input is recorded as its workload.
-        scope.names_http_body = task.kind != "playbook";
+        scope.names_http_body = !task.kind_spec().starts_playbook;
         let input = render_input(step, task, &mut scope, &mut ready.secrets)?;
         scope.names_http_body = false;
         ready.inputs = Some(snapshot_input(&input.masked()));

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::playbook::defaults::DefaultTemplate;
 use crate::playbook::keychain::KeychainEntry;
+use crate::playbook::kinds::{EXTERNAL, KindSpec, find_kind};
 use crate::playbook::policy::{Policy, SetEntry};
 use crate::playbook::steps::Steps;
 use crate::template::{Template, Tree};
@@ -110,6 +111,13 @@ pub struct Step {
     pub next: Router,
     /// Its position in the playbook.
     pub span: Span,
+}
+
+impl Task {
+    /// The properties of its kind. Kinds of a deployment have none of their own.
+    pub fn kind_spec(&self) -> &'static KindSpec {
+        find_kind(self.kind.as_str()).unwrap_or(&EXTERNAL)
+    }
 }
 
 impl Step {

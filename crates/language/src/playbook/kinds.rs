@@ -2,8 +2,14 @@
 //!
 //! The parser checks playbooks against it, and workers render tasks with it.
 
+use crate::playbook::definition::Effect;
+
 /// A built-in tool kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the properties of a kind are independent"
+)]
 pub struct KindSpec {
     /// The name.
     pub name: &'static str,
@@ -15,6 +21,22 @@ pub struct KindSpec {
     pub at_most_one_of: &'static [&'static str],
     /// Whether it has no side effects, so that it may run again.
     pub is_pure: bool,
+    /// Values of `action` without side effects; the first is the default.
+    pub read_actions: &'static [&'static str],
+    /// Keys that only another runtime uses.
+    pub ignored_keys: &'static [&'static str],
+    /// Keys that may also be under `input`.
+    pub keys_in_input: &'static [&'static str],
+    /// Whether `command` is SQL.
+    pub runs_sql: bool,
+    /// The effect of a statement that claims rows for a cursor loop; `None` if it cannot claim rows.
+    pub claim_effect: Option<Effect>,
+    /// Whether its code can read `context`.
+    pub reads_context: bool,
+    /// Whether the result has a body under `data`, in which `select` looks as well.
+    pub selects_in_data: bool,
+    /// Whether it starts another playbook, whose workload is the task's input.
+    pub starts_playbook: bool,
 }
 
 /// A key of a kind.
@@ -179,6 +201,14 @@ const fn spec(name: &'static str, keys: &'static [KeySpec]) -> KindSpec {
         one_of: &[],
         at_most_one_of: &[],
         is_pure: false,
+        read_actions: &[],
+        ignored_keys: &[],
+        keys_in_input: &[],
+        runs_sql: false,
+        claim_effect: None,
+        reads_context: false,
+        selects_in_data: false,
+        starts_playbook: false,
     }
 }
 
@@ -205,6 +235,8 @@ pub const KINDS: &[KindSpec] = &[
     },
     KindSpec {
         one_of: &["code", "script"],
+        ignored_keys: &["assert"],
+        reads_context: true,
         ..spec(
             "python",
             &[
@@ -232,6 +264,7 @@ pub const KINDS: &[KindSpec] = &[
     },
     KindSpec {
         at_most_one_of: &["json", "payload", "body", "data", "form", "files", "script"],
+        selects_in_data: true,
         ..spec(
             "http",
             &[
@@ -255,6 +288,8 @@ pub const KINDS: &[KindSpec] = &[
     },
     KindSpec {
         one_of: &["path", "catalog_id"],
+        ignored_keys: &["task"],
+        starts_playbook: true,
         ..spec(
             "playbook",
             &[
@@ -293,6 +328,8 @@ pub const KINDS: &[KindSpec] = &[
     },
     KindSpec {
         at_most_one_of: &["ref", "uri"],
+        read_actions: &["get", "list"],
+        keys_in_input: &["ref", "result_ref", "uri"],
         ..spec(
             "artifact",
             &[
@@ -307,6 +344,9 @@ pub const KINDS: &[KindSpec] = &[
     },
     KindSpec {
         one_of: &["command", "script"],
+        ignored_keys: &["pool"],
+        runs_sql: true,
+        claim_effect: Some(Effect::Transactional),
         ..spec(
             "postgres",
             &[
@@ -319,6 +359,9 @@ pub const KINDS: &[KindSpec] = &[
     },
     KindSpec {
         one_of: &["command", "script"],
+        ignored_keys: &["pool"],
+        runs_sql: true,
+        claim_effect: Some(Effect::AtLeastOnce),
         ..spec(
             "sqlite",
             &[
@@ -332,6 +375,8 @@ pub const KINDS: &[KindSpec] = &[
     },
     KindSpec {
         one_of: &["command", "script"],
+        ignored_keys: &["pool"],
+        runs_sql: true,
         ..spec(
             "duckdb",
             &[

@@ -1,11 +1,8 @@
 //! Rejects SQL statements that consist of a single template: no database can run them.
 
 use crate::playbook::read::PlaybookReader;
-use crate::playbook::{Playbook, Task};
+use crate::playbook::{FieldMode, Playbook, Task};
 use crate::template::{Template, Tree};
-
-/// Kinds whose `command` is SQL.
-const SQL_KINDS: [&str; 3] = ["postgres", "sqlite", "duckdb"];
 
 pub(crate) fn check(playbook: &Playbook, reader: &mut PlaybookReader) {
     for step in &playbook.steps {
@@ -19,21 +16,21 @@ pub(crate) fn check(playbook: &Playbook, reader: &mut PlaybookReader) {
 
 /// Returns the texts of a task that are SQL.
 fn statements(task: &Task) -> Vec<&Tree> {
-    match task.kind.as_str() {
-        kind if SQL_KINDS.contains(&kind) => task.fields.get("command").into_iter().collect(),
-        "transfer" => {
-            let ends = ["source", "target"].into_iter();
-            let ends = ends.filter_map(|key| match task.fields.get(key) {
-                Some(Tree::Map(entries)) => Some(entries),
-                _ => None,
-            });
-            let entries = ends.flatten();
-            let is_sql = |key: &str| matches!(key, "query" | "command");
-            let found = entries.filter(|(key, _)| is_sql(key.as_str()));
-            found.map(|(_, tree)| tree).collect()
-        }
-        _ => Vec::new(),
+    let kind = task.kind_spec();
+    if kind.runs_sql {
+        return task.fields.get("command").into_iter().collect();
     }
+    let ends = kind
+        .keys
+        .iter()
+        .filter(|key| key.mode == FieldMode::Endpoint);
+    let ends = ends.filter_map(|key| match task.fields.get(key.name) {
+        Some(Tree::Map(entries)) => Some(entries),
+        _ => None,
+    });
+    let is_sql = |key: &str| matches!(key, "query" | "command");
+    let found = ends.flatten().filter(|(key, _)| is_sql(key.as_str()));
+    found.map(|(_, tree)| tree).collect()
 }
 
 fn check_template(template: &Template, task: &Task, reader: &mut PlaybookReader) {

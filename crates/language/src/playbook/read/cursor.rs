@@ -5,11 +5,12 @@ use model::playbook::{Backoff, Directive, FailureMode};
 use model::source::Span;
 use serde_json::Value as Json;
 
+use crate::playbook::kinds::KINDS;
 use crate::playbook::read::reader::PlaybookReader;
 use crate::playbook::read::task::TaskInheritance;
 use crate::playbook::read::workbook::Workbook;
 use crate::playbook::{
-    Admission, CursorClaim, Effect, Policy, PolicyRule, RetryRule, Router, RuleAction, Step,
+    Admission, CursorClaim, Policy, PolicyRule, RetryRule, Router, RuleAction, Step,
     UnmatchedAction,
 };
 use crate::template::{Template, Tree};
@@ -25,8 +26,6 @@ const AFFECTED_KEY: &str = "{{ results.claim.affected_rows | default(0) }}";
 const MAX_ROWS_PARAMETER: &str = "__frame_max_rows";
 /// The default maximum number of rows.
 const ROWS_MAX: u64 = 100;
-/// Tool kinds that can claim rows.
-const KINDS: &[(&str, ())] = &[("postgres", ()), ("sqlite", ())];
 /// The condition under which a failed claim is retried.
 const RETRYABLE_CONDITION: &str = "outcome.status == 'error' and outcome.error.retryable";
 /// The maximum number of attempts of a claim.
@@ -57,7 +56,9 @@ impl PlaybookReader {
             return None;
         }
         if let Some(kind) = node.get("kind") {
-            self.read_word(kind, "loop.cursor.kind", KINDS)?;
+            let claiming = KINDS.iter().filter(|kind| kind.claim_effect.is_some());
+            let words: Vec<_> = claiming.map(|kind| (kind.name, ())).collect();
+            self.read_word(kind, "loop.cursor.kind", &words)?;
         }
         let home = TaskInheritance {
             inherited: None,
@@ -65,8 +66,8 @@ impl PlaybookReader {
         };
         let mut task = self.read_task(CLAIM_LABEL.into(), &cursor_to_task(node, entries), &home)?;
         let says = |key: &str| node.get("spec").is_some_and(|spec| spec.get(key).is_some());
-        if task.kind == "postgres" && !says("effect") {
-            task.effect = Effect::Transactional;
+        if let Some(effect) = task.kind_spec().claim_effect.filter(|_| !says("effect")) {
+            task.effect = effect;
         }
         if !says("policy") {
             task.policy = retry_policy(node.span);

@@ -16,21 +16,13 @@ const SCRIPT_SOURCES: &[(&str, ())] = &[
     ("s3", ()),
 ];
 
-/// Keys of an `artifact` task that refer to its result.
-const REFERENCE_KEYS: &[&str] = &["ref", "result_ref", "uri"];
-
 /// Keys of all tasks that may be under `spec`.
 const LIFTED_KEYS: &[&str] = &["input", "args", "auth", "credential"];
 
 /// Returns the keys of a task that only another runtime uses.
 pub(crate) fn ignored_keys(kind: &KindSpec) -> Vec<&'static str> {
-    let own: &[&str] = match kind.name {
-        "postgres" | "sqlite" | "duckdb" => &["pool"],
-        "python" => &["assert"],
-        "playbook" => &["task"],
-        _ => &[],
-    };
-    own.iter().chain(TASK_IGNORED).copied().collect()
+    let own = kind.ignored_keys.iter();
+    own.chain(TASK_IGNORED).copied().collect()
 }
 
 /// Moves the task's own keys from `spec` to the task. Returns the task and the remaining `spec`.
@@ -60,13 +52,14 @@ pub(crate) fn lift_keys(node: &Node, kind: &KindSpec) -> (Node, Node) {
     (task, map(kept))
 }
 
-/// Moves the reference of an `artifact` task from `input` to the task.
+/// Moves the keys that the kind allows in `input` from there to the task.
 pub(crate) fn lift_reference(task: &Node, kind: &KindSpec) -> Node {
     let input = task.get("input").or_else(|| task.get("args"));
     let inside = input.and_then(Node::as_map).unwrap_or_default();
-    let is_reference = |entry: &&MapEntry| REFERENCE_KEYS.contains(&&*entry.key);
-    let has_own = REFERENCE_KEYS.iter().any(|key| task.get(key).is_some());
-    if kind.name != "artifact" || has_own || !inside.iter().any(|entry| is_reference(&entry)) {
+    let is_reference = |entry: &&MapEntry| kind.keys_in_input.contains(&&*entry.key);
+    let mut keys = kind.keys_in_input.iter();
+    let has_own = keys.any(|key| task.get(key).is_some());
+    if has_own || !inside.iter().any(|entry| is_reference(&entry)) {
         return task.clone();
     }
     let (references, rest): (Vec<&MapEntry>, Vec<&MapEntry>) =

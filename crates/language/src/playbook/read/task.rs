@@ -99,7 +99,7 @@ impl PlaybookReader {
                 );
             }
         }
-        read.result.selects_in_data = read.kind == "http";
+        read.result.selects_in_data = read.kind_spec().selects_in_data;
         if let Some(policy) = knobs.get("policy") {
             read.policy = self.read_policy(policy);
         }
