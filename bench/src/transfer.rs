@@ -99,7 +99,7 @@ async fn tools_with_table(dir: &Path) -> anyhow::Result<Registry> {
     dir.clone_into(&mut make.site.base_dir);
     make.fields = into_map(json!({"database": "x.duckdb"}));
     let table = "CREATE TABLE t (id BIGINT, name TEXT, price DOUBLE, \"at\" TIMESTAMP)".to_owned();
-    let pieces = vec![vec![model::template::Piece::Text(table)]];
+    let pieces = vec![vec![language::template::Piece::Text(table)]];
     make.pieces.insert("command".to_owned(), pieces);
     run_call(&tools, make).await?;
     Ok(tools)

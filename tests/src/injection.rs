@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use model::template::Piece;
+use language::template::Piece;
 use serde_json::json;
 
 /// What may end the place a value stands in.

@@ -349,7 +349,11 @@ fn set_age(dir: &Path, sha256: &str, micros: i64) {
 
 async fn remaining_bodies(bodies: &DirBodyStore) -> BTreeSet<usize> {
     let all = bodies
-        .stored_before(Time(i64::MAX / 4), None, 1_000)
+        .stored_before(&results::OldBodyQuery {
+            before: Time(i64::MAX / 4),
+            after: None,
+            limit: 1_000,
+        })
         .await
         .expect("bodies can be listed");
     let hashes: BTreeSet<String> = all.into_iter().map(|old| old.sha256).collect();

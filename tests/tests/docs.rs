@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use model::diagnostic::CODES;
+use language::diagnostic::CODES;
 use model::event::{AllowedSource, EventKind};
 
 const BEGIN: &str = "<!-- generated: begin -->\n";

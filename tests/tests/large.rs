@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use model::id::Seq;
-use model::template::LoopPointer;
+use model::step_pointer::LoopPointer;
 use serde_json::{Value, json};
 use server::{LocatedResult, ResultAddress, ResultReader, ResultSelector};
 use store::Store;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use model::diagnostic::Diagnostic;
+use language::diagnostic::Diagnostic;
 
 /// Exit code of the process; scripts rely on these numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use model::id::{Name, WorkerId};
+use postgres::Connector;
 use results::TaskLogs;
 use serde_json::Value;
 use server::Server;
@@ -111,23 +111,6 @@ fn open_file_logs(dir: PathBuf) -> Result<FileLogs, CliError> {
     FileLogs::open(dir).map_err(|error| CliError::write_error(&name, &error))
 }
 
-/// Connects the result store and the task logs to the database of the store.
-struct StoreConnector(store::PostgresConnections);
-
-#[async_trait]
-impl results::PostgresConnector for StoreConnector {
-    async fn connect(
-        &self,
-        statement_max: Duration,
-    ) -> Result<results::PostgresClient, results::ConnectError> {
-        Ok(self.0.open(statement_max).await?)
-    }
-
-    fn location(&self) -> String {
-        self.0.location()
-    }
-}
-
 /// Location of a store.
 pub(crate) enum StoreLocation {
     /// A directory.
@@ -175,8 +158,8 @@ pub(crate) async fn open_store(
                 ..store::PostgresOptions::new(url.clone())
             };
             let store = store::PostgresStore::open(options).await?;
-            let connections = StoreConnector(store::PostgresConnections::new(url)?);
-            let own = results::PostgresBodyStore::open(Arc::new(connections)).await?;
+            let connector = Connector::from_url(url).map_err(store::Error::from)?;
+            let own = results::PostgresBodyStore::open(connector).await?;
             Ok(OpenStore {
                 logs: Arc::new(own.logs()),
                 reader: RunReader {

@@ -1,8 +1,8 @@
 //! Checks a playbook against this deployment: its external tools and its configured result stores.
 
-use model::diagnostic::Diagnostic;
-use model::playbook::kinds::is_external;
-use model::playbook::{ParseResult, Playbook, Task};
+use language::diagnostic::Diagnostic;
+use language::playbook::kinds::is_external;
+use language::playbook::{ParseResult, Playbook, Task};
 
 use crate::config::Settings;
 use crate::control_plane;
@@ -23,7 +23,7 @@ pub(crate) fn parse_playbook(
     settings: &Settings,
     location: RunLocation,
 ) -> ParseResult {
-    let mut parsed = model::playbook::parse(name, bytes);
+    let mut parsed = language::playbook::parse(name, bytes);
     let Some(playbook) = &parsed.playbook else {
         return parsed;
     };
@@ -44,7 +44,7 @@ fn check_playbook(
     let tasks = playbook
         .steps
         .iter()
-        .flat_map(model::playbook::Step::all_tasks);
+        .flat_map(language::playbook::Step::all_tasks);
     let mut findings = Vec::new();
     for task in tasks {
         if is_external(task.kind.as_str()) {

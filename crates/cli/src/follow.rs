@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use language::playbook::Playbook;
 use model::event::Event;
 use model::id::ExecutionId;
-use model::playbook::Playbook;
 use model::status::RunStatus;
 use serde_json::{Map, Value};
 use tokio::signal::unix::{SignalKind, signal};

@@ -77,14 +77,16 @@ fn commented_defaults() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::ValueEnum;
+
+    use super::*;
 
     #[test]
     fn every_template_is_a_playbook_without_a_warning() {
         for template in InitTemplate::value_variants() {
-            let parsed = model::playbook::parse(template.file_name(), template.text().as_bytes());
-            let style = model::diagnostic::DiagnosticStyle::default();
+            let parsed =
+                language::playbook::parse(template.file_name(), template.text().as_bytes());
+            let style = language::diagnostic::DiagnosticStyle::default();
             let shown: Vec<String> = parsed.diagnostics.iter().map(|d| d.render(style)).collect();
             assert!(shown.is_empty(), "{}", shown.join("\n"));
         }

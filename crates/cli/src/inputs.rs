@@ -16,7 +16,7 @@ pub(crate) fn read_inputs(values: &InputArgs) -> Result<Option<Map<String, Value
     };
     for pair in &values.set {
         let (key, text) = split_pair(pair, "--set")?;
-        let value = model::playbook::parse_data(key, text.as_bytes()).map_err(|problems| {
+        let value = language::playbook::parse_data(key, text.as_bytes()).map_err(|problems| {
             let why = problems
                 .first()
                 .map_or("", |problem| problem.message.as_str());
@@ -51,7 +51,7 @@ fn read_mapping(input: &str) -> Result<Map<String, Value>, CliError> {
         (false, "-") => ("standard input", read_file("-")?),
         (false, file) => (file, read_file(file)?),
     };
-    let value = model::playbook::parse_data(name, &bytes).map_err(|problems| {
+    let value = language::playbook::parse_data(name, &bytes).map_err(|problems| {
         let why = problems.first().map_or_else(String::new, |problem| {
             let (line, column) = (problem.span.line, problem.span.column);
             format!("{line}:{column}: {}", problem.message)
@@ -101,8 +101,9 @@ fn insert_dotted(map: &mut Map<String, Value>, key: &str, value: Value) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     fn read_given_inputs(
         input: Option<&str>,

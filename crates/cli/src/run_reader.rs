@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use language::playbook::Playbook;
 use model::id::{ExecutionId, PlaybookHash};
-use model::playbook::Playbook;
 use results::{ByteStream, StoreRouter};
 use server::{KeychainConfig, ResultAddress, ResultReader};
 use store::Store;
@@ -34,7 +34,7 @@ impl RunReader {
         let Some(entry) = self.store.playbook(hash).await? else {
             return Ok(None);
         };
-        Ok(model::playbook::parse(name, entry.text.as_bytes()).playbook)
+        Ok(language::playbook::parse(name, entry.text.as_bytes()).playbook)
     }
 
     /// Reads a result of a run as JSON text.

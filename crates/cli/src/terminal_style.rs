@@ -1,7 +1,7 @@
 //! Display capabilities of a stream (colors, Unicode, width) and the styles and marks that use them.
 
 use anstyle::{AnsiColor, Style};
-use model::diagnostic;
+use language::diagnostic;
 
 /// Display capabilities of one stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

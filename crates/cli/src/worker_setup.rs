@@ -168,7 +168,9 @@ pub(crate) fn environments_dir(app: &App) -> PathBuf {
 /// Returns the tool kinds of a worker in a cluster: the built-in ones and the external tools configured here. Steps
 /// with other external tools go to workers that have those.
 pub(crate) fn all_kinds(app: &App) -> Vec<Name> {
-    let built_in = model::playbook::kinds::KINDS.iter().map(|kind| kind.name);
+    let built_in = language::playbook::kinds::KINDS
+        .iter()
+        .map(|kind| kind.name);
     let added = app
         .settings
         .external

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use language::playbook::Playbook;
 use model::id::{Name, TokenId};
-use model::playbook::Playbook;
 use roaring::RoaringBitmap;
 
 use crate::state::SharedMap;
@@ -221,7 +221,7 @@ mod tests {
             )
             .expect("writing to a string cannot fail");
         }
-        let parsed = model::playbook::parse("p", text.as_bytes());
+        let parsed = language::playbook::parse("p", text.as_bytes());
         parsed.playbook.expect("the playbook is valid")
     }
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use language::playbook::Playbook;
+use language::template::LazyValue;
 use model::command::ReportEnd;
 use model::event::{Event, EventBody, ParentTask, StopRequest};
 use model::id::{ExecutionId, IdBlock, LeaseEpoch, Name, PlaybookHash, Seq, WorkerId};
 use model::outcome::Outcome;
-use model::playbook::Playbook;
 use model::raw::RawJson;
-use model::template::LazyValue;
 use model::time::Time;
 
 use crate::reuse::ReusePlan;

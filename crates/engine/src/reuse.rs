@@ -11,7 +11,7 @@ use model::event::{
 };
 use model::id::{ExecutionId, Name, Seq, StepRunId};
 use model::raw::RawJson;
-use model::template::StepPointer;
+use model::step_pointer::StepPointer;
 use serde_json::{Map, Value};
 
 use crate::decide::Refusal;

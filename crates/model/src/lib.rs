@@ -1,4 +1,4 @@
-//! Types shared by all crates: ids, events, outcomes, commands, playbooks and templates.
+//! Types shared by all crates: ids, events, outcomes, commands, references to results.
 //!
 //! Pure: no I/O, clock, randomness or environment.
 
@@ -7,7 +7,6 @@
 pub mod cache;
 pub mod command;
 pub mod ctx;
-pub mod diagnostic;
 pub mod duration;
 pub mod event;
 pub mod id;
@@ -23,8 +22,7 @@ pub mod size;
 pub mod source;
 pub mod status;
 pub mod steady_time;
+pub mod step_pointer;
 pub mod task_log;
-pub mod template;
 pub mod time;
 pub mod userinfo;
-pub mod yaml;

@@ -229,6 +229,16 @@ pub struct Preview {
     pub sample: Value,
 }
 
+/// One segment of a path.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(untagged)]
+pub enum PathSegment {
+    /// An index of a list.
+    Index(u64),
+    /// A key of a map.
+    Key(String),
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -5,14 +5,15 @@
 
 use std::borrow::Cow;
 
+use language::playbook::{PolicyRule, Step};
+use language::template::{Envelope, RenderError, Scope};
 use model::event::{
     AttemptEnded, EmptyPayload, EventBody, EventLocation, PolicyAction, PolicyEvaluated, TaskEnded,
 };
 use model::id::{ExecutionId, Name};
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::playbook::{Directive, PolicyRule, Step};
+use model::playbook::Directive;
 use model::raw::RawJson;
-use model::template::{Envelope, RenderError, Scope};
 use serde_json::{Map, Value};
 
 use crate::next_action::TaskAttempt;

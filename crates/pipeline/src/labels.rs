@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
+use language::playbook::Step;
+use language::template::{AccumulatedPart, AccumulatedParts, Envelope, EnvelopeContent, Scope};
 use model::command::Continuation;
 use model::outcome::Outcome;
-use model::playbook::Step;
-use model::template::{AccumulatedPart, AccumulatedParts, Envelope, EnvelopeContent, Scope};
 
 use crate::next_action::TaskAttempt;
 

@@ -1,8 +1,8 @@
 //! Determines the next action of a pipeline: run a task, wait until a time, or end.
 
+use language::playbook::{Step, Task};
 use model::command::{Continuation, PipelineCursor, PipelineStage};
 use model::id::{Name, Seq};
-use model::playbook::{Step, Task};
 use model::time::Time;
 
 /// The next action of a pipeline.

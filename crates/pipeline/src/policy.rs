@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use language::playbook::{JumpTarget, Policy, PolicyRule, RetryRule, Step, Task, UnmatchedAction};
+use language::template::{RenderError, Scope, Tree};
 use model::event::PolicyAction;
 use model::id::Name;
 use model::outcome::{Outcome, TaskError};
-use model::playbook::{
-    Backoff, Directive, JumpTarget, Policy, PolicyRule, RetryRule, Step, Task, UnmatchedAction,
-};
-use model::template::{RenderError, Scope, Tree};
+use model::playbook::{Backoff, Directive};
 use serde_json::Value;
 
 /// Default number of attempts, including the first.

@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
+use language::playbook::{Task, parse_catalog_id};
+use language::template::{IterationView, Scope};
 use model::event::{AwaitTarget, ChildStart, WaitFor};
 use model::id::Name;
 use model::outcome::{ErrorKind, TaskError};
-use model::playbook::{Task, parse_catalog_id};
 use model::raw::RawJson;
 use model::size::{EVENT_BYTES_MAX, size_error};
-use model::template::{IterationView, Scope};
 use model::time::Time;
 use serde_json::{Map, Value};
 

@@ -1,12 +1,13 @@
 //! Writes: the values of `set`, `set_iter` and `set_ctx`, and their targets.
 
+use language::playbook::{SetEntry, WriteTarget};
+use language::template::{LazyValue, RenderError, Scope};
 use model::ctx;
 use model::event::EventBody;
 use model::outcome::TaskError;
-use model::playbook::{Directive, SetEntry, WriteTarget};
+use model::playbook::Directive;
 use model::raw::RawJson;
 use model::size::{EVENT_BYTES_MAX, json_bytes, size_error};
-use model::template::{LazyValue, RenderError, Scope};
 use serde_json::{Map, Value};
 
 use crate::apply_policy::OutcomeRecord;

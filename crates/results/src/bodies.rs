@@ -104,14 +104,8 @@ pub trait BodyStore: Send + Sync {
     /// Deletes a body; a missing body is not an error. The caller ensures that nothing refers to it any more.
     async fn delete(&self, reference: &ResultRef) -> Result<(), Error>;
 
-    /// Returns at most `limit` bodies that were last stored before a time and whose hashes follow `after`, sorted by
-    /// hash. A store that does not support this returns none, so none of its bodies are collected.
-    async fn stored_before(
-        &self,
-        _before: Time,
-        _after: Option<&str>,
-        _limit: usize,
-    ) -> Result<Vec<BodyEntry>, Error> {
+    /// Returns bodies that were last stored before a time, sorted by hash. A store that does not support this returns none, so none of its bodies are collected.
+    async fn stored_before(&self, _query: &OldBodyQuery<'_>) -> Result<Vec<BodyEntry>, Error> {
         Ok(Vec::new())
     }
 
@@ -120,6 +114,17 @@ pub trait BodyStore: Send + Sync {
     async fn delete_stored_before(&self, _sha256: &str, _before: Time) -> Result<bool, Error> {
         Ok(false)
     }
+}
+
+/// Which old bodies to list.
+#[derive(Debug, Clone, Copy)]
+pub struct OldBodyQuery<'a> {
+    /// They were last stored before this time.
+    pub before: Time,
+    /// Their hashes follow this one.
+    pub after: Option<&'a str>,
+    /// Maximum number of bodies.
+    pub limit: usize,
 }
 
 /// A body that was not stored again since a given time.

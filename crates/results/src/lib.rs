@@ -34,8 +34,9 @@ mod store_router;
 mod stream_hasher;
 mod temp_body_file;
 
+pub use self::postgres::{PostgresBodyStore, PostgresLogs};
 pub use bodies::{
-    BodyEntry, BodySource, BodyStore, BodyStream, ByteStream, StoredBody, decode_body,
+    BodyEntry, BodySource, BodyStore, BodyStream, ByteStream, OldBodyQuery, StoredBody, decode_body,
 };
 pub use config::{
     CacheConfig, CloudTier, GcsConfig, GcsIdentity, NatsConfig, S3Config, StoresConfig,
@@ -49,9 +50,6 @@ pub use local::{DirBodyStore, sha256};
 pub use logs::{FileLogs, LOG_BYTES_MAX, LogPage, LogQuery, TaskLogs, read_logs};
 pub use objects::{Bucket, BucketError, ObjectPage, ObjectStream, ObjectSummary};
 pub use partial_read::{locate_value, next_chunk, read_elements};
-pub use postgres::{
-    ConnectError, PostgresBodyStore, PostgresClient, PostgresConnector, PostgresLogs,
-};
 pub use private_dir::make_private_dir;
 pub use result_writer::{MissingPaths, ResultWriter};
 pub use secret::SecretString;

@@ -21,7 +21,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncReadExt as _;
 
 use self::verified_files::{FileStamp, VerifiedFiles};
-use crate::bodies::{BodyEntry, clamp_range};
+use crate::bodies::{BodyEntry, OldBodyQuery, clamp_range};
 use crate::disk_space::FullDiskPolicy;
 use crate::files::{
     CHUNK_BYTES, disk_error, prefetched_chunks, remove_stale_files, run_disk_io, sync_dir,
@@ -276,13 +276,9 @@ impl BodyStore for DirBodyStore {
         .await
     }
 
-    async fn stored_before(
-        &self,
-        before: Time,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<BodyEntry>, Error> {
-        let (here, after) = (self.clone(), after.map(ToOwned::to_owned));
+    async fn stored_before(&self, query: &OldBodyQuery<'_>) -> Result<Vec<BodyEntry>, Error> {
+        let (here, after) = (self.clone(), query.after.map(ToOwned::to_owned));
+        let (before, limit) = (query.before, query.limit);
         run_disk_io(move || here.list_old(before, after.as_deref(), limit)).await
     }
 

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use futures_util::StreamExt as _;
+use model::result_ref::PathSegment;
 use model::result_ref::ResultRef;
-use model::template::PathSegment;
 use serde_json::Value;
 
 use crate::json::{ElementOffsets, ElementSplitter, JsonLocator, LocatedValue};

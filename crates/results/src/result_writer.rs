@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use model::playbook::ResultControl;
+use model::result_ref::PathSegment;
 use model::result_ref::ResultRef;
-use model::template::PathSegment;
 use serde_json::{Map, Value};
 use tokio::io::{AsyncRead, ReadBuf};
 

@@ -20,7 +20,9 @@ use crate::nats::{KV_BYTES_MAX, NatsConnection, NatsKvBodyStore, NatsObjectBodyS
 use crate::objects::BucketBodyStore;
 use crate::private_dir::make_private_dir;
 use crate::storage_options::{Codec, StorageOptions, StoreKind};
-use crate::{BodyEntry, BodySource, BodyStore, BodyStream, DirBodyStore, Error, StoredBody};
+use crate::{
+    BodyEntry, BodySource, BodyStore, BodyStream, DirBodyStore, Error, OldBodyQuery, StoredBody,
+};
 
 /// The store that every deployment has.
 pub enum HomeStore {
@@ -374,14 +376,9 @@ impl BodyStore for StoreRouter {
     }
 
     /// Lists the server's own store only; lifecycle rules expire the bodies in buckets.
-    async fn stored_before(
-        &self,
-        before: Time,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<BodyEntry>, Error> {
+    async fn stored_before(&self, query: &OldBodyQuery<'_>) -> Result<Vec<BodyEntry>, Error> {
         let home = self.home.store();
-        home.stored_before(before, after, limit).await
+        home.stored_before(query).await
     }
 
     async fn delete_stored_before(&self, sha256: &str, before: Time) -> Result<bool, Error> {

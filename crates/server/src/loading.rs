@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::{ExecutionState, PlaybookNet};
+use language::template::{LazyValue, LoadedValues, Need, UnavailableBody};
 use model::event::{Event, EventBody, LoopStats, ReusedIterationSet, ReusedPart, ReusedRecord};
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Seq};
 use model::manifest::outcome_from_event;
-use model::template::{LazyValue, LoadedValues, LoopPointer, Need, UnavailableBody};
+use model::step_pointer::LoopPointer;
 use serde_json::{Value, json};
 use store::Store;
 

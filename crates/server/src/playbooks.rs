@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use engine::{ExecutionLimits, PlaybookNet};
+use language::diagnostic::Diagnostic;
 use model::cache::BoundedCache;
-use model::diagnostic::Diagnostic;
 use model::id::PlaybookHash;
 use store::{CatalogEntry, Store};
 
@@ -111,7 +111,7 @@ impl PlaybookCatalog {
         }
         let entry = self.store.playbook(hash).await?;
         let entry = entry.ok_or_else(|| Error::NoPlaybook(hash.clone()))?;
-        let parsed = model::playbook::parse(entry.path.as_str(), entry.text.as_bytes());
+        let parsed = language::playbook::parse(entry.path.as_str(), entry.text.as_bytes());
         let playbook = parsed
             .playbook
             .ok_or_else(|| Error::NoPlaybook(hash.clone()))?;
@@ -135,7 +135,7 @@ impl PlaybookCatalog {
         {
             return Ok(RegisteredPlaybook { entry, net });
         }
-        let parsed = model::playbook::parse(path, text.as_bytes());
+        let parsed = language::playbook::parse(path, text.as_bytes());
         let Some(playbook) = parsed.playbook else {
             return Err(PlaybookError::Invalid(parsed.diagnostics));
         };
@@ -181,7 +181,7 @@ impl PlaybookCatalog {
         if let Some(net) = self.cached_net(&entry.hash) {
             return Ok(RegisteredPlaybook { entry, net });
         }
-        let parsed = model::playbook::parse(entry.path.as_str(), entry.text.as_bytes());
+        let parsed = language::playbook::parse(entry.path.as_str(), entry.text.as_bytes());
         let Some(playbook) = parsed.playbook else {
             return Err(PlaybookError::Invalid(parsed.diagnostics));
         };

@@ -1,10 +1,11 @@
 //! The end of a run, and its result with every reference resolved.
 
+use language::template::Envelope;
+use language::template::EnvelopeContent;
 use model::event::{EventBody, ExecutionFinished, ResultPointer, failed_result};
 use model::id::{ExecutionId, Name, Seq};
 use model::outcome::TaskError;
 use model::status::RunStatus;
-use model::template::EnvelopeContent;
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -159,7 +160,8 @@ impl Server {
         }
         let summary = state.steps.get(step);
         let latest = summary.and_then(|summary| summary.latest.as_ref());
-        let Some(EnvelopeContent::Loop(pointer)) = latest.map(|latest| latest.envelope().content)
+        let Some(EnvelopeContent::Loop(pointer)) =
+            latest.map(|latest| Envelope::from(latest).content)
         else {
             return Ok(None);
         };

@@ -1,12 +1,12 @@
 //! Submission: checks a playbook's text, registers it and starts an execution.
 
 use engine::{ExecutionRequest, Refusal, ReusePlan};
-use model::diagnostic::Diagnostic;
+use language::diagnostic::Diagnostic;
+use language::playbook::Step;
+use language::template::ExecutionView;
 use model::event::ParentTask;
 use model::id::{ExecutionId, Name};
-use model::playbook::Step;
 use model::raw::RawJson;
-use model::template::ExecutionView;
 use store::MessageKey;
 use tokio::sync::oneshot;
 

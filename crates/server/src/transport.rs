@@ -16,7 +16,7 @@ use model::event::Event;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::raw::RawJson;
 use model::result_ref::{ResolvedRef, ResultRef};
-use model::template::LoopPointer;
+use model::step_pointer::LoopPointer;
 use store::{Priority, SessionHolder};
 use tokio::sync::oneshot;
 use wire::{

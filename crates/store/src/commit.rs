@@ -1,5 +1,6 @@
 //! One commit: the events of one decision, and all changes that are written atomically with them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use model::command::{Command, TimerChange};
@@ -239,6 +240,27 @@ impl Commit {
         }
         if self.version() == Seq(0) {
             return Err(Error::Malformed("a new execution has no events"));
+        }
+        Ok(())
+    }
+
+    /// Refuses a command for work that another open command covers. `units` has the work of the open commands; the
+    /// changes are checked in the order in which the store applies them.
+    pub(crate) fn check_work_units(&self, mut units: BTreeMap<Seq, String>) -> Result<(), Error> {
+        for change in &self.commands {
+            match change {
+                CommandChange::Assign { .. } => {}
+                CommandChange::Close { seq } => {
+                    units.remove(seq);
+                }
+                CommandChange::Issue(issue) => {
+                    let unit = issue.work_unit();
+                    if units.values().any(|other| *other == unit) {
+                        return Err(Error::Invariant(UniqueKey::Work(issue.command.id)));
+                    }
+                    units.insert(issue.command.id.seq, unit);
+                }
+            }
         }
         Ok(())
     }

@@ -85,7 +85,7 @@ pub enum Error {
     },
     /// The URL of the database is invalid.
     #[error("invalid store URL: {0}")]
-    Address(String),
+    Address(postgres::TargetError),
     /// The directory is on a file system whose locks are not reliable.
     #[error("`{}` is on a network file system ({name}); use a local directory", dir.display())]
     NetworkFileSystem {
@@ -126,6 +126,12 @@ pub enum Error {
     /// The commit is inconsistent; nothing of it was written.
     #[error("malformed commit: {0}")]
     Malformed(&'static str),
+}
+
+impl From<postgres::TargetError> for Error {
+    fn from(error: postgres::TargetError) -> Self {
+        Self::Address(error)
+    }
 }
 
 impl Error {

@@ -26,6 +26,8 @@ mod store;
 mod verify;
 mod watch;
 
+pub use self::postgres::{PostgresOptions, PostgresStore};
+pub use ::postgres::PostgresUrl;
 pub use access::{
     AccessTokenId, AccessTokenRow, AuditEntry, AuditOutcome, AuditRow, OutboxRow, StoreProcess,
     WorkerClaim,
@@ -36,7 +38,6 @@ pub use commit::{
 };
 pub use error::{BoxError, Error};
 pub use memory::{ClockFn, MemoryStore};
-pub use postgres::{PostgresConnections, PostgresOptions, PostgresStore, PostgresUrl};
 pub use rows::{
     Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow,
     IterationOutcomes, LoopProgress, LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange,

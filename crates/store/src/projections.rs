@@ -225,6 +225,25 @@ impl ExecutionRow {
         }
     }
 
+    /// Rebuilds the row of an execution from the next events of its log; name and owner are those of `before`.
+    pub(crate) fn rebuild(
+        row: &mut Option<Self>,
+        before: &Self,
+        events: &[Event],
+        delta: &ProjectionDelta,
+    ) {
+        if let (None, EventBody::ExecutionRequested(request)) = (&row, &events[0].body) {
+            let creation = ExecutionCreation {
+                name: Some(before.name.clone()),
+                owner: before.owner.clone(),
+            };
+            *row = Some(Self::new(&events[0], request, &creation));
+        }
+        if let (Some(row), Some(end)) = (row, events.last()) {
+            row.apply(delta, end.seq);
+        }
+    }
+
     /// Applies the changes of events.
     pub(crate) fn apply(&mut self, delta: &ProjectionDelta, version: Seq) {
         let patch = &delta.patch;

@@ -228,6 +228,17 @@ pub struct CatalogEntry {
 }
 
 impl CatalogEntry {
+    /// The version that follows `latest`, the newest one of this path.
+    pub(crate) fn following(latest: Option<&Self>, path: &str, text: &str, now: Time) -> Self {
+        Self {
+            path: path.into(),
+            version: latest.map_or(1, |entry| entry.version + 1),
+            hash: PlaybookHash::from_text(text),
+            text: text.into(),
+            registered_at: now,
+        }
+    }
+
     /// Whether the text matches its hash.
     pub(crate) fn matches_hash(&self) -> bool {
         PlaybookHash::from_text(&self.text) == self.hash

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
+use language::playbook::Effect;
+use language::template::{BodyPath, Piece, PieceOrigin};
 use model::id::{ExecutionId, Name};
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::playbook::Effect;
 use model::result_ref::{ResolvedRef, ResultRef};
-use model::template::{BodyPath, Piece, PieceOrigin};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -121,19 +121,30 @@ pub struct CallSite {
     pub base_dir: PathBuf,
 }
 
-/// A tool kind. A failed call is an outcome, never an `Err`.
+/// What a kind returns: an outcome, or an error that becomes one.
+pub type ToolResult = Result<Outcome, TaskError>;
+
+/// A tool kind. A failed call is an outcome.
 #[async_trait]
 pub trait Tool: Send + Sync {
     /// Whether a call has no side effects, so that it can be repeated freely.
-    fn is_pure(&self) -> bool;
+    fn is_pure(&self) -> bool {
+        false
+    }
 
     /// Whether the tool only records its input; it then gets masked values.
     fn records_call(&self) -> bool {
         false
     }
 
-    /// Runs one call. Returns soon after `stop` is cancelled.
-    async fn call(&self, call: Call, stop: CancellationToken, log: &dyn LogSink) -> Outcome;
+    /// Runs one call; an error becomes its outcome. Returns soon after `stop` is cancelled.
+    async fn run(&self, call: Call, stop: &CancellationToken, log: &dyn LogSink) -> ToolResult;
+
+    /// Runs one call and returns its outcome.
+    async fn call(&self, call: Call, stop: CancellationToken, log: &dyn LogSink) -> Outcome {
+        let outcome = self.run(call, &stop, log).await;
+        outcome.unwrap_or_else(Outcome::error)
+    }
 }
 
 /// Output stream of a process.
@@ -313,6 +324,20 @@ pub(crate) async fn wait_for_timeout(limit: Option<Duration>) -> Duration {
             limit
         }
         None => std::future::pending().await,
+    }
+}
+
+/// Runs work until it ends, its call is cancelled, or its time is over.
+pub(crate) async fn within_limit<T>(
+    limit: Option<Duration>,
+    stop: &CancellationToken,
+    work: impl Future<Output = Result<T, TaskError>>,
+) -> Result<T, TaskError> {
+    tokio::select! {
+        biased;
+        done = work => done,
+        () = stop.cancelled() => Err(cancelled_error()),
+        limit = wait_for_timeout(limit) => Err(timeout_error(limit)),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use model::template::{CodePiece, Piece};
+use language::template::{CodePiece, Piece};
 use serde_json::Value;
 
 /// A place, and the attack that stands in it.

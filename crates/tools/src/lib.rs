@@ -59,9 +59,10 @@ mod transfer;
 mod transform;
 mod value_placement;
 
+pub use self::postgres::PostgresConfig;
 pub use call::{
     Call, CallSite, DeferredAction, DiscardingLogSink, LogSink, OutputMask, ReferenceResolver,
-    ResultAccess, Stream, Timeout, Tool,
+    ResultAccess, Stream, Timeout, Tool, ToolResult,
 };
 pub use capture::OMITTED_SUFFIX;
 pub use evaluation::{EVALUATION_PROCESS_ARGUMENT, serve_evaluations};
@@ -71,7 +72,6 @@ pub use isolation::{SandboxLevel, SandboxSupport};
 pub use network::{
     AllowedTarget, CertificateAuthorities, InvalidAllowedTarget, InvalidCertificates, NetworkConfig,
 };
-pub use postgres::PostgresConfig;
 pub use process_marker::end_orphans;
 pub use python::python_code;
 pub use registry::{Config, DuckdbConfig, HttpLimits, PythonConfig, Registry};

@@ -8,7 +8,7 @@ use model::outcome::Outcome;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool};
+use crate::call::{Call, LogSink, Tool, ToolResult};
 
 /// The `noop` tool.
 pub(crate) struct NoopTool;
@@ -23,19 +23,24 @@ impl Tool for NoopTool {
         true
     }
 
-    async fn call(&self, mut call: Call, _stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
+    async fn run(
+        &self,
+        mut call: Call,
+        _stop: &CancellationToken,
+        _log: &dyn LogSink,
+    ) -> ToolResult {
         if let Some(result) = call.fields.remove("result") {
-            return Outcome::ok(result);
+            return Ok(Outcome::ok(result));
         }
         let mut echo = call.input;
         if let Some(message) = call.fields.remove("message") {
             echo.insert("message".to_owned(), message);
         }
-        if echo.is_empty() {
-            Outcome::ok(Value::Null)
+        Ok(Outcome::ok(if echo.is_empty() {
+            Value::Null
         } else {
-            Outcome::ok(Value::Object(echo))
-        }
+            Value::Object(echo)
+        }))
     }
 }
 

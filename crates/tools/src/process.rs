@@ -237,19 +237,7 @@ impl OutputPipe {
 
     /// Reads the remaining output of a program that has exited, up to a limit, with direct system calls.
     pub(crate) fn read_remaining(&mut self, buffer: &mut Vec<u8>) {
-        let mut chunk = [0; 16 * 1024];
-        let mut bytes_left = DRAIN_BYTES_MAX;
-        while self.is_open && bytes_left > 0 {
-            match rustix::io::read(self.pipe.as_fd(), &mut chunk) {
-                Ok(0) => self.is_open = false,
-                Ok(length) => {
-                    buffer.extend_from_slice(&chunk[..length]);
-                    bytes_left = bytes_left.saturating_sub(length);
-                }
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => break,
-            }
-        }
+        self.drain_pipe(|chunk| buffer.extend_from_slice(chunk));
     }
 
     /// Reads everything that is in the pipe now, with direct system calls, because the runtime's readiness may lag
@@ -260,14 +248,20 @@ impl OutputPipe {
         stream: Stream,
         log: &dyn LogSink,
     ) {
+        self.drain_pipe(|chunk| {
+            let capture = capture.get_or_insert_with(|| OutputCapture::new(stream));
+            capture.feed(chunk, log);
+        });
+    }
+
+    fn drain_pipe(&mut self, mut consume: impl FnMut(&[u8])) {
         let mut chunk = [0; 16 * 1024];
         let mut bytes_left = DRAIN_BYTES_MAX;
         while self.is_open && bytes_left > 0 {
             match rustix::io::read(self.pipe.as_fd(), &mut chunk) {
                 Ok(0) => self.is_open = false,
                 Ok(length) => {
-                    let capture = capture.get_or_insert_with(|| OutputCapture::new(stream));
-                    capture.feed(&chunk[..length], log);
+                    consume(&chunk[..length]);
                     bytes_left = bytes_left.saturating_sub(length);
                 }
                 Err(rustix::io::Errno::INTR) => {}

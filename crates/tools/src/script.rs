@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
-use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::template::Piece;
+use language::template::Piece;
+use model::outcome::{ErrorKind, TaskError};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error, type_name};
+use crate::call::{Call, LogSink, Tool, ToolResult, cancelled_error, timeout_error, type_name};
 use crate::http::HttpClients;
 use crate::objects::{ObjectAccess, ObjectAddress, open_object};
 
@@ -243,12 +243,9 @@ impl Tool for ScriptLoadingTool {
         self.tool.is_pure()
     }
 
-    async fn call(&self, mut call: Call, stop: CancellationToken, log: &dyn LogSink) -> Outcome {
+    async fn run(&self, mut call: Call, stop: &CancellationToken, log: &dyn LogSink) -> ToolResult {
         if call.field("script").is_some() {
-            let script = match self.scripts.load(&call, &stop).await {
-                Ok(script) => script,
-                Err(error) => return Outcome::error(error),
-            };
+            let script = self.scripts.load(&call, stop).await?;
             call.fields.remove("script");
             if self.key == "command" {
                 let command = vec![vec![Piece::Text(script.text)]];
@@ -257,6 +254,6 @@ impl Tool for ScriptLoadingTool {
                 call.fields.insert(self.key.to_owned(), script.text.into());
             }
         }
-        self.tool.call(call, stop, log).await
+        self.tool.run(call, stop, log).await
     }
 }

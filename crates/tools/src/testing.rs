@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use language::template::Piece;
 use model::outcome::{Outcome, TaskError};
-use model::template::Piece;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 

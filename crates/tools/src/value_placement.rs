@@ -1,7 +1,7 @@
 //! Shared code for inserting values into Rhai scripts and jq programs: program parts and texts of values.
 
+use language::template::{CodePiece, Piece};
 use model::outcome::{ErrorKind, TaskError};
-use model::template::{CodePiece, Piece};
 use serde_json::Value;
 
 /// Part of a program: code, or a value that must not become code.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
+use language::template::Piece;
 use model::outcome::{ErrorKind, Outcome};
-use model::template::Piece;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tools::{Call, DiscardingLogSink, LogSink, Registry, Stream, Tool};

@@ -1,11 +1,12 @@
 //! Data of an execution that a worker needs to run a command, as of one sequence number; large values are pointers.
 
+use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use model::id::{ExecutionId, Name, Seq};
 use model::raw::RawJson;
-use model::template::{ExecutionView, LazyValue, Scope, StepPointer};
+use model::step_pointer::StepPointer;
 use serde::{Deserialize, Serialize};
 
 /// Data of an execution as of one sequence number.
@@ -32,7 +33,7 @@ pub struct ExecutionContext {
     /// Location of the latest result of each step.
     pub steps: BTreeMap<Name, StepPointer>,
     #[serde(skip)]
-    scope: OnceLock<Scope>,
+    derived: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl ExecutionContext {
@@ -48,31 +49,14 @@ impl ExecutionContext {
             workload,
             ctx: RawJson::from_serializable(&serde_json::Map::new()),
             steps: BTreeMap::new(),
-            scope: OnceLock::new(),
+            derived: OnceLock::new(),
         }
     }
 
-    /// Returns the template scope of the execution; built once, cheap to clone.
-    pub fn scope(&self) -> Scope {
-        self.scope.get_or_init(|| self.build_scope()).clone()
-    }
-
-    fn build_scope(&self) -> Scope {
-        let steps = self
-            .steps
-            .iter()
-            .map(|(name, latest)| (name.clone(), latest.envelope()));
-        Scope {
-            workload: LazyValue::from_raw(self.workload.clone()),
-            ctx: LazyValue::from_raw(self.ctx.clone()),
-            steps: Arc::new(steps.collect()),
-            execution: Arc::new(ExecutionView {
-                execution_id: Some(self.execution_id),
-                path: Some(self.path.clone()),
-                version: Some(self.version),
-                parent_execution_id: self.parent_execution_id,
-            }),
-            ..Scope::default()
-        }
+    /// Returns a value that is built from this context once, such as its template scope. A context has one such type.
+    pub fn derive<T: Clone + Send + Sync + 'static>(&self, build: impl FnOnce(&Self) -> T) -> T {
+        let derived = self.derived.get_or_init(|| Box::new(build(self)));
+        let derived = derived.downcast_ref::<T>();
+        derived.expect("a context has one derived type").clone()
     }
 }

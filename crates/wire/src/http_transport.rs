@@ -8,7 +8,7 @@ use model::event::Event;
 use model::id::{ExecutionId, PlaybookHash, Seq, WorkerId};
 use model::raw::RawJson;
 use model::result_ref::{ResolvedRef, ResultRef};
-use model::template::LoopPointer;
+use model::step_pointer::LoopPointer;
 use model::time::Time;
 
 use crate::api::{

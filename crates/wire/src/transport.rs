@@ -13,8 +13,7 @@ use model::event::Event;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, WorkerId};
 use model::raw::RawJson;
 use model::result_ref::{ResolvedRef, ResultRef};
-use model::template::LoopPointer;
-
+use model::step_pointer::LoopPointer;
 use serde::{Deserialize, Serialize};
 
 use crate::context::ExecutionContext;

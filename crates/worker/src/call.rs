@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use language::playbook::Task;
+use language::template::{Envelope, EnvelopeContent, LoadedValues, Need, Scope};
 use model::event::EventLocation;
 use model::id::Name;
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::playbook::Task;
-use model::template::{Envelope, EnvelopeContent, LoadedValues, Need, Scope};
 use serde_json::{Map, Value};
 use tools::{Call, CallSite, DeferredAction, LogSink, Stream, Tool};
 
@@ -53,7 +53,12 @@ pub(crate) async fn call_tool(
         fields: ready.fields,
         pieces: ready.pieces,
         origins: ready.origins,
-        input: input_map(ready.input.as_ref().map(model::template::LazyValue::json)),
+        input: input_map(
+            ready
+                .input
+                .as_ref()
+                .map(language::template::LazyValue::json),
+        ),
         context: Arc::new(|| Value::Object(Map::new())),
         spec: ready.knobs,
         effect: task.effect,
@@ -71,7 +76,7 @@ pub(crate) async fn call_tool(
         access: Some(lookup::result_access(hand)),
         deferred: DeferredAction::default(),
     };
-    if task.kind == "python" {
+    if task.kind_spec().reads_context {
         load_context(hand, &call, scope).await?;
         let scope = scope.clone();
         call.context = Arc::new(move || python_context(&scope));

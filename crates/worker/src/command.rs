@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use language::playbook::Collection;
 use model::command::CommandWork;
 use model::command::ReportEnd;
 use model::event::{EmptyPayload, EventBody, FailurePayload, StepDone};
 use model::outcome::{ErrorKind, TaskError};
-use model::playbook::Collection;
 use wire::{ClaimedCommand, ResumePoint};
 
 use crate::backoff::RetryBackoff;

@@ -4,16 +4,18 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use language::playbook::Step;
+use language::template::{IterationView, LazyValue, LoadedValues, Scope};
 use model::command::Command;
 use model::event::{Event, EventBody, EventLocation, EventSource};
 use model::id::{EventId, ExecutionId, Name, Seq};
 use model::outcome::TaskError;
-use model::playbook::{LoopMode, Step};
+use model::playbook::LoopMode;
 use model::raw::RawJson;
-use model::template::{IterationView, LazyValue, LoadedValues, Scope};
 use model::time::Time;
 use tempfile::TempDir;
 
+use crate::context_scope::context_scope;
 use crate::lease::{CommandLease, LeaseLost};
 use crate::loaded_cache::LoadedCache;
 use crate::playbooks::{PreparedPlaybook, StepPlan};
@@ -113,7 +115,7 @@ impl CommandContext {
 
     /// Template scope that every pipeline of the command starts with.
     pub(crate) fn scope(&self) -> Scope {
-        let mut scope = self.execution_context.scope();
+        let mut scope = context_scope(&self.execution_context);
         if let Some(args) = &self.command.args {
             scope.args = LazyValue::from_raw(args.clone());
         }

@@ -3,10 +3,10 @@
 //! Each claim is another visit of that task. A statement with `effect: transactional` therefore claims a frame once,
 //! even if it is retried: if a worker crashes before the log has the rows, they are neither lost nor claimed twice.
 
+use language::playbook::{CursorClaim, Loop, Step};
 use model::command::{Continuation, ReportEnd};
 use model::event::{EventBody, FailurePayload};
 use model::outcome::{ErrorKind, TaskError};
-use model::playbook::{CursorClaim, Loop, Step};
 
 use crate::command_context::{CommandContext, WorkError};
 use crate::load;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use language::template::{LazyValue, LoadedValues, Need, RenderError, Scope, UnavailableBody};
 use model::ctx;
 use model::event::{EventBody, LoopStats};
 use model::outcome::Outcome;
-use model::template::{LazyValue, LoadedValues, Need, RenderError, Scope, UnavailableBody};
 use pipeline::{AttemptKind, OutcomeRecord, PipelinePosition, TaskAttempt};
 use serde_json::Value;
 use tools::DeferredAction;

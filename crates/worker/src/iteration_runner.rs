@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use language::playbook::Step;
+use language::template::{IterationView, LazyValue, Scope};
 use model::command::ReportEnd;
 use model::event::{EmptyPayload, EventBody, EventLocation, FailurePayload, IterationDone};
 use model::id::Name;
 use model::outcome::{ErrorKind, TaskError};
-use model::playbook::{FailureMode, Step};
-use model::template::{IterationView, LazyValue, Scope};
+use model::playbook::FailureMode;
 use serde_json::{Map, Value};
 use wire::ResumePoint;
 

@@ -12,6 +12,7 @@ mod claim_loop;
 mod clock;
 mod command;
 mod command_context;
+mod context_scope;
 mod cursor_claim;
 mod elements;
 mod finish_attempt;

@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
+use language::template::{LazyValue, LoadedValues, Need, RenderError, Scope};
 use model::event::{Event, EventBody, LoopStats};
 use model::id::Seq;
 use model::manifest;
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::result_ref::{IN_MEMORY_BYTES_MAX, ResultRef};
-use model::template::{LazyValue, LoadedValues, LoopPointer, Need, RenderError, Scope};
+use model::step_pointer::LoopPointer;
 use serde_json::Value;
 
 use crate::backoff::RetryBackoff;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use model::template::LoadedValues;
+use language::template::LoadedValues;
 
 /// Maximum number of bytes of loaded bodies.
 const BODY_BYTES_MAX: u64 = 32 * 1024 * 1024;
@@ -46,7 +46,7 @@ impl LoadedCache {
 
 #[cfg(test)]
 mod tests {
-    use model::template::LazyValue;
+    use language::template::LazyValue;
 
     use super::*;
 

@@ -7,13 +7,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use language::playbook::{Effect, Step};
+use language::template::{LazyValue, Scope};
 use model::command::Continuation;
 use model::event::{AwaitTarget, EmptyPayload, Event, EventBody, EventLocation, TaskStarted};
 use model::id::Seq;
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::playbook::{Effect, Step};
 use model::raw::RawJson;
-use model::template::{LazyValue, Scope};
 use model::time::Time;
 use pipeline::{AttemptKind, NextAction, RenderedTask, TaskAttempt, WaitAction};
 use serde_json::{Map, Value, json};
@@ -433,7 +433,7 @@ impl<'h> PipelineRun<'h> {
 pub(crate) fn with_location(
     mut error: TaskError,
     step: &Step,
-    task: Option<&model::playbook::Task>,
+    task: Option<&language::playbook::Task>,
 ) -> TaskError {
     let mut add = |key: &str, value: Value| {
         error.details.entry(key).or_insert(value);

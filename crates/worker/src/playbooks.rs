@@ -4,11 +4,11 @@ use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use language::playbook::credentials::CredentialUses;
+use language::playbook::{Playbook, Step, Task, parse};
+use language::template::Tree;
 use model::id::{Name, PlaybookHash};
 use model::outcome::{ErrorKind, TaskError};
-use model::playbook::credentials::CredentialUses;
-use model::playbook::{Playbook, Step, Task, parse};
-use model::template::Tree;
 use serde_json::Value;
 use tools::{Registry, Tool};
 use wire::PlaybookText;
@@ -140,11 +140,14 @@ fn plan_task(step: &Step, task: &Task, tools: &Registry) -> TaskPlan {
     }
 }
 
-/// Whether a task only reads results and may run again.
+/// Whether the action of a task has no side effects, so that it may run again.
 fn is_read_only(task: &Task) -> bool {
-    let action = task.fields.get("action");
-    let reads = |action: &Tree| matches!(action, Tree::Literal(Value::String(word)) if word == "get" || word == "list");
-    task.kind == "artifact" && action.is_none_or(reads)
+    let read_actions = task.kind_spec().read_actions;
+    match task.fields.get("action") {
+        None => !read_actions.is_empty(),
+        Some(Tree::Literal(Value::String(action))) => read_actions.contains(&action.as_str()),
+        Some(_) => false,
+    }
 }
 
 /// Cache of playbooks by hash.

@@ -1,13 +1,14 @@
 //! Determines the elements of a loop. For a list inside a body only the offsets are recorded, in constant memory; for a
 //! number range only the rule is stored; any other value is rendered and stored.
 
+use language::playbook::{Loop, Step};
+use language::template::{BodyPath, Scope, Tree};
 use model::command::ReportEnd;
 use model::event::{Event, EventBody, ResultStored};
 use model::number_range::NumberRange;
 use model::outcome::{ErrorKind, TaskError};
-use model::playbook::{Loop, ResultControl, Step};
+use model::playbook::ResultControl;
 use model::result_ref::{BodyMeta, BodyScope as Life, RefKind, ResolvedRef, ResultRef, SCHEME};
-use model::template::{BodyPath, Scope, Tree};
 use results::{BodySource, ElementOffsets, LocatedValue, ResultOrigin};
 use serde_json::{Map, Value, json};
 use tokio_util::io::StreamReader;

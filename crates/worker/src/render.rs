@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::outcome::TaskError;
-use model::playbook::kinds::{CodeLanguage, FieldMode, field_mode};
-use model::playbook::{Step, Task};
-use model::raw::RawJson;
-use model::source::Span;
-use model::template::{
+use language::playbook::kinds::{CodeLanguage, FieldMode, field_mode};
+use language::playbook::{Step, Task};
+use language::template::{
     CodePiece, LazyValue, MASK, Need, Piece, PieceOrigin, RenderError, Rendered, RenderedPieces,
     Scope, SecretOrigin, Taint, Tree,
 };
+use model::outcome::TaskError;
+use model::raw::RawJson;
+use model::source::Span;
 use serde_json::{Map, Value, json};
 use sha2::Digest as _;
 use tools::{Call, Timeout};
@@ -113,7 +113,7 @@ pub(crate) fn render_call(
         let mut scope = scope.clone();
         scope.reveals_secrets = true;
         // A child playbook is not a program: its input is recorded as its workload.
-        scope.names_http_body = task.kind != "playbook";
+        scope.names_http_body = !task.kind_spec().starts_playbook;
         let input = render_input(step, task, &mut scope, &mut ready.secrets)?;
         scope.names_http_body = false;
         ready.inputs = Some(snapshot_input(&input.masked()));

@@ -3,8 +3,8 @@
 //! Enters: a rendered call. Leaves: the keys that describe the request, masked and then truncated. Calls without such
 //! keys (`noop`, `python`) have no `request`.
 
+use language::template::Piece;
 use model::raw::RawJson;
-use model::template::Piece;
 use serde_json::{Map, Value, json};
 
 use crate::pipeline_run::PipelineRun;

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use language::template::{BodyPath, FileContent, FileNeed};
 use model::outcome::{ErrorKind, TaskError};
-use model::template::{BodyPath, FileContent, FileNeed};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use language::playbook::Task;
+use language::template::{LazyValue, LoadedValues};
 use model::event::EventLocation;
 use model::id::Name;
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::playbook::{ResultControl, Task};
+use model::playbook::ResultControl;
 use model::result_ref::{INLINE_BYTES_MAX, ResultRef};
 use model::size::fits_json_bytes;
-use model::template::{LazyValue, LoadedValues};
 use pipeline::OutcomeRecord;
 use results::{BodyStore, LargeResult, MissingPaths, ResultOrigin, ResultWriter};
 use serde_json::Value;

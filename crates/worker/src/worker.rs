@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
+use language::template::LazyValue;
 use model::id::{CommandId, Name, WorkerId};
-use model::template::LazyValue;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tools::Registry;

@@ -80,7 +80,7 @@ impl Case {
     pub fn load(folder: &Path) -> Result<Self, CaseError> {
         let said = match fs::read(folder.join("outcomes.yaml")) {
             Ok(bytes) => {
-                model::yaml::parse_yaml_data("outcomes.yaml", &bytes).map_err(|diagnostics| {
+                language::yaml::parse_yaml_data("outcomes.yaml", &bytes).map_err(|diagnostics| {
                     let messages: Vec<_> =
                         diagnostics.iter().map(|one| one.message.clone()).collect();
                     CaseError::Invalid(messages.join("; "))

@@ -85,11 +85,11 @@ pub fn run_case(case: &Case) -> Result<CaseResult, String> {
 }
 
 fn check_playbook(name: &str, text: &str) -> Result<(), String> {
-    let parsed = model::playbook::parse(name, text.as_bytes());
+    let parsed = language::playbook::parse(name, text.as_bytes());
     if parsed.playbook.is_some() {
         Ok(())
     } else {
-        let style = model::diagnostic::DiagnosticStyle {
+        let style = language::diagnostic::DiagnosticStyle {
             color: false,
             unicode: true,
         };

@@ -49,7 +49,7 @@ pub(crate) struct LeftoverRows {
 
 /// Checks the log: sequence numbers, causes, ends, loops, attempts, tokens. Returns the state after replay.
 pub(crate) fn check_log(playbook: &str, log: &[Event]) -> Result<ExecutionState, Violation> {
-    let parsed = model::playbook::parse("run", playbook.as_bytes());
+    let parsed = language::playbook::parse("run", playbook.as_bytes());
     let playbook = parsed.playbook.expect("the playbook of a run is valid");
     let graph = Graph::from_playbook(&playbook);
     let mut watch = LogChecker::new(Arc::new(CheckedPlaybook { playbook, graph }));

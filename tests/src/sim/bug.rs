@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use engine::{CommandChange, Decision, ExecutionState, Input, Phase};
+use language::playbook::Playbook;
+use language::template::Tree;
 use model::command::Command;
 use model::command::TimerChange;
 use model::event::{CtxPatched, Event, EventBody, EventLocation, EventSource};
 use model::id::{EventId, LeaseEpoch, Seq};
-use model::playbook::{Playbook, RouteMode};
+use model::playbook::RouteMode;
 use model::raw::RawJson;
-use model::template::Tree;
 use model::time::Time;
 use serde_json::Value;
 

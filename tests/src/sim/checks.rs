@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use engine::{ExecutionState, Graph};
+use language::playbook::Playbook;
+use language::template::Tree;
 use model::event::{Event, EventBody};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq};
-use model::playbook::{LoopMode, Playbook};
-use model::template::Tree;
+use model::playbook::LoopMode;
 use model::time::Time;
 
 use crate::sim::log_checker::LogChecker;
@@ -95,7 +96,7 @@ impl ExecutionChecks {
     ) -> Arc<CheckedPlaybook> {
         let made = self.playbooks.entry(hash.clone()).or_insert_with(|| {
             let text = server.playbook_text(hash);
-            let parsed = model::playbook::parse("drawn", text.as_bytes());
+            let parsed = language::playbook::parse("drawn", text.as_bytes());
             let playbook = parsed.playbook.expect("a generated playbook is valid");
             let graph = Graph::from_playbook(&playbook);
             Arc::new(CheckedPlaybook { playbook, graph })

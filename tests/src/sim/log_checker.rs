@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use engine::ExecutionState;
+use language::playbook::Step;
+use language::template::Tree;
 use model::event::{EndStatus, Event, EventBody, EventSource, NextEvaluated, StepScheduled};
 use model::id::{ExecutionId, LeaseEpoch, Name, Seq, StepRunId};
-use model::playbook::{Directive, LoopMode, RouteMode, Step};
-use model::template::Tree;
+use model::playbook::{Directive, LoopMode, RouteMode};
 use model::time::Time;
 use serde_json::{Map, Value};
 

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
+use language::template::{LazyValue, LoadedValues, Need, RenderError, Scope, UnavailableBody};
 use model::event::{Event, EventBody, ReusedIterationSet, ReusedPart};
 use model::id::{ExecutionId, Seq};
 use model::manifest::{ManifestRule, execution_of_uri, is_pipeline_outcome, outcome_from_event};
 use model::outcome::Outcome;
 use model::result_ref::ResultRef;
-use model::template::{
-    LazyValue, LoadedValues, LoopPointer, Need, RenderError, Scope, UnavailableBody,
-};
+use model::step_pointer::LoopPointer;
 use serde_json::{Value, json};
 use store::Store as _;
 

@@ -1,5 +1,7 @@
 //! Runs one pipeline action by action, and writes the events that the worker writes, in the same order.
 
+use language::playbook::{CursorClaim, Effect, Step};
+use language::template::{LazyValue, Scope};
 use model::command::Continuation;
 use model::event::{
     AwaitTarget, EmptyPayload, Event, EventBody, EventLocation, EventSource, ResultStored,
@@ -8,9 +10,7 @@ use model::event::{
 use model::id::{EventId, ExecutionId, Name, Seq, WorkerId};
 use model::manifest::outcome_from_event;
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::playbook::{CursorClaim, Effect, Step};
 use model::raw::RawJson;
-use model::template::{LazyValue, Scope};
 use model::time::Time;
 use pipeline::{
     AttemptKind, NextAction, PipelinePosition, RenderedTask as Rendered, RenderedWrites,

@@ -1,7 +1,7 @@
 //! Renders a call like the worker does.
 
-use model::playbook::{Step, Task};
-use model::template::{LazyValue, RenderError, Scope};
+use language::playbook::{Step, Task};
+use language::template::{LazyValue, RenderError, Scope};
 use serde_json::{Map, Value};
 
 /// A rendered call.

@@ -10,10 +10,10 @@ use engine::{
     CommandChange, DecideError, Decision, ExecutionLimits, ExecutionRequest, ExecutionState, Input,
     PlaybookNet, Refusal, Stamp,
 };
+use language::template::LoadedValues;
 use model::event::Event;
 use model::id::{CommandId, ExecutionId, IdBlock, Name, PlaybookHash, Seq, WorkerId};
 use model::raw::RawJson;
-use model::template::LoadedValues;
 use model::time::Time;
 use results::BodyStore as _;
 use store::{
@@ -190,7 +190,7 @@ impl WorldServer {
         }
         let entry = block_on_ready(self.store.playbook(hash))?
             .expect("the catalog has the playbook of every execution");
-        let parsed = model::playbook::parse(entry.path.as_str(), entry.text.as_bytes());
+        let parsed = language::playbook::parse(entry.path.as_str(), entry.text.as_bytes());
         let mut playbook = parsed
             .playbook
             .expect("the catalog contains only valid playbooks");

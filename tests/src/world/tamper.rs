@@ -1,9 +1,9 @@
 //! Hooks that inject bugs into a world, to show that its checkers report them.
 
 use engine::{Decision, ExecutionState, Input};
+use language::playbook::Playbook;
 use model::command::Command;
 use model::id::LeaseEpoch;
-use model::playbook::Playbook;
 use model::time::Time;
 
 /// Changes the behavior of a world. Each hook does nothing by default.

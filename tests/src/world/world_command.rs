@@ -4,14 +4,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use engine::ExecutionState;
+use language::playbook::Playbook;
+use language::template::Envelope;
+use language::template::{ExecutionView, IterationView, LazyValue, Scope};
 use model::command::ReportEnd;
 use model::command::{Command, CommandWork, Continuation};
 use model::event::{EmptyPayload, Event, EventBody, EventLocation, FailurePayload};
 use model::id::{LeaseEpoch, WorkerId};
 use model::number_range::NumberRange;
 use model::outcome::{ErrorKind, TaskError};
-use model::playbook::{LoopMode, Playbook};
-use model::template::{ExecutionView, IterationView, LazyValue, Scope};
+use model::playbook::LoopMode;
 use model::time::Time;
 use serde_json::{Map, Value};
 
@@ -354,7 +356,7 @@ fn command_scope(state: &ExecutionState, command: &Command) -> Scope {
     let latest = state
         .steps
         .iter()
-        .filter_map(|(name, step)| Some((name.clone(), step.latest.as_ref()?.envelope())));
+        .filter_map(|(name, step)| Some((name.clone(), Envelope::from(step.latest.as_ref()?))));
     let parent = state.parent.as_ref();
     let parent_iter = parent.and_then(|parent| parent.iter.clone());
     Scope {

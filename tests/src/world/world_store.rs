@@ -6,9 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use language::playbook::Task;
 use model::id::ExecutionId;
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::playbook::{ResultControl, Task};
+use model::playbook::ResultControl;
 use model::result_ref::{INLINE_BYTES_MAX, ResultRef};
 use model::size::fits_json_bytes;
 use model::time::Time;

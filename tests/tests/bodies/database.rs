@@ -1,30 +1,16 @@
 //! The suites against a real Postgres.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
+use postgres::Connector;
 use results::contract::BodyStoreFixture;
-use results::{BodyStore, ConnectError, PostgresClient, PostgresConnector, StoredBody, TaskLogs};
-use store::{PostgresConnections, PostgresOptions, PostgresUrl};
+use results::{BodyStore, StoredBody, TaskLogs};
+use store::{PostgresOptions, PostgresUrl};
 use tests::peers::{PostgresServer, TestDatabase};
 
 /// A database with its schema.
 pub(crate) struct PostgresBodyFixture(pub(crate) TestDatabase);
-
-/// Connections as the binary makes them.
-struct FixtureConnector(PostgresConnections);
-
-#[async_trait]
-impl PostgresConnector for FixtureConnector {
-    async fn connect(&self, statement_max: Duration) -> Result<PostgresClient, ConnectError> {
-        Ok(self.0.open(statement_max).await?)
-    }
-
-    fn location(&self) -> String {
-        self.0.location()
-    }
-}
 
 impl PostgresBodyFixture {
     pub(crate) async fn new() -> Self {
@@ -39,9 +25,8 @@ impl PostgresBodyFixture {
 
     /// Bodies in it, reached at this URL.
     pub(crate) async fn open_store(url: String) -> results::PostgresBodyStore {
-        let connections = PostgresConnections::new(&PostgresUrl::new(url)).unwrap();
-        let opened =
-            results::PostgresBodyStore::open(Arc::new(FixtureConnector(connections))).await;
+        let connector = Connector::from_url(&PostgresUrl::new(url)).unwrap();
+        let opened = results::PostgresBodyStore::open(connector).await;
         opened.unwrap_or_else(|error| panic!("{error:?}"))
     }
 

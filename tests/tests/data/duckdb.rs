@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::template::Piece;
+use language::template::Piece;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 use tokio_util::sync::CancellationToken;

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use language::template::Piece;
 use model::outcome::{Outcome, TaskError};
 use model::playbook::ResultControl;
-use model::template::Piece;
 use results::{DirBodyStore, ResultWriter};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;

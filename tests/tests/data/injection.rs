@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
+use language::template::Piece;
 use model::outcome::Outcome;
-use model::template::Piece;
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 use tests::injection::{around, in_quotes};

@@ -206,7 +206,7 @@ async fn a_sqlite_value_has_a_bound() {
         "CREATE TABLE t (b); WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) INSERT INTO t SELECT zeroblob(1000000) FROM r",
     ] {
         let mut call = new_call("sqlite", dir.path(), json!({"database": ":memory:"}));
-        let pieces = vec![vec![model::template::Piece::Text(statement.to_owned())]];
+        let pieces = vec![vec![language::template::Piece::Text(statement.to_owned())]];
         call.pieces.insert("command".to_owned(), pieces);
         let failed = failure_error(run_call(&tools, call).await);
         assert!(
@@ -218,7 +218,7 @@ async fn a_sqlite_value_has_a_bound() {
     }
     let kept: Value = {
         let mut call = new_call("sqlite", dir.path(), json!({"database": ":memory:"}));
-        let pieces = vec![vec![model::template::Piece::Text(
+        let pieces = vec![vec![language::template::Piece::Text(
             "SELECT length(zeroblob(1000000)) AS n".to_owned(),
         )]];
         call.pieces.insert("command".to_owned(), pieces);

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use model::template::Piece;
+use language::template::Piece;
 use serde_json::{Map, Value, json};
 use tempfile::tempdir;
 use tests::peers::{PostgresServer, S3Server, TestDatabase};

@@ -1,6 +1,6 @@
 //! What a command gives: rows, counts, one entry for each statement; and how its values are bound.
 
-use model::template::Piece;
+use language::template::Piece;
 use serde_json::json;
 
 use crate::fixture::{DatabaseFixture, failure_error, first_row, with_params};

@@ -1,13 +1,13 @@
 //! `effect: transactional`: whatever happens between commit and answer, statements take effect once.
 
+use language::playbook::Effect;
+use language::template::Piece;
 use model::outcome::{ErrorKind, Outcome};
-use model::playbook::Effect;
 use serde_json::json;
 use tests::peers::FaultProxy;
 use tools::Call;
 
 use crate::fixture::{DatabaseFixture, failure_error, new_call, success_value, wait_until};
-use model::template::Piece;
 
 const ADD: &str = "INSERT INTO tally (n) VALUES (1); SELECT count(*) AS n FROM tally";
 

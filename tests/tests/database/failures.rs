@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use language::template::Piece;
 use model::outcome::ErrorKind;
 use serde_json::json;
 use tests::peers::PostgresServer;
 use tokio_postgres::Client;
 
 use crate::fixture::{DatabaseFixture, failure_error, new_call, wait_until, with_timeout};
-use model::template::Piece;
 
 const ONE_WAITS: &str = "SELECT count(*) = 1 FROM pg_stat_activity \
     WHERE datname = current_database() AND wait_event_type = 'Lock'";

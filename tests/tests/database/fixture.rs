@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use language::template::Piece;
 use model::outcome::{Outcome, TaskError};
-use model::template::Piece;
 use serde_json::{Value, json};
 use tests::peers::{PostgresServer, TestDatabase};
 use tokio_postgres::{Client, NoTls};

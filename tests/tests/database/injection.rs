@@ -1,8 +1,8 @@
 //! Attempts to break out of a value's place, in every place a value can stand. Nothing may change, and what comes back
 //! is what went in.
 
+use language::template::Piece;
 use model::outcome::Outcome;
-use model::template::Piece;
 use serde_json::{Value, json};
 use tests::injection::{around, in_quotes};
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use language::playbook::Effect;
 use model::outcome::Outcome;
-use model::playbook::{Effect, ResultControl};
+use model::playbook::ResultControl;
 use results::{BodyStore as _, DirBodyStore, ResultWriter};
 use serde_json::json;
 use tools::Call;

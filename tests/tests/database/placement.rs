@@ -1,7 +1,7 @@
 //! Values in statements, by where they stand: what the server makes of them.
 
+use language::template::{LazyValue, Piece, Scope, Template};
 use model::source::Span;
-use model::template::{LazyValue, Piece, Scope, Template};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};

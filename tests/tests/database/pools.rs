@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use language::template::Piece;
 use model::outcome::ErrorKind;
 use model::result_ref::ResultRef;
-use model::template::Piece;
 use serde_json::{Value, json};
 use tests::peers::PostgresServer;
 use tokio_util::sync::CancellationToken;

@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
+use language::template::Piece;
 use model::outcome::{Outcome, TaskError};
-use model::template::Piece;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};

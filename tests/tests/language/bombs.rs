@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use model::playbook::parse;
+use language::playbook::parse;
 
 fn error_codes(bytes: &[u8]) -> Vec<&'static str> {
     let parsed = parse("bomb.yaml", bytes);

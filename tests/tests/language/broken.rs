@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use model::diagnostic::{CODES, DiagnosticStyle};
-use model::playbook::parse;
+use language::diagnostic::{CODES, DiagnosticStyle};
+use language::playbook::parse;
 
 /// Codes that `tests/broken` cannot contain: `bombs` tests those whose playbooks are not small text files, `programs`
 /// and `bodies` test those that only the command line reports, because it reads tool manifests and store settings.

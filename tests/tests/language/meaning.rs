@@ -1,9 +1,8 @@
 //! The parsed form of a playbook: defaults, layers, workbook tasks, and the example of the specification.
 
-use model::playbook::{
-    Backoff, Directive, FailureMode, JumpTarget, LoopMode, Playbook, RouteMode, parse,
-};
-use model::template::Tree;
+use language::playbook::{JumpTarget, Playbook, parse};
+use language::template::Tree;
+use model::playbook::{Backoff, Directive, FailureMode, LoopMode, RouteMode};
 use serde_json::json;
 
 use crate::spellings::{HEAD, parse_valid};

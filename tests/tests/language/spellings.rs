@@ -1,7 +1,7 @@
 //! Two dialects, one model: every accepted spelling parses to the same playbook as its canonical form.
 
-use model::diagnostic::DiagnosticStyle;
-use model::playbook::{Playbook, parse};
+use language::diagnostic::DiagnosticStyle;
+use language::playbook::{Playbook, parse};
 use regex::Regex;
 
 /// Parses a text that must have no errors.

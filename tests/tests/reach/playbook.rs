@@ -1,6 +1,6 @@
 //! The tool kinds for external services, in the syntax of playbooks.
 
-use model::playbook::parse;
+use language::playbook::parse;
 
 const PLAYBOOK: &str = r#"
 apiVersion: noetl.io/v2

@@ -12,7 +12,7 @@ use model::event::Event;
 use model::id::{ExecutionId, PlaybookHash, Seq, WorkerId};
 use model::raw::RawJson;
 use model::result_ref::{ResolvedRef, ResultRef};
-use model::template::LoopPointer;
+use model::step_pointer::LoopPointer;
 use serde_json::json;
 use server::{Control, ExecutionOptions, Server, SubmitError};
 use store::{MemoryStore, Store};

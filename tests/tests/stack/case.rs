@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use language::playbook::credentials::CredentialUses;
 use model::id::{ExecutionId, WorkerId};
-use model::playbook::credentials::CredentialUses;
 use model::raw::RawJson;
 use model::status::RunStatus;
 use server::{Control, ControlError, Rerun, Server, SubmitError, SubmitRequest};
@@ -65,7 +65,7 @@ async fn set_credentials(case: &Case, server: &Server) -> Result<(), String> {
         .into_iter()
         .chain(case.children.iter().map(|(_, text)| text));
     for text in texts {
-        let parsed = model::playbook::parse("playbook", text.as_bytes());
+        let parsed = language::playbook::parse("playbook", text.as_bytes());
         let Some(playbook) = &parsed.playbook else {
             continue;
         };

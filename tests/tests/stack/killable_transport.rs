@@ -9,7 +9,7 @@ use model::event::Event;
 use model::id::{ExecutionId, PlaybookHash, Seq, WorkerId};
 use model::raw::RawJson;
 use model::result_ref::{ResolvedRef, ResultRef};
-use model::template::LoopPointer;
+use model::step_pointer::LoopPointer;
 use tokio_util::sync::CancellationToken;
 use wire::{
     ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, ReportRequest, ReportResponse,

@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use language::playbook::Playbook;
 use model::event::{AllowedSource, Event};
-use model::playbook::{Playbook, RouteMode};
+use model::playbook::RouteMode;
 use tests::conformance::{Case, ExternalInput, Trigger, case_folders};
 use tests::peers::PostgresServer;
 
@@ -155,7 +156,7 @@ fn every_case_leaves_the_same_log_through_the_whole_stack() {
 
 /// Branches of a run race in real time, and its result is that of whichever ends last; the rest of the log is compared.
 fn compare_raced_log(case: &Case, text: &str) -> Result<(), String> {
-    let parsed = model::playbook::parse("playbook", case.playbook.as_bytes());
+    let parsed = language::playbook::parse("playbook", case.playbook.as_bytes());
     let forks = parsed.playbook.is_some_and(|playbook| {
         let modes = playbook.steps.iter().map(|step| step.next.mode);
         modes.into_iter().any(|mode| mode == RouteMode::Inclusive)
@@ -205,7 +206,7 @@ fn skip_reason(case: &Case) -> Option<&'static str> {
     if case.schedule().times().any(|at| at > REAL_TIME_MAX) {
         return Some("it waits for long");
     }
-    let parsed = model::playbook::parse("playbook", case.playbook.as_bytes());
+    let parsed = language::playbook::parse("playbook", case.playbook.as_bytes());
     let is_each = |playbook: &Playbook| playbook.steps.iter().any(|step| !step.is_joining);
     if parsed.playbook.as_ref().is_some_and(is_each) {
         return Some("tokens race for the numbers of a step's runs");

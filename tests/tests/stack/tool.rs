@@ -9,7 +9,7 @@ use serde_json::Value;
 use tests::conformance::Script;
 use tests::world::{AttemptQuery, OutcomeSource, TimedOutcome};
 use tokio_util::sync::CancellationToken;
-use tools::{Call, LogSink, Registry, Tool};
+use tools::{Call, LogSink, Registry, Tool, ToolResult};
 
 /// Kinds that a case may use; `wait` and `playbook` wait outside of tools.
 const KINDS: [&str; 9] = [
@@ -62,11 +62,11 @@ impl Tool for CaseTool {
         self.is_pure
     }
 
-    async fn call(&self, call: Call, stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
+    async fn run(&self, call: Call, stop: &CancellationToken, _log: &dyn LogSink) -> ToolResult {
         let answer = self.scripted_outcome(&call);
         tokio::select! {
-            () = tokio::time::sleep(answer.duration) => answer.outcome,
-            () = stop.cancelled() => Outcome::error(TaskError::new(
+            () = tokio::time::sleep(answer.duration) => Ok(answer.outcome),
+            () = stop.cancelled() => Err(TaskError::new(
                 ErrorKind::Cancelled,
                 "CANCELLED",
                 "the call was stopped before it ended",

@@ -7,16 +7,23 @@ use crate::source_files::{SourceFile, TidyFinding, assert_catches, assert_clean,
 /// Each crate and the workspace crates it may depend on. The binary `noetl` may use all of them and is not listed.
 pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("model", &[]),
-    ("pipeline", &["model"]),
-    ("engine", &["pipeline", "model"]),
-    ("store", &["model"]),
-    ("results", &["model"]),
+    ("language", &["model"]),
+    ("postgres", &[]),
+    ("pipeline", &["language", "model"]),
+    ("engine", &["pipeline", "language", "model"]),
+    ("store", &["model", "postgres"]),
+    ("results", &["model", "postgres"]),
     ("wire", &["model"]),
-    ("tools", &["model", "results"]),
-    ("worker", &["model", "pipeline", "tools", "results", "wire"]),
+    ("tools", &["language", "model", "postgres", "results"]),
+    (
+        "worker",
+        &["language", "model", "pipeline", "tools", "results", "wire"],
+    ),
     (
         "server",
-        &["model", "engine", "pipeline", "store", "results", "wire"],
+        &[
+            "language", "model", "engine", "pipeline", "store", "results", "wire",
+        ],
     ),
 ];
 
@@ -26,6 +33,11 @@ const LIBRARY_CRATES: &[(&str, &[&str])] = &[
     // `results` uses it only for the TLS of `object_store`.
     ("reqwest", &["wire", "tools", "results"]),
     ("object_store", &["results"]),
+    ("deadpool", &["postgres"]),
+    ("tokio-postgres-rustls", &["postgres"]),
+    // Only the language has templates and YAML; what stores and transports compile does not.
+    ("minijinja", &["language"]),
+    ("saphyr-parser", &["language"]),
     ("anyhow", &["cli"]),
     ("clap", &["cli"]),
 ];

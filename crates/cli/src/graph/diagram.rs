@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::playbook::{Collection, Playbook, Step};
+use language::playbook::{Collection, Playbook, Step};
 use serde_json::Value;
 
 use crate::render::{human, lines};
@@ -87,7 +87,7 @@ impl Diagram {
                     nodes.push(DiagramNode::missing(arc.step.as_str()));
                     nodes.len() - 1
                 });
-                let guard = arc.when.as_ref().map(model::template::Template::source);
+                let guard = arc.when.as_ref().map(language::template::Template::source);
                 let arc = DiagramArc {
                     from,
                     to,
@@ -138,8 +138,8 @@ impl DiagramNode {
     }
 }
 
-fn literal_length(tree: &model::template::Tree) -> Option<usize> {
-    use model::template::Tree;
+fn literal_length(tree: &language::template::Tree) -> Option<usize> {
+    use language::template::Tree;
     match tree {
         Tree::List(items) => Some(items.len()),
         Tree::Literal(Value::Array(items)) => Some(items.len()),

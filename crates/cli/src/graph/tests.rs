@@ -8,7 +8,7 @@ fn diagram(workflow: &str) -> Diagram {
     let text = format!(
         "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata:\n  name: demo\nworkflow:\n{workflow}"
     );
-    let parsed = model::playbook::parse("demo.yaml", text.as_bytes());
+    let parsed = language::playbook::parse("demo.yaml", text.as_bytes());
     let problems: Vec<_> = parsed
         .diagnostics
         .iter()

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use language::playbook::Playbook;
 use model::id::Name;
-use model::playbook::Playbook;
 use model::time::Time;
 
 use crate::output::Output;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::diagnostic::{Diagnostic, Severity, find_code};
+use language::diagnostic::{Diagnostic, Severity, find_code};
 use model::source::{SourceText, Span};
 use serde::Deserialize;
 use wire::CallError;
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn findings_of_a_server_show_the_line_they_are_in() {
         let text = "kind: Playbook\nworkflow: é 1\n";
-        let parsed = model::playbook::parse("a.yaml", text.as_bytes());
+        let parsed = language::playbook::parse("a.yaml", text.as_bytes());
         let own = parsed.diagnostics.first().unwrap();
         let problem = wire::api::Problem {
             type_: String::new(),

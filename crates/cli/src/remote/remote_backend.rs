@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use language::playbook::Playbook;
 use model::event::Event;
 use model::id::{ExecutionId, PlaybookHash, Seq, StepRunId};
-use model::playbook::Playbook;
 use model::raw::RawJson;
 use model::status::RunStatus;
 use model::time::Time;
@@ -204,8 +204,9 @@ impl RunBackend for RemoteBackend {
             .find_playbook(row.path.as_str(), Some(row.playbook_version))
             .await?;
         let text = entry.and_then(|entry| entry.content);
-        Ok(text
-            .and_then(|text| model::playbook::parse(row.path.as_str(), text.as_bytes()).playbook))
+        Ok(text.and_then(|text| {
+            language::playbook::parse(row.path.as_str(), text.as_bytes()).playbook
+        }))
     }
 
     async fn result(

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use model::playbook::Playbook;
+use language::playbook::Playbook;
 use model::source::Span;
 use serde_json::Value;
 
@@ -205,13 +205,14 @@ fn other_failures(step: &StepView, shown: Option<u64>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use model::event::{EndStatus, EventBody, EventLocation};
+    use model::outcome::Outcome;
+
     use super::*;
     use crate::view::testing::{
         EventLogFixture, execution_finished, failure_payload, step_location, task_ended,
         task_error, task_location,
     };
-    use model::event::{EndStatus, EventBody, EventLocation};
-    use model::outcome::Outcome;
 
     const TEXT: &str = "\
 apiVersion: noetl.io/v2
@@ -247,7 +248,7 @@ workflow:
     }
 
     fn playbook() -> Playbook {
-        model::playbook::parse("demo.yaml", TEXT.as_bytes())
+        language::playbook::parse("demo.yaml", TEXT.as_bytes())
             .playbook
             .unwrap()
     }

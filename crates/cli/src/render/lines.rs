@@ -1,6 +1,6 @@
 //! One-line texts: start and end of a run, and the status of a step.
 
-use model::playbook::{Playbook, Step};
+use language::playbook::{Playbook, Step};
 use model::status::RunStatus;
 use model::time::Time;
 
@@ -198,14 +198,15 @@ fn failure_reason(view: &RunView) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use model::event::{EmptyPayload, EndStatus, EventBody, EventLocation, StepDone};
+    use model::outcome::Outcome;
+    use serde_json::json;
+
     use super::*;
     use crate::view::testing::{
         EventLogFixture, execution_finished, failure_payload, step_location, task_ended,
         task_error, task_location,
     };
-    use model::event::{EmptyPayload, EndStatus, EventBody, EventLocation, StepDone};
-    use model::outcome::Outcome;
-    use serde_json::json;
 
     #[test]
     fn a_step_line_has_mark_name_result_and_time() {

@@ -1,7 +1,7 @@
 //! JSON object of a run, printed by `-o json` of `run`, `resume`, `retry` and `show`.
 
+use language::playbook::Playbook;
 use model::id::ExecutionId;
-use model::playbook::Playbook;
 use model::time::Time;
 use serde_json::{Map, Value, json};
 
@@ -96,11 +96,12 @@ fn step_report(step: &StepView, playbook: Option<&Playbook>, now: Time) -> Value
 
 #[cfg(test)]
 mod tests {
+    use model::event::{EndStatus, EventBody, EventLocation};
+
     use super::*;
     use crate::view::testing::{
         EventLogFixture, execution_finished, failure_payload, step_location, task_error,
     };
-    use model::event::{EndStatus, EventBody, EventLocation};
 
     #[test]
     fn ids_are_strings_and_every_promised_field_is_there() {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use language::playbook::Playbook;
 use model::event::Event;
 use model::id::{ExecutionId, Seq};
-use model::playbook::Playbook;
 use model::status::RunStatus;
 use model::time::Time;
 use results::ByteStream;

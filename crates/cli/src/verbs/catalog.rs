@@ -1,6 +1,6 @@
 //! `noetl catalog`: lists and prints registered playbooks.
 
-use model::playbook::parse_catalog_id;
+use language::playbook::parse_catalog_id;
 
 use crate::app::{App, VerbResult};
 use crate::args::CatalogVerb;

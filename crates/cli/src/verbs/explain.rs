@@ -32,7 +32,7 @@ pub(crate) fn explain(app: &App, args: &ExplainArgs) -> VerbResult {
 }
 
 fn find_code(code: &str) -> Option<(String, String)> {
-    if let Some(entry) = model::diagnostic::find_code(code) {
+    if let Some(entry) = language::diagnostic::find_code(code) {
         return Some((entry.meaning.to_owned(), entry.remedy.to_owned()));
     }
     let rows = REFERENCE.lines().filter_map(|line| {

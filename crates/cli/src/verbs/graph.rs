@@ -9,7 +9,7 @@ use crate::inputs;
 /// Draws a playbook.
 pub(crate) fn graph(app: &App, args: &GraphArgs) -> VerbResult {
     let bytes = inputs::read_file(&args.file)?;
-    let parsed = model::playbook::parse(&args.file, &bytes);
+    let parsed = language::playbook::parse(&args.file, &bytes);
     let Some(playbook) = &parsed.playbook else {
         for diagnostic in &parsed.diagnostics {
             app.output

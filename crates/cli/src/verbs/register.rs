@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use model::playbook::Playbook;
+use language::playbook::Playbook;
 use serde_json::{Value, json};
 use wire::api::SetCredentialRequest;
 
@@ -59,7 +59,7 @@ fn parse_credential(bytes: &[u8]) -> Option<SetCredentialRequest> {
     if looks_like_playbook(bytes) {
         return None;
     }
-    let value = model::playbook::parse_data("credential", bytes).ok()?;
+    let value = language::playbook::parse_data("credential", bytes).ok()?;
     let is_one = value.get("data").is_some_and(Value::is_object);
     is_one.then(|| serde_json::from_value(value).ok()).flatten()
 }
@@ -83,7 +83,7 @@ fn looks_like_credential(name: &str, bytes: &[u8]) -> bool {
 
 /// Returns the error for an invalid credential file, without quoting the file.
 fn credential_error(name: &str, bytes: &[u8]) -> CliError {
-    let why = match model::playbook::parse_data("credential", bytes) {
+    let why = match language::playbook::parse_data("credential", bytes) {
         Err(_) => "neither valid JSON nor valid YAML".to_owned(),
         Ok(Value::Object(map)) => {
             let is_text = |key: &&str| map.get(*key).is_some_and(Value::is_string);

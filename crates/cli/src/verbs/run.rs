@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use model::playbook::{ParseResult, Playbook};
+use language::playbook::{ParseResult, Playbook};
 use model::raw::RawJson;
 use serde_json::{Map, Value, json};
 
@@ -62,7 +62,7 @@ async fn run_from_catalog(
         Err(problem) if problem.code == "STORE_NOT_FOUND" => return Err(nowhere()),
         runs => runs?,
     };
-    let (path, version) = model::playbook::parse_catalog_id(&args.file);
+    let (path, version) = language::playbook::parse_catalog_id(&args.file);
     let entry = backend
         .find_playbook(path, version)
         .await?

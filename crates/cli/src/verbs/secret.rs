@@ -67,7 +67,7 @@ fn read_data(file: Option<&str>, data: Option<&str>) -> Result<Value, CliError> 
         (None, Some(text)) => ("--data", text.as_bytes().to_vec()),
         (None, None) => return Err(CliError::usage("pass --file or --data")),
     };
-    let value = model::playbook::parse_data(name, &bytes).ok();
+    let value = language::playbook::parse_data(name, &bytes).ok();
     let value = value.filter(|value| value.as_object().is_some_and(|map| !map.is_empty()));
     let value = value.ok_or_else(|| {
         CliError::usage(format!("invalid {name}: expected a JSON or YAML map"))

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use model::playbook::Playbook;
+use language::playbook::Playbook;
 use model::status::RunStatus;
 use model::time::Time;
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use model::diagnostic::Diagnostic;
+use language::diagnostic::Diagnostic;
 
 use crate::app::{App, VerbResult};
 use crate::args::ValidateArgs;
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_summary_counts_findings_and_the_files_they_are_in() {
-        let bad = model::playbook::parse("bad.yaml", b"kind: Playbook\n").diagnostics;
+        let bad = language::playbook::parse("bad.yaml", b"kind: Playbook\n").diagnostics;
         let mut checked = ValidationSummary::default();
         checked.add(bad);
         checked.add(Vec::new());

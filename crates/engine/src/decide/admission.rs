@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use language::playbook::{Admission, AdmitMode};
+use language::template::{LazyValue, Scope};
 use model::event::{AdmitEvaluated, EventBody, EventLocation};
 use model::id::{Name, TokenId};
 use model::outcome::TaskError;
-use model::playbook::{Admission, AdmitMode};
-use model::template::{LazyValue, Scope};
 
 use crate::decide::DecideError;
 use crate::decide::decision_builder::DecisionBuilder;
@@ -171,7 +171,7 @@ impl DecisionBuilder<'_> {
             .iter()
             .filter_map(|rule| rule.when.as_ref());
         let paths: Vec<&str> = rules
-            .flat_map(model::template::Template::paths)
+            .flat_map(language::template::Template::paths)
             .map(String::as_str)
             .collect();
         let names_step = |name: &Name| {

@@ -1,6 +1,6 @@
 //! The entry point of every decision: applies the input, then advances the state until no event is missing.
 
-use model::template::{LoadedValues, Need};
+use language::template::{LoadedValues, Need};
 
 use crate::decide::decision_builder::DecisionBuilder;
 use crate::decide::{DecideError, PlaybookNet, Refusal};

@@ -1,11 +1,11 @@
 //! Reuse: starts an execution from a later step with the results of another execution.
 
+use language::playbook::Step;
 use model::event::{
     EventBody, EventLocation, LoopStarted, ReusedIterations, ReusedPart, ReusedRecord,
     WorkflowStarted,
 };
 use model::id::{Name, Seq, StepRunId};
-use model::playbook::Step;
 use model::raw::RawJson;
 use model::size::size_error;
 use serde_json::{Map, Value};

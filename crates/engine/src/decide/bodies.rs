@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use language::template::LazyValue;
 use model::raw::RawJson;
 use model::result_ref::{BodyMeta, BodyScope, RefKind, ResultRef};
-use model::template::LazyValue;
 use serde_json::{Map, Value};
 
 use crate::decide::decision_builder::DecisionBuilder;

@@ -4,10 +4,11 @@
 //! together with its `set`: if that fails, `step.failed` replaces `step.done` or `loop.done`, no matter which process
 //! reported it.
 
+use language::playbook::Step;
+use language::template::Envelope;
+use language::template::{LazyValue, Scope};
 use model::event::EventBody;
 use model::id::StepRunId;
-use model::playbook::Step;
-use model::template::{LazyValue, Scope};
 
 use crate::decide::DecideError;
 use crate::decide::decision_builder::{Checkpoint, DecisionBuilder, run_location};
@@ -70,7 +71,7 @@ impl<'n> DecisionBuilder<'n> {
         scope.event = Some(event_view(&came, ended.error.as_ref()));
         let summary = self.state.steps.get(&id.step);
         let latest = summary.and_then(|summary| summary.latest.as_ref());
-        scope.outcome = latest.map(model::template::StepPointer::envelope);
+        scope.outcome = latest.map(Envelope::from);
         Some(scope)
     }
 

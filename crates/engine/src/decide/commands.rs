@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use language::playbook::Step;
 use model::command::{Command, CommandWork};
 use model::event::{CommandIssued, EmptyPayload, EventBody, StepDone};
 use model::id::{CommandId, Name, Seq, StepRunId};
-use model::playbook::{LoopMode, Step};
+use model::playbook::LoopMode;
 
 use crate::decide::DecideError;
 use crate::decide::decision_builder::{DecisionBuilder, run_location};

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use language::template::Envelope;
+use language::template::{EnvelopeContent, Need};
 use model::event::{
     ChildEnd, EmptyPayload, EndStatus, EventBody, EventLocation, ExecutionFinished, ResultPointer,
 };
 use model::id::Name;
 use model::outcome::{ErrorKind, Outcome, Success, TaskError};
-use model::template::{EnvelopeContent, Need};
 use serde_json::Value;
 
 use crate::decide::DecideError;
@@ -162,7 +163,7 @@ impl DecisionBuilder<'_> {
             ))));
         }
         let latest = result.and_then(|pointer| self.state.steps.get(&pointer.step)?.latest.clone());
-        let outcome = match latest.map(|latest| latest.envelope().content) {
+        let outcome = match latest.map(|latest| Envelope::from(&latest).content) {
             Some(EnvelopeContent::Event(seq)) => self.loaded_outcome(Need::Outcome(seq))?,
             Some(EnvelopeContent::Loop(pointer)) => self.loaded_outcome(Need::Loop(pointer))?,
             _ => Outcome::ok(Value::Null),

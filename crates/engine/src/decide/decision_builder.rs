@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use language::template::LoadedValues;
 use model::command::TimerChange;
 use model::event::{Event, EventBody, EventLocation, EventSource};
 use model::id::{LeaseEpoch, Seq, StepRunId, WorkerId};
 use model::outcome::{ErrorKind, TaskError};
-use model::template::LoadedValues;
 
 use crate::decide::PlaybookNet;
 use crate::decide::scope::ScopeCache;

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use language::playbook::FirstValues;
+use language::template::{ExecutionView, LazyValue, LoadedValues, Scope};
 use model::event::{
     EmptyPayload, Event, EventBody, EventLocation, EventSource, ExecutionRequested,
     RequestEvaluated, WorkflowStarted,
 };
 use model::id::Seq;
-use model::playbook::FirstValues;
 use model::raw::RawJson;
 use model::size::size_error;
-use model::template::{ExecutionView, LazyValue, LoadedValues, Scope};
 use serde_json::{Map, Value};
 
 use crate::decide::decision_builder::DecisionBuilder;
@@ -157,7 +157,7 @@ mod tests {
     fn submit(payload: &Value) -> Result<crate::Decision, DecideError> {
         let text = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p}\n\
                     workload: {a: 1}\nworkflow: [{step: start, tool: {kind: noop}}]\n";
-        let parsed = model::playbook::parse("p", text.as_bytes());
+        let parsed = language::playbook::parse("p", text.as_bytes());
         let playbook = parsed.playbook.expect("the playbook is valid");
         let net = PlaybookNet::new(Arc::new(playbook), ExecutionLimits::default());
         let submit = ExecutionRequest {

@@ -1,5 +1,7 @@
 //! Loops: the collection is fixed once, and the loop ends when every index has ended.
 
+use language::playbook::{Collection, Loop, Step};
+use language::template::{LazyValue, Need, RenderError, Scope, Tree};
 use model::event::{
     EventBody, EventLocation, FrameClaimed, IterationScheduled, LoopDone, LoopStarted,
 };
@@ -7,10 +9,9 @@ use model::id::StepRunId;
 use model::manifest::{self, is_pipeline_outcome, outcome_from_event};
 use model::number_range::{NumberRange, RANGE_ITEMS_MAX};
 use model::outcome::ErrorKind;
-use model::playbook::{Collection, FailureMode, Loop, LoopMode, Step};
+use model::playbook::{FailureMode, LoopMode};
 use model::raw::RawJson;
 use model::result_ref::{INLINE_BYTES_MAX, ResultRef};
-use model::template::{LazyValue, Need, RenderError, Scope, Tree};
 use serde_json::{Map, Value};
 
 use crate::decide::DecideError;

@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
+use language::playbook::Task;
+use language::template::{LazyValue, Need};
 use model::command::LabelParts;
 use model::event::{Event, EventBody, EventLocation, ResultStored};
 use model::id::{Seq, StepRunId};
 use model::manifest::{Accumulate, ManifestRule, PAGES_LISTED_MAX};
 use model::outcome::Outcome;
-use model::playbook::Task;
 use model::result_ref::ResultRef;
-use model::template::{LazyValue, Need};
 
 use crate::decide::decision_builder::{DecisionBuilder, run_location};
 use crate::state::LoopRun;

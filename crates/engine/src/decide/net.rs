@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use language::playbook::{DefaultError, Playbook};
+use language::template::Need;
 use model::id::Name;
 use model::outcome::{ErrorKind, TaskError};
-use model::playbook::{DefaultError, Playbook};
 use model::raw::RawJson;
 use model::size::size_error;
-use model::template::Need;
 use serde::{Deserialize, Serialize};
 
 use crate::graph::Graph;

@@ -3,13 +3,14 @@
 //! Input: a run with its boundary. Output: the patches of the matched arcs, then one `next.evaluated` with the value
 //! of each condition and the new tokens. After a failure, only arcs whose condition handles failure are candidates.
 
+use language::playbook::{NetArc, SetEntry, Step};
+use language::template::Scope;
 use model::event::{CtxPatched, EventBody, MatchedArc, NextEvaluated, SelectedArc};
 use model::id::{Name, StepRunId};
 use model::outcome::{ErrorKind, TaskError};
-use model::playbook::{FailureMode, NetArc, RouteMode, SetEntry, Step};
+use model::playbook::{FailureMode, RouteMode};
 use model::raw::RawJson;
 use model::size::size_error;
-use model::template::Scope;
 use serde_json::Map;
 
 use crate::decide::DecideError;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use language::template::{Envelope, EventView, ExecutionView, LazyValue, Need, RenderError, Scope};
 use model::event::{EventBody, EventKind, EventStatus};
 use model::id::{Name, Seq};
 use model::manifest::outcome_from_event;
 use model::outcome::{ErrorKind, TaskError};
 use model::raw::RawJson;
-use model::template::{Envelope, EventView, ExecutionView, LazyValue, Need, RenderError, Scope};
 
 use crate::decide::DecideError;
 use crate::decide::decision_builder::{DecisionBuilder, fatal_error};
@@ -65,7 +65,7 @@ impl DecisionBuilder<'_> {
                     .iter()
                     .filter_map(|(name, step)| Some((name, step.latest.as_ref()?)));
                 let steps: BTreeMap<_, _> = latest
-                    .map(|(name, latest)| (name.clone(), latest.envelope()))
+                    .map(|(name, latest)| (name.clone(), Envelope::from(latest)))
                     .collect();
                 let steps = Arc::new(steps);
                 self.scopes.steps = Some((last, steps.clone()));

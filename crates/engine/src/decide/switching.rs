@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use language::playbook::{Playbook, Step};
 use model::event::{EventBody, EventLocation, PlaybookSwitched, UnchangedTasks};
 use model::id::Name;
-use model::playbook::{Playbook, Step};
 
 use crate::decide::decision_builder::DecisionBuilder;
 use crate::input::PlaybookSwitch;

@@ -8,7 +8,7 @@ use model::id::{ExecutionId, Name, PlaybookHash, Seq, StepRunId, TokenId};
 use model::outcome::TaskError;
 use model::raw::RawJson;
 use model::status::RunStatus;
-use model::template::StepPointer;
+use model::step_pointer::StepPointer;
 use model::time::Time;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -10,7 +10,7 @@ use model::event::{
 };
 use model::id::{StepRunId, TokenId};
 use model::playbook::LoopMode;
-use model::template::{LoopPointer, StepPointer};
+use model::step_pointer::{LoopPointer, StepPointer};
 use model::time::Time;
 
 use crate::state::step_run::{StepRun, StepRunEnd};

@@ -5,7 +5,7 @@ use model::event::{
     ReusedRecord, ReusedStep, TokenOrigin, WorkflowStarted,
 };
 use model::id::{Seq, TokenId};
-use model::template::{LoopPointer, StepPointer};
+use model::step_pointer::{LoopPointer, StepPointer};
 use serde_json::{Map, Value};
 
 use crate::state::{Boundary, BoundaryKind, ExecutionState, LoopRun, ReturnedRange, Token};

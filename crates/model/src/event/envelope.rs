@@ -142,6 +142,20 @@ pub enum EventStatus {
     Cancelled,
 }
 
+impl EventStatus {
+    /// The name in events and stores.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::InProgress => "in_progress",
+            Self::Success => "success",
+            Self::Error => "error",
+            Self::Skipped => "skipped",
+            Self::Paused => "paused",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
 macro_rules! bodies {
     ($($kind:ident($payload:ty)),* $(,)?) => {
         /// The payload of an event, by kind.

@@ -8,7 +8,7 @@ use crate::number_range::NumberRange;
 use crate::outcome::TaskError;
 use crate::raw::RawJson;
 use crate::result_ref::ResultRef;
-use crate::template::LoopPointer;
+use crate::step_pointer::LoopPointer;
 use crate::time::Time;
 
 /// The origin of a rerun.

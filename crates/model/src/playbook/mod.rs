@@ -1,33 +1,9 @@
-//! The playbook: a document after all accepted spellings are normalized.
+//! The parts of playbooks that events record and stores use: modes, directives, and how a result is stored.
 
-mod catalog_id;
-mod check;
-pub mod credentials;
-mod data;
-mod defaults;
-mod definition;
-mod keychain;
-pub mod kinds;
-mod parse;
-mod policy;
-mod read;
+mod modes;
+mod result_control;
 mod selection;
-mod steps;
 
-pub use catalog_id::parse_catalog_id;
-pub use data::parse_data;
-pub use defaults::{DefaultError, DefaultTemplate, FirstValues, Section};
-pub use keychain::{KeychainEntry, KeychainKind, KeychainScope};
-pub use kinds::{CodeLanguage, FieldMode};
-pub use parse::{ParseResult, parse};
-
-pub use definition::{
-    Admission, AdmitMode, AdmitRule, Collection, CursorClaim, Effect, Executor, FailureMode, Loop,
-    LoopMode, NetArc, Playbook, ResultControl, RouteMode, Router, Step, Task,
-};
-pub use policy::{
-    Backoff, Directive, JumpTarget, Policy, PolicyRule, RetryRule, RuleAction, SetEntry,
-    UnmatchedAction, WriteTarget,
-};
+pub use modes::{Backoff, Directive, FailureMode, LoopMode, RouteMode};
+pub use result_control::ResultControl;
 pub use selection::{InvalidPathError, Select, Selection};
-pub use steps::Steps;

@@ -16,7 +16,9 @@ use model::time::Time;
 use serde_json::Map;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::{BodySource, BodyStore, BodyStream, Error, StoredBody, sha256};
+use crate::{
+    BodyEntry, BodySource, BodyStore, BodyStream, Error, OldBodyQuery, StoredBody, sha256,
+};
 
 /// Larger than the chunks of any store.
 const LARGE_BODY_BYTES: usize = 5 * 1024 * 1024 + 17;
@@ -385,10 +387,10 @@ pub async fn only_a_body_that_was_not_stored_again_is_removed_as_old(site: &dyn 
         sorted.sort();
         sorted
     };
-    assert_eq!(expect_ok(bodies.stored_before(Time(0), None, 10).await), []);
+    assert_eq!(expect_ok(list_old(&*bodies, Time(0), None, 10).await), []);
     let later = Time(i64::MAX / 4);
-    let first = expect_ok(bodies.stored_before(later, None, 2).await);
-    let rest = bodies.stored_before(later, Some(&first[1].sha256), 2).await;
+    let first = expect_ok(list_old(&*bodies, later, None, 2).await);
+    let rest = list_old(&*bodies, later, Some(&first[1].sha256), 2).await;
     let found: Vec<_> = first
         .into_iter()
         .chain(expect_ok(rest))
@@ -406,4 +408,18 @@ pub async fn only_a_body_that_was_not_stored_again_is_removed_as_old(site: &dyn 
     ));
     let again = put_bytes(&*bodies, &texts[0]).await;
     assert_eq!(expect_ok(bodies.get(&again).await), texts[0]);
+}
+
+async fn list_old(
+    bodies: &dyn BodyStore,
+    before: Time,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<BodyEntry>, Error> {
+    let query = OldBodyQuery {
+        before,
+        after,
+        limit,
+    };
+    bodies.stored_before(&query).await
 }

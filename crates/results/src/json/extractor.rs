@@ -1,7 +1,7 @@
 //! Extracts from streamed JSON what a reference contains: small top-level fields, selected values, and the beginning.
 
+use model::result_ref::PathSegment;
 use model::result_ref::{ENVELOPE_WORDS, KEYS_MAX};
-use model::template::PathSegment;
 use serde_json::{Map, Value};
 
 use super::scan::{JsonScanError, JsonScanner, ValueStart};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use model::template::PathSegment;
+use model::result_ref::PathSegment;
 use serde::{Deserialize, Serialize};
 
 use super::scan::{JsonScanError, JsonScanner, ValueStart};

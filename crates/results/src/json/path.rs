@@ -1,6 +1,6 @@
 //! Paths that can be evaluated in one pass: keys and indices only, no search.
 
-use model::template::PathSegment;
+use model::result_ref::PathSegment;
 
 /// Parses a `JSONPath` such as `$.a['b'][0]`; returns `None` for other forms.
 pub fn parse_plain_path(path: &str) -> Option<Vec<PathSegment>> {

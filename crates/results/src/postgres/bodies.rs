@@ -9,19 +9,20 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use model::result_ref::ResultRef;
 use model::time::Time;
+use postgres::Connector;
 use serde_json::Map;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::layout::{BodyLayout, ChunkError};
 use super::logs::PostgresLogs;
-use super::pool::{PostgresConnector, StatementPool};
+use super::pool::StatementPool;
 use super::upload::{
     BodyUpload, CHUNK_BYTES, delete_body, delete_old_body, insert_small_body, list_old_bodies,
     renew_body, sweep_drafts,
 };
 use crate::bodies::{body_hash, clamp_range};
-use crate::{BodyEntry, BodySource, BodyStore, BodyStream, Error, StoredBody};
+use crate::{BodyEntry, BodySource, BodyStore, BodyStream, Error, OldBodyQuery, StoredBody};
 
 /// Name of the store in references.
 const STORE_NAME: &str = "postgres";
@@ -34,8 +35,8 @@ pub struct PostgresBodyStore {
 
 impl PostgresBodyStore {
     /// Opens bodies in a database whose schema is up to date; deletes incomplete bodies of dead processes.
-    pub async fn open(connect: Arc<dyn PostgresConnector>) -> Result<Self, Error> {
-        let pool = Arc::new(StatementPool::new(connect));
+    pub async fn open(connector: Connector) -> Result<Self, Error> {
+        let pool = Arc::new(StatementPool::new(connector));
         sweep_drafts(&pool).await?;
         Ok(Self { pool })
     }
@@ -234,14 +235,15 @@ impl BodyStore for PostgresBodyStore {
         delete_body(&self.pool, &hash).await
     }
 
-    async fn stored_before(
-        &self,
-        before: Time,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<BodyEntry>, Error> {
-        let after = after.and_then(|after| hex::decode(after).ok());
-        list_old_bodies(&self.pool, before, &after.unwrap_or_default(), limit).await
+    async fn stored_before(&self, query: &OldBodyQuery<'_>) -> Result<Vec<BodyEntry>, Error> {
+        let after = query.after.and_then(|after| hex::decode(after).ok());
+        list_old_bodies(
+            &self.pool,
+            query.before,
+            &after.unwrap_or_default(),
+            query.limit,
+        )
+        .await
     }
 
     async fn delete_stored_before(&self, sha256: &str, before: Time) -> Result<bool, Error> {

@@ -10,7 +10,3 @@ mod upload;
 
 pub use bodies::PostgresBodyStore;
 pub use logs::PostgresLogs;
-pub use pool::{ConnectError, PostgresConnector};
-
-/// Connection to the database.
-pub use tokio_postgres::Client as PostgresClient;

@@ -1,7 +1,7 @@
 //! The catalog: registers, lists, reads and validates playbooks.
 
 use axum::extract::State;
-use model::playbook::Playbook;
+use language::playbook::Playbook;
 use serde_json::{Value, json};
 use store::CatalogEntry;
 use wire::api::{
@@ -59,7 +59,7 @@ pub(crate) fn playbook_path(text: &str) -> Result<String, ApiError> {
 }
 
 fn parse_playbook(text: &str) -> Result<Playbook, ApiError> {
-    let parsed = model::playbook::parse("playbook.yaml", text.as_bytes());
+    let parsed = language::playbook::parse("playbook.yaml", text.as_bytes());
     parsed
         .playbook
         .ok_or_else(|| error::invalid_playbook(&parsed.diagnostics))
@@ -130,7 +130,7 @@ pub(crate) async fn validate(
     _may: Authorized<View>,
     JsonBody(request): JsonBody<ValidateRequest>,
 ) -> ApiResult<ValidateResponse> {
-    let parsed = model::playbook::parse("playbook.yaml", request.content.as_bytes());
+    let parsed = language::playbook::parse("playbook.yaml", request.content.as_bytes());
     let diagnostics = parsed.diagnostics.iter();
     let diagnostics = diagnostics.filter_map(|found| serde_json::to_value(found).ok());
     Ok(Json(ValidateResponse {

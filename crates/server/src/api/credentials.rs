@@ -103,7 +103,7 @@ pub(crate) async fn rotate(
 
 /// Catalog path of the playbook that a catalog ID names.
 async fn playbook_path(api: &ApiState, id: &str) -> Result<String, ApiError> {
-    let (path, _) = model::playbook::parse_catalog_id(id);
+    let (path, _) = language::playbook::parse_catalog_id(id);
     if let Some(entry) = api.store().catalog_entry(path, None).await? {
         Ok(entry.path.to_string())
     } else {

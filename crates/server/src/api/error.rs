@@ -3,7 +3,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::Refusal;
-use model::diagnostic::Diagnostic;
+use language::diagnostic::Diagnostic;
 use serde_json::Value;
 use utoipa::openapi::{Content, RefOr, ResponseBuilder, Responses};
 use wire::api::Problem;

@@ -150,7 +150,7 @@ async fn resolve_playbook(
         let detail = "one of `path`, `catalog_id` or `playbook` is required";
         return Err(ApiError::invalid("PLAYBOOK_NOT_NAMED", detail));
     };
-    let (path, version) = model::playbook::parse_catalog_id(id);
+    let (path, version) = language::playbook::parse_catalog_id(id);
     Ok((path.to_owned(), version.or(request.version)))
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use model::id::{ExecutionId, Seq};
 use model::time::Time;
-use results::BodyStore;
+use results::{BodyStore, OldBodyQuery};
 use store::{ExecutionFilter, ExecutionRow, Store};
 
 use super::live_references::{ExecutionEnd, LiveReferences, RetentionState};
@@ -53,9 +53,12 @@ pub async fn collect_garbage(
     let mut collected = GcStats::default();
     let mut after: Option<String> = None;
     loop {
-        let old = bodies
-            .stored_before(before, after.as_deref(), CANDIDATES_MAX)
-            .await?;
+        let query = OldBodyQuery {
+            before,
+            after: after.as_deref(),
+            limit: CANDIDATES_MAX,
+        };
+        let old = bodies.stored_before(&query).await?;
         let Some(last) = old.last() else {
             return Ok(collected);
         };

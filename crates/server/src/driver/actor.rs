@@ -7,8 +7,8 @@ use std::time::Duration;
 use engine::Input;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use language::template::Need;
 use model::id::{ExecutionId, Seq};
-use model::template::Need;
 use tokio::sync::{mpsc, oneshot};
 use wire::Verdict;
 
@@ -45,7 +45,7 @@ pub(super) struct ExecutionDriver {
 /// A finished future that the driver awaited.
 pub(super) enum DriverEvent {
     ExecutionLoaded(LoadTicket, Result<LoadResult, Error>),
-    NeedsLoaded(LoadTicket, Result<model::template::LoadedValues, Error>),
+    NeedsLoaded(LoadTicket, Result<language::template::LoadedValues, Error>),
     Committed(Vec<(ExecutionId, FinishedCommit)>),
     CommandsClaimed(
         Result<Vec<store::CommandClaim>, Error>,
@@ -390,7 +390,7 @@ impl ExecutionDriver {
     fn on_needs_loaded(
         &mut self,
         loading: LoadTicket,
-        loaded: Result<model::template::LoadedValues, Error>,
+        loaded: Result<language::template::LoadedValues, Error>,
     ) {
         let execution = loading.execution;
         let Some(slot) = self.executions.get_mut(&execution) else {

@@ -169,7 +169,7 @@ impl ExecutionDriver {
         let Some(waiting) = slot.queue.pop_front() else {
             return false;
         };
-        slot.loaded = model::template::LoadedValues::default();
+        slot.loaded = language::template::LoadedValues::default();
         if let Some((net, _)) = slot.decision_input(&waiting) {
             slot.net = Some(net);
         }

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use engine::{Decision, ExecutionState, Input, PlaybookNet, PlaybookSwitch, StopReason};
+use language::template::LoadedValues;
 use model::event::Event;
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Seq, StepRunId};
-use model::template::LoadedValues;
 use serde_json::{Map, Value};
 use store::Priority;
 use tokio::sync::oneshot;

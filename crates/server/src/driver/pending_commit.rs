@@ -49,7 +49,9 @@ impl IssueContext {
             .net
             .as_ref()
             .and_then(|net| net.playbook.step(step.as_str()));
-        let tasks = step.into_iter().flat_map(model::playbook::Step::all_tasks);
+        let tasks = step
+            .into_iter()
+            .flat_map(language::playbook::Step::all_tasks);
         let mut kinds: Vec<Name> = Vec::with_capacity(1);
         for task in tasks {
             if !kinds.contains(&task.kind) {

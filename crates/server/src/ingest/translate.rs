@@ -5,6 +5,7 @@
 //! against the state after the previous one, so the result does not depend on how events are batched.
 
 use engine::{ExecutionState, StepRun};
+use language::playbook::Step;
 use model::command::{CommandWork, Continuation, PipelineCursor, PipelineStage};
 use model::event::{
     AttemptEnded, EmptyPayload, EntityType, Event, EventBody, EventKind, EventLocation,
@@ -12,7 +13,7 @@ use model::event::{
     StepDone, TaskEnded, TaskStarted,
 };
 use model::id::{EventId, Name, Seq, StepRunId, WorkerId};
-use model::playbook::{Directive, Step};
+use model::playbook::Directive;
 use model::raw::RawJson;
 use model::time::Time;
 use serde_json::Value;

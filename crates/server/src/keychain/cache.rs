@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use language::playbook::KeychainScope;
 use model::id::ExecutionId;
-use model::playbook::KeychainScope;
 use model::time::Time;
 use serde_json::{Value, json};
 use store::{AuditOutcome, KeychainRow, SealedLocation};

@@ -1,8 +1,8 @@
 //! Checks before the first step: if its credentials cannot be resolved, an execution does not start.
 
+use language::playbook::{KeychainKind, Playbook};
+use language::template::{LazyValue, Scope};
 use model::id::ExecutionId;
-use model::playbook::{KeychainKind, Playbook};
-use model::template::{LazyValue, Scope};
 use serde_json::{Map, Value};
 
 use crate::keychain::cache::EntryOwner;

@@ -1,7 +1,7 @@
 //! Credentials: admins set, list and remove them, over HTTP or directly on the store. Their values cannot be read
 //! back.
 
-use model::playbook::credentials::{NAME_BYTES_MAX, is_credential_name};
+use language::playbook::credentials::{NAME_BYTES_MAX, is_credential_name};
 use serde_json::{Map, Value, json};
 use store::{AuditEntry, AuditOutcome, CredentialRow, SealedLocation};
 use wire::api::{CredentialEntry, SetCredentialRequest};

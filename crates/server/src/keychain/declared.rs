@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use language::playbook::credentials::{CredentialUses, credential_names_in};
+use language::playbook::{KeychainEntry, Playbook};
+use language::template::Scope;
 use model::id::Name;
-use model::playbook::credentials::{CredentialUses, credential_names_in};
-use model::playbook::{KeychainEntry, Playbook};
-use model::template::Scope;
 
 /// The secrets that a playbook uses.
 pub(crate) struct DeclaredSecrets {

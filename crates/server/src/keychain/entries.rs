@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::playbook::credentials::{KeychainRead, keychain_reads};
-use model::playbook::{KeychainEntry, KeychainKind};
-use model::template::{LazyValue, Scope, Tree};
+use language::playbook::credentials::{KeychainRead, keychain_reads};
+use language::playbook::{KeychainEntry, KeychainKind};
+use language::template::{LazyValue, Scope, Tree};
 use serde_json::{Map, Value};
 
 use crate::keychain::cache::{CachedValue, EntryOwner};

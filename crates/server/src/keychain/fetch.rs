@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::playbook::{KeychainEntry, KeychainKind};
+use language::playbook::{KeychainEntry, KeychainKind};
 use serde_json::{Map, Value, json};
 use sha2::Digest as _;
 
@@ -38,22 +38,14 @@ impl EntryResolver<'_> {
         if let Some(kept) = shared.filter(fits) {
             return Ok(kept);
         }
-        if let Some(kept) = self
-            .keychain
-            .cached_value(&asked.scope, name)
-            .await?
-            .filter(fits)
-        {
+        let cached = self.keychain.cached_value(&asked.scope, name).await?;
+        if let Some(kept) = cached.filter(fits) {
             return Ok(kept);
         }
         let alone = self.keychain.fetch_lock(&asked);
         let _alone = alone.lock().await;
-        if let Some(kept) = self
-            .keychain
-            .cached_value(&asked.scope, name)
-            .await?
-            .filter(fits)
-        {
+        let cached = self.keychain.cached_value(&asked.scope, name).await?;
+        if let Some(kept) = cached.filter(fits) {
             return Ok(kept);
         }
         let (value, life) = match entry.kind {

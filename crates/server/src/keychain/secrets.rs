@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::api::SecretsRequest;
 
+use language::template::{LazyValue, Scope};
 use model::command::Command;
-use model::template::{LazyValue, Scope};
 use serde_json::json;
 use store::AuditOutcome;
 use wire::{ResolvedSecret, SecretValue};

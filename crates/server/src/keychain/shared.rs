@@ -92,7 +92,7 @@ impl Keychain {
     /// The secrets that a playbook uses, cached.
     pub(super) fn declared_secrets(
         &self,
-        playbook: &model::playbook::Playbook,
+        playbook: &language::playbook::Playbook,
     ) -> Arc<DeclaredSecrets> {
         let mut known = self
             .declared_secrets

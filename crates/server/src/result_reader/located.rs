@@ -5,7 +5,7 @@ use model::id::ExecutionId;
 use model::manifest::{self, ManifestRule};
 use model::outcome::Outcome;
 use model::result_ref::ResultRef;
-use model::template::LoopPointer;
+use model::step_pointer::LoopPointer;
 use serde_json::Value;
 
 /// A result, as far as it is known without its bodies.

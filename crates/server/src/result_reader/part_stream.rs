@@ -9,8 +9,8 @@ use futures_util::stream;
 use model::event::Event;
 use model::manifest::{ManifestRule, PartCombiner, inline_result, outcome_from_event};
 use model::outcome::Outcome;
+use model::result_ref::PathSegment;
 use model::result_ref::ResultRef;
-use model::template::PathSegment;
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;

@@ -6,11 +6,13 @@ use ::results::{BodyStore, ByteStream};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
+use language::template::Envelope;
+use language::template::EnvelopeContent;
 use model::event::{Event, EventBody};
 use model::id::{ExecutionId, Name, Seq, StepRunId};
 use model::manifest::{CombineStrategy, ManifestRule, execution_of_uri};
 use model::result_ref::{IN_MEMORY_BYTES_MAX, ResultRef};
-use model::template::{EnvelopeContent, StepPointer};
+use model::step_pointer::StepPointer;
 use serde_json::Value;
 use store::Store;
 
@@ -77,7 +79,7 @@ impl ResultReader {
         id: ExecutionId,
         latest: &StepPointer,
     ) -> Result<LocatedResult, Error> {
-        Ok(match latest.envelope().content {
+        Ok(match Envelope::from(latest).content {
             EnvelopeContent::Event(seq) => {
                 let events = loading::load_events(&*self.store, id, &[seq]).await?;
                 let found = events.first().and_then(LocatedResult::from_event);

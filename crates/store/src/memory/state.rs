@@ -151,26 +151,12 @@ impl ExecutionRecord {
 
     /// Checks the changes in the order in which the store applies them.
     fn find_repeated_work(&self, commit: &Commit) -> Result<Option<CommitStatus>, Error> {
-        let mut units: BTreeMap<Seq, String> = self
+        let units = self
             .commands
             .iter()
             .map(|(seq, held)| (*seq, held.issue.work_unit()))
             .collect();
-        for change in &commit.commands {
-            match change {
-                CommandChange::Assign { .. } => {}
-                CommandChange::Close { seq } => {
-                    units.remove(seq);
-                }
-                CommandChange::Issue(issue) => {
-                    let unit = issue.work_unit();
-                    if units.values().any(|other| *other == unit) {
-                        return Err(Error::Invariant(UniqueKey::Work(issue.command.id)));
-                    }
-                    units.insert(issue.command.id.seq, unit);
-                }
-            }
-        }
+        commit.check_work_units(units)?;
         Ok(None)
     }
 }
@@ -482,13 +468,7 @@ impl MemoryState {
         if let Some(same) = latest.filter(|entry| entry.hash == hash) {
             return same.clone();
         }
-        let entry = CatalogEntry {
-            path: path.into(),
-            version: latest.map_or(1, |entry| entry.version + 1),
-            hash,
-            text: text.into(),
-            registered_at: now,
-        };
+        let entry = CatalogEntry::following(latest, path, text, now);
         self.catalog.push(entry.clone());
         entry
     }

@@ -2,21 +2,25 @@
 
 use model::id::{ExecutionId, LeaseEpoch, WorkerId};
 use model::time::Time;
+use postgres::{QueryError, RetrySafety, SqlValues};
 use tokio_postgres::Row;
 
 use crate::access::{
     AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim,
 };
 use crate::error::Error;
-use crate::postgres::pool::{RetrySafety, SessionPool, Values};
+use crate::postgres::pool::SessionPool;
 use crate::postgres::queries::{query_row, query_rows};
-use crate::postgres::query_error::QueryError;
 use crate::postgres::rows::{
     owner_id, parse_json, read_command_id, read_count, read_seq, read_unsigned, to_i64,
 };
 use crate::store::has_retention;
 
-async fn execute(pool: &SessionPool, sql: &'static str, values: Values<'_>) -> Result<(), Error> {
+async fn execute(
+    pool: &SessionPool,
+    sql: &'static str,
+    values: SqlValues<'_>,
+) -> Result<(), Error> {
     pool.query(RetrySafety::Idempotent, sql, values)
         .await
         .map(drop)
@@ -29,7 +33,7 @@ pub(super) async fn put_token(pool: &SessionPool, token: &AccessTokenRow) -> Res
         ON CONFLICT (id) DO UPDATE SET name = excluded.name, hash = excluded.hash, role = excluded.role,
             created_at = excluded.created_at, expires_at = excluded.expires_at,
             last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at";
-    let values: Values<'_> = &[
+    let values: SqlValues<'_> = &[
         &token.id.0,
         &token.name,
         &&token.hash[..],

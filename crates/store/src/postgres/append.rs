@@ -7,6 +7,7 @@
 
 use model::event::unpack;
 use model::id::Seq;
+use postgres::{QueryError, RETRIES_MAX_DURATION, RETRY_WAITS};
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 
@@ -16,7 +17,7 @@ use crate::postgres::append_one::{APPEND_ONE, APPEND_ONE_WITH_ITERATIONS, is_wri
 use crate::postgres::batch::AppendBatch;
 use crate::postgres::clock::instant;
 use crate::postgres::pool::SessionPool;
-use crate::postgres::query_error::{QueryError, RETRY_DELAYS, RETRY_TIME_MAX};
+use crate::postgres::query_error::IntoStoreError as _;
 use crate::postgres::rows::to_i64;
 
 const APPEND: &str = "SELECT verdict, detail FROM noetl.append_batch(
@@ -82,7 +83,7 @@ async fn write_or_split(
                         Ok(mut answer) => {
                             answer.pop().expect("a batch of one commit has one result")
                         }
-                        Err(fault) => Err(fault.into_store_error(&pool.connector.target)),
+                        Err(fault) => Err(fault.into_store_error(pool.target())),
                     },
                     Err(error) => Err(error),
                 });
@@ -103,7 +104,7 @@ async fn write(
     let rare = batch.json_params();
     let iterations = Json(&batch.iterations);
     let has_iterations = !batch.iterations.is_empty();
-    let mut waits = RETRY_DELAYS.iter();
+    let mut waits = RETRY_WAITS.iter();
     let mut is_unknown = false;
     if let Some(mut values) = batch.single_commit_values(&rare, &publishes) {
         let mut statement = APPEND_ONE;
@@ -142,15 +143,9 @@ async fn write(
             Err(fault) => fault,
         };
         is_unknown |= fault.breaks_connection();
-        let may_help = match &fault {
-            QueryError::Transient(_) | QueryError::ConnectionLost(_) | QueryError::TimedOut(_) => {
-                true
-            }
-            QueryError::ConnectFailed(error) => error.is_transient(),
-            QueryError::BadRow(_) | QueryError::Permanent(_) => false,
-        };
+        let may_help = fault.is_transient() || fault.breaks_connection();
         match waits.next() {
-            Some(wait) if may_help && begun.elapsed() < RETRY_TIME_MAX => {
+            Some(wait) if may_help && begun.elapsed() < RETRIES_MAX_DURATION => {
                 tokio::time::sleep(*wait).await;
             }
             _ => return Err(fault),
@@ -160,7 +155,7 @@ async fn write(
 
 /// Returns the same error for each commit.
 fn fail_all(commits: &[&Commit], pool: &SessionPool, fault: QueryError) -> Answers {
-    let target = &pool.connector.target;
+    let target = pool.target();
     let error = fault.into_store_error(target);
     tracing::warn!(%error, commits = commits.len(), "failed to write a batch of commits");
     let (text, mut first) = (crate::error::error_chain(&error), Some(error));
@@ -207,7 +202,7 @@ async fn confirm_refusals(pool: &SessionPool, commits: &[&Commit], verdicts: Ans
             refused => match is_recorded(pool, commit).await {
                 Ok(true) => Ok(CommitStatus::Committed),
                 Ok(false) => refused,
-                Err(fault) => Err(fault.into_store_error(&pool.connector.target)),
+                Err(fault) => Err(fault.into_store_error(pool.target())),
             },
         });
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use model::command::TimerChange;
-use model::event::{EventBody, pack};
+use model::event::{EventBody, EventStatus, pack};
 use model::id::{Name, Seq};
 use model::raw::RawJson;
 use tokio_postgres::types::{Json, ToSql};
@@ -18,7 +18,7 @@ use crate::postgres::iterations::IterationChanges;
 use crate::postgres::json_params::{
     AssignRow, ConsumedRow, CreatedRow, IndexRow, MessageRow, PatchRow, TimerRow,
 };
-use crate::postgres::rows::{checksum, status_name, to_i32, to_i64};
+use crate::postgres::rows::{checksum, to_i32, to_i64};
 use crate::projections::{CurrentStep, ExecutionPatch, ProjectionDelta};
 use crate::rows::ExecutionRow;
 
@@ -199,7 +199,7 @@ impl AppendBatch {
             self.steps.member.push(member);
             self.steps.name.push(change.step.to_string());
             self.steps.run.push(change.run.map(to_i32));
-            self.steps.status.push(change.status.map(status_name));
+            self.steps.status.push(change.status.map(EventStatus::name));
             self.steps.last.push(text(&change.last_result_ref));
             self.steps
                 .aggregate
@@ -359,23 +359,7 @@ fn check_repeats(commit: &Commit) -> Result<(), Error> {
         }
         keys.push(key);
     }
-    let mut units: BTreeMap<Seq, String> = BTreeMap::new();
-    for change in &commit.commands {
-        match change {
-            CommandChange::Assign { .. } => {}
-            CommandChange::Close { seq } => {
-                units.remove(seq);
-            }
-            CommandChange::Issue(issue) => {
-                let unit = issue.work_unit();
-                if units.values().any(|other| *other == unit) {
-                    return Err(Error::Invariant(UniqueKey::Work(issue.command.id)));
-                }
-                units.insert(issue.command.id.seq, unit);
-            }
-        }
-    }
-    Ok(())
+    commit.check_work_units(BTreeMap::new())
 }
 
 /// Whether the commit itself closes the command again; such a command is never written.

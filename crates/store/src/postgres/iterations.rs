@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use model::event::{Event, EventHead};
 use model::id::{ExecutionId, Name, Seq, StepRunId};
+use postgres::{QueryError, SqlValues};
 use serde::Serialize;
 use tokio_postgres::types::Json;
 use tokio_postgres::{Row, Transaction};
@@ -15,9 +16,8 @@ use crate::iterations::{
     IterationBlock, IterationDelta, ProgressChange, block_indices, block_of, is_of_iterations,
 };
 use crate::outcomes::OutcomeCollector;
-use crate::postgres::pool::{SessionPool, Values};
+use crate::postgres::pool::SessionPool;
 use crate::postgres::queries::{APPENDS_AT, query_row, query_rows};
-use crate::postgres::query_error::QueryError;
 use crate::postgres::rows::{self, read_count, read_seq, read_unsigned, to_i32, to_i64};
 use crate::rows::{IterationOutcomes, LoopProgress, LoopTask, OutcomeRange};
 
@@ -245,7 +245,7 @@ pub(super) async fn loop_task(
         WHERE execution_id = $1 AND step_name = $2 AND task_label = $3 AND run BETWEEN $4 AND $5
         ORDER BY run DESC LIMIT 1";
     let (first, last) = run.map_or((0, i32::MAX), |run| (to_i32(run), to_i32(run)));
-    let values: Values<'_> = &[&id.0, &step.as_str(), &task.as_str(), &first, &last];
+    let values: SqlValues<'_> = &[&id.0, &step.as_str(), &task.as_str(), &first, &last];
     query_row(pool, LATEST, values, |row| {
         let seq = |column: usize| -> Result<Option<Seq>, QueryError> {
             let seq: Option<i64> = row.try_get(column)?;
@@ -275,7 +275,7 @@ async fn blocks(
     let first = to_i64(block_of(iterations.start));
     let last = to_i64(block_of(iterations.end - 1));
     let (step, number) = (run.step.as_str(), to_i32(run.run));
-    let values: Values<'_> = &[&id.0, &step, &number, &first, &last];
+    let values: SqlValues<'_> = &[&id.0, &step, &number, &first, &last];
     let mut blocks = query_rows(pool, BLOCKS, values, |row| read_block(row, run)).await?;
     blocks.sort_by_key(|block| block.seq);
     Ok(blocks)

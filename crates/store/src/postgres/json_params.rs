@@ -4,7 +4,7 @@ use model::id::Name;
 use serde::Serialize;
 
 use crate::commit::Message;
-use crate::postgres::rows::{status_name, to_i64};
+use crate::postgres::rows::to_i64;
 use crate::projections::ExecutionPatch;
 use crate::rows::{ExecutionRow, ResultRow};
 
@@ -169,7 +169,7 @@ impl IndexRow {
             page: result.page,
             attempt: result.attempt,
             result_ref: result.result_ref.text().to_owned(),
-            status: status_name(result.status),
+            status: result.status.name(),
             created_at: result.created_at.0,
         }
     }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use postgres::{ConnectTarget, Connector, QueryError};
 use tokio_postgres::Client;
 
 use crate::error::Error;
 use crate::postgres::iterations;
-use crate::postgres::options::ConnectTarget;
-use crate::postgres::pool::Connector;
-use crate::postgres::query_error::QueryError;
+use crate::postgres::pool::open_session;
+use crate::postgres::query_error::IntoStoreError as _;
 
 /// Numbered from 1; never edited.
 const MIGRATIONS: [&str; 10] = [
@@ -36,7 +36,7 @@ const MIGRATION_MAX: Duration = Duration::from_secs(600);
 /// Updates the schema; refuses one that is newer than this binary.
 pub(super) async fn migrate(connector: &Connector) -> Result<(), Error> {
     let target = &connector.target;
-    let mut session = connector.session(MIGRATION_MAX).await?;
+    let mut session = open_session(connector, MIGRATION_MAX).await?;
     let known = u32::try_from(MIGRATIONS.len()).expect("the number of migrations fits into u32");
     let named = |error: tokio_postgres::Error| QueryError::from(error).into_store_error(target);
     let mut found = schema_version(&session.client).await.map_err(named)?;

@@ -9,7 +9,6 @@ mod append;
 mod append_one;
 mod batch;
 mod clock;
-mod connections;
 mod iterations;
 mod json_params;
 mod migrate;
@@ -24,9 +23,7 @@ mod registration;
 mod rows;
 mod sealed;
 mod store;
-mod tls;
 mod writes;
 
-pub use connections::PostgresConnections;
-pub use options::{PostgresOptions, PostgresUrl};
+pub use options::PostgresOptions;
 pub use store::PostgresStore;

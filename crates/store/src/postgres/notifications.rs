@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use postgres::{Connector, QueryError};
 use tokio::sync::{Notify, watch};
 use tokio_postgres::{AsyncMessage, Client};
 
 use crate::error::Error;
-use crate::postgres::pool::Connector;
-use crate::postgres::query_error::QueryError;
+use crate::postgres::pool::limit_wait;
+use crate::postgres::query_error::IntoStoreError as _;
 use crate::rows::OwnerId;
 
 /// Minimum interval between notifications.
@@ -95,7 +96,10 @@ async fn serve_connection(
     connector: &Connector,
     owner: &OwnerId,
 ) -> Result<(), Error> {
-    let (client, mut connection) = connector.connect().await?;
+    let (client, mut connection) = connector
+        .connect()
+        .await
+        .map_err(|error| error.into_store_error(&connector.target))?;
     let listening = async {
         loop {
             match poll_fn(|cx| connection.poll_message(cx)).await {
@@ -125,9 +129,9 @@ async fn send_notification(
     let named =
         |error: tokio_postgres::Error| QueryError::from(error).into_store_error(&connector.target);
     let listen = client.batch_execute("LISTEN noetl");
-    connector.limit_wait(listen).await?.map_err(named)?;
+    limit_wait(connector, listen).await?.map_err(named)?;
     let prepare = client.prepare("SELECT pg_notify('noetl', $1)");
-    let notify = connector.limit_wait(prepare).await?.map_err(named)?;
+    let notify = limit_wait(connector, prepare).await?.map_err(named)?;
     // Changes from before LISTEN are checked for once.
     hints.on_notification();
     loop {
@@ -135,7 +139,7 @@ async fn send_notification(
         let name: &(dyn tokio_postgres::types::ToSql + Sync) = &&*owner.0;
         let values = [name];
         let notifying = client.query(&notify, &values);
-        connector.limit_wait(notifying).await?.map_err(named)?;
+        limit_wait(connector, notifying).await?.map_err(named)?;
         tokio::time::sleep(NOTIFY_INTERVAL).await;
     }
 }

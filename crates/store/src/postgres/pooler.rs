@@ -5,9 +5,11 @@
 
 use std::time::Duration;
 
+use postgres::{Connector, QueryError};
+
 use crate::error::Error;
-use crate::postgres::pool::Connector;
-use crate::postgres::query_error::QueryError;
+use crate::postgres::pool::open_session;
+use crate::postgres::query_error::IntoStoreError as _;
 
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -15,8 +17,8 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) async fn refuse_pooler(connector: &Connector) -> Result<(), Error> {
     let named =
         |error: tokio_postgres::Error| QueryError::from(error).into_store_error(&connector.target);
-    let one = connector.session(PROBE_TIMEOUT).await?.client;
-    let two = connector.session(PROBE_TIMEOUT).await?.client;
+    let one = open_session(connector, PROBE_TIMEOUT).await?.client;
+    let two = open_session(connector, PROBE_TIMEOUT).await?.client;
     one.batch_execute("SET noetl.mark = 'one'")
         .await
         .map_err(named)?;

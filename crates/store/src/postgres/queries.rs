@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use model::event::Event;
 use model::id::{CommandId, EventId, ExecutionId, PlaybookHash, Seq, WorkerId};
 use model::time::Time;
+use postgres::{QueryError, RetrySafety, SqlValues};
 use tokio_postgres::Row;
 
 use crate::commit::{ExternalEventKey, Message, MessageKey, UniqueKey};
 use crate::damage::LogRowReader;
 use crate::error::Error;
-use crate::postgres::pool::{RetrySafety, SessionPool, Values};
-use crate::postgres::query_error::QueryError;
+use crate::postgres::pool::SessionPool;
+use crate::postgres::query_error::IntoStoreError as _;
 use crate::postgres::rows::{self, read_all, read_seq, to_i32, to_i64};
 use crate::rows::{
     CatalogEntry, ExecutionFilter, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow,
@@ -24,17 +25,17 @@ const PAGE: i64 = 1_000;
 pub(super) async fn query_rows<T>(
     pool: &SessionPool,
     sql: &'static str,
-    values: Values<'_>,
+    values: SqlValues<'_>,
     read: impl FnMut(&Row) -> Result<T, QueryError>,
 ) -> Result<Vec<T>, Error> {
     let found = pool.query(RetrySafety::Idempotent, sql, values).await?;
-    read_all(&found, read).map_err(|fault| fault.into_store_error(&pool.connector.target))
+    read_all(&found, read).map_err(|fault| fault.into_store_error(pool.target()))
 }
 
 pub(super) async fn query_row<T>(
     pool: &SessionPool,
     sql: &'static str,
-    values: Values<'_>,
+    values: SqlValues<'_>,
     read: impl FnMut(&Row) -> Result<T, QueryError>,
 ) -> Result<Option<T>, Error> {
     Ok(query_rows(pool, sql, values, read)
@@ -117,7 +118,7 @@ pub(super) async fn events_between(
     while found.len() < limit {
         let room = limit - found.len();
         let page = PAGE.min(to_limit(room));
-        let values: Values<'_> = &[&id.0, &to_i64(last.0), &to_i64(until.0), &page];
+        let values: SqlValues<'_> = &[&id.0, &to_i64(last.0), &to_i64(until.0), &page];
         let read = |row: &Row| rows::read_events(&mut reading, row);
         let appends = query_rows(pool, LOG, values, read).await?;
         let is_end = to_limit(appends.len()) < page;
@@ -125,7 +126,7 @@ pub(super) async fn events_between(
             let ended = reading
                 .check_end(until)
                 .map_err(|damage| QueryError::BadRow(damage.into()));
-            ended.map_err(|fault| fault.into_store_error(&pool.connector.target))?;
+            ended.map_err(|fault| fault.into_store_error(pool.target()))?;
         }
         let news = appends
             .into_iter()
@@ -215,7 +216,7 @@ pub(super) async fn executions(
             AND ($3::bigint IS NULL OR started_at >= $3) AND ($4::bigint IS NULL OR started_at < $4)
             AND ($5::bigint IS NULL OR parent_id = $5) AND ($6::bigint IS NULL OR execution_id < $6)
         ORDER BY execution_id DESC LIMIT $7";
-    let values: Values<'_> = &[
+    let values: SqlValues<'_> = &[
         &filter.status.map(model::status::RunStatus::name),
         &filter.path.as_ref().map(model::id::Name::as_str),
         &filter.since.map(|time| time.0),
@@ -261,7 +262,7 @@ pub(super) async fn lost_claims(
             AND ($1::text IS NULL
                 OR (SELECT e.owner FROM noetl.execution e WHERE e.execution_id = c.execution_id) = $1)
         ORDER BY c.worker";
-    let values: Values<'_> = &[&owner_name(owner), &now.0];
+    let values: SqlValues<'_> = &[&owner_name(owner), &now.0];
     let mut lost = query_rows(pool, LOST, values, rows::read_lost_claim).await?;
     lost.sort_by_key(|claim| claim.command);
     Ok(lost)
@@ -294,7 +295,7 @@ pub(super) async fn overdue_commands(
             AND ($1::text IS NULL
                 OR (SELECT e.owner FROM noetl.execution e WHERE e.execution_id = c.execution_id) = $1)
         ORDER BY c.pool, c.issued_at";
-    let values: Values<'_> = &[&owner_name(owner), &now.0];
+    let values: SqlValues<'_> = &[&owner_name(owner), &now.0];
     let mut overdue = query_rows(pool, OVERDUE, values, rows::read_command_id).await?;
     overdue.sort_unstable();
     Ok(overdue)
@@ -321,7 +322,7 @@ pub(super) async fn timers(
             AND ($1::text IS NULL
                 OR (SELECT e.owner FROM noetl.execution e WHERE e.execution_id = t.execution_id) = $1)
         ORDER BY t.due LIMIT $3";
-    let values: Values<'_> = &[&owner_name(owner), &until.0, &to_limit(limit)];
+    let values: SqlValues<'_> = &[&owner_name(owner), &until.0, &to_limit(limit)];
     let read = |row: &Row| {
         let CommandId { execution, seq } = rows::read_command_id(row)?;
         Ok((Time(row.try_get(2)?), execution, seq))
@@ -349,14 +350,14 @@ pub(super) async fn inbox(
             )
         ), true))
         ORDER BY m.ordinal LIMIT $2";
-    let values: Values<'_> = &[&owner_name(owner), &to_limit(limit), &now.0];
+    let values: SqlValues<'_> = &[&owner_name(owner), &to_limit(limit), &now.0];
     query_rows(pool, INBOX, values, rows::read_message).await
 }
 
 pub(super) async fn is_pending(pool: &SessionPool, key: MessageKey) -> Result<bool, Error> {
     const PENDING: &str = "SELECT 1 FROM noetl.message
         WHERE from_id = $1 AND seq = $2 AND n = $3 AND body IS NOT NULL";
-    let values: Values<'_> = &[&key.from.0, &to_i64(key.seq.0), &to_i32(key.n)];
+    let values: SqlValues<'_> = &[&key.from.0, &to_i64(key.seq.0), &to_i32(key.n)];
     let found = query_row(pool, PENDING, values, |_| Ok(())).await?;
     Ok(found.is_some())
 }

@@ -1,91 +1,19 @@
-//! Classifies errors of the database: for callers, and for retries.
+//! Converts errors of connections and statements to errors of the store.
 
-use std::time::Duration;
-
+use postgres::{ConnectError, ConnectTarget, QueryError};
 use tokio_postgres::error::SqlState;
 
 use crate::error::Error;
-use crate::postgres::options::ConnectTarget;
 
-/// Delays before each retry; there is one attempt more than delays.
-pub(super) const RETRY_DELAYS: [Duration; 5] = [
-    Duration::from_millis(10),
-    Duration::from_millis(50),
-    Duration::from_millis(200),
-    Duration::from_millis(500),
-    Duration::from_secs(1),
-];
-
-/// No retry starts after this time.
-pub(super) const RETRY_TIME_MAX: Duration = Duration::from_secs(12);
-
-/// Why a statement failed.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum QueryError {
-    /// Nothing was written; a retry may succeed.
-    #[error("the database rejected the statement for now")]
-    Transient(#[source] tokio_postgres::Error),
-    /// The connection was lost; the statement may have taken effect.
-    #[error("the connection was lost")]
-    ConnectionLost(#[source] tokio_postgres::Error),
-    /// No connection could be made; nothing was sent.
-    #[error("cannot connect")]
-    ConnectFailed(#[source] Error),
-    /// No response arrived in time; the statement may have taken effect.
-    #[error("no response within {} s", .0.as_secs())]
-    TimedOut(Duration),
-    /// A row has invalid content.
-    #[error("cannot read a row")]
-    BadRow(#[source] crate::error::BoxError),
-    /// Any other error; a retry will not succeed.
-    #[error("the database rejected the statement")]
-    Permanent(#[source] tokio_postgres::Error),
+/// An error of the database that becomes an error of the store.
+pub(super) trait IntoStoreError {
+    fn into_store_error(self, target: &ConnectTarget) -> Error;
 }
 
-impl From<tokio_postgres::Error> for QueryError {
-    fn from(error: tokio_postgres::Error) -> Self {
-        let Some(code) = error.code() else {
-            if error.to_string().contains("deserializing") {
-                return Self::BadRow(error.into());
-            }
-            let source = std::error::Error::source(&error);
-            let is_lost = source.is_some_and(<dyn std::error::Error>::is::<std::io::Error>);
-            return if is_lost || error.is_closed() {
-                Self::ConnectionLost(error)
-            } else {
-                Self::Permanent(error)
-            };
-        };
-        match *code {
-            SqlState::T_R_SERIALIZATION_FAILURE
-            | SqlState::T_R_DEADLOCK_DETECTED
-            | SqlState::LOCK_NOT_AVAILABLE
-            | SqlState::TOO_MANY_CONNECTIONS
-            | SqlState::CANNOT_CONNECT_NOW
-            | SqlState::QUERY_CANCELED
-            | SqlState::OUT_OF_MEMORY
-            | SqlState::UNIQUE_VIOLATION => Self::Transient(error),
-            SqlState::ADMIN_SHUTDOWN
-            | SqlState::CRASH_SHUTDOWN
-            | SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
-            | SqlState::CONNECTION_EXCEPTION
-            | SqlState::CONNECTION_FAILURE
-            | SqlState::CONNECTION_DOES_NOT_EXIST => Self::ConnectionLost(error),
-            _ => Self::Permanent(error),
-        }
-    }
-}
-
-impl QueryError {
-    /// Whether the connection must not be used again.
-    pub(super) fn breaks_connection(&self) -> bool {
-        matches!(self, Self::ConnectionLost(_) | Self::TimedOut(_))
-    }
-
-    /// Converts it to the store's error.
-    pub(super) fn into_store_error(self, target: &ConnectTarget) -> Error {
+impl IntoStoreError for QueryError {
+    fn into_store_error(self, target: &ConnectTarget) -> Error {
         match self {
-            Self::ConnectFailed(error) => error,
+            Self::ConnectFailed(error) => error.into_store_error(target),
             Self::Permanent(error) => permanent_error(target, error),
             Self::BadRow(source) => Error::Corrupt {
                 file: target.location().into(),
@@ -96,8 +24,29 @@ impl QueryError {
     }
 }
 
+impl IntoStoreError for ConnectError {
+    fn into_store_error(self, target: &ConnectTarget) -> Error {
+        let location = target.location();
+        let error = match self {
+            Self::TimedOut(_) => {
+                let source = self.into();
+                return Error::Unreachable { location, source };
+            }
+            Self::Failed(error) => error,
+        };
+        match QueryError::from(error) {
+            QueryError::Permanent(error) => permanent_error(target, error),
+            QueryError::Transient(error) | QueryError::ConnectionLost(error) => {
+                let source = error.into();
+                Error::Unreachable { location, source }
+            }
+            other => Error::Unavailable(other.into()),
+        }
+    }
+}
+
 /// Converts an error that a retry cannot fix.
-pub(super) fn permanent_error(target: &ConnectTarget, error: tokio_postgres::Error) -> Error {
+fn permanent_error(target: &ConnectTarget, error: tokio_postgres::Error) -> Error {
     let place = target.location();
     let Some(code) = error.code() else {
         return connection_error(target, error);

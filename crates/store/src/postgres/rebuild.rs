@@ -1,17 +1,17 @@
 //! Rebuilds the projections from the log, one execution at a time, each under its lock.
 
-use model::event::EventBody;
+use model::event::EventStatus;
 use model::id::{ExecutionId, Name, Seq};
 use model::raw::RawJson;
+use postgres::QueryError;
 use tokio_postgres::Transaction;
 
-use crate::commit::ExecutionCreation;
 use crate::damage::LogRowReader;
 use crate::error::Error;
 use crate::postgres::iterations;
 use crate::postgres::pool::SessionPool;
-use crate::postgres::query_error::QueryError;
-use crate::postgres::rows::{self, status_name, to_i32, to_i64};
+use crate::postgres::query_error::IntoStoreError as _;
+use crate::postgres::rows::{self, to_i32, to_i64};
 use crate::projections::ProjectionDelta;
 use crate::rows::{ExecutionRow, RebuildStats};
 
@@ -19,11 +19,11 @@ use crate::rows::{ExecutionRow, RebuildStats};
 const PAGE: i64 = 1_000;
 
 pub(super) async fn rebuild(pool: &SessionPool) -> Result<RebuildStats, Error> {
-    let named = |fault: QueryError| fault.into_store_error(&pool.connector.target);
+    let named = |fault: QueryError| fault.into_store_error(pool.target());
     let mut rebuilt = RebuildStats::default();
     let mut lease = pool.acquire().await.map_err(named)?;
     let list = "SELECT execution_id FROM noetl.execution ORDER BY execution_id";
-    let client = &mut lease.session().client;
+    let client = &mut lease.client;
     let found = client.query(list, &[]).await;
     for row in found.map_err(|error| named(error.into()))? {
         let id = ExecutionId(
@@ -77,16 +77,7 @@ async fn rebuild_one(transaction: &Transaction<'_>, id: ExecutionId) -> Result<u
         last = end.seq;
         let delta = ProjectionDelta::from_events(&events);
         project(transaction, id, &delta).await?;
-        if let (None, EventBody::ExecutionRequested(request)) = (&row, &events[0].body) {
-            let creation = ExecutionCreation {
-                name: Some(before.name.clone()),
-                owner: before.owner.clone(),
-            };
-            row = Some(ExecutionRow::new(&events[0], request, &creation));
-        }
-        if let Some(row) = &mut row {
-            row.apply(&delta, last);
-        }
+        ExecutionRow::rebuild(&mut row, &before, &events, &delta);
     }
     if let Some(row) = row {
         update(transaction, &row).await?;
@@ -109,7 +100,7 @@ async fn project(
     for change in &delta.steps {
         let last = change.last_result_ref.as_ref().map(RawJson::text);
         let aggregate = change.aggregate_result_ref.as_ref().map(RawJson::text);
-        let status = change.status.map(status_name);
+        let status = change.status.map(EventStatus::name);
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 7] = [
             &id.0,
             &change.step.as_str(),
@@ -137,7 +128,7 @@ async fn project(
             &result.page,
             &to_i32(result.attempt),
             &result.result_ref.text(),
-            &status_name(result.status),
+            &result.status.name(),
             &result.created_at.0,
         ];
         transaction.execute(index, &values).await?;

@@ -11,14 +11,15 @@ use std::time::{Duration, Instant};
 
 use model::id::EventId;
 use model::time::Time;
+use postgres::{Connector, PgSession, QueryError, SqlValues};
 use tokio::sync::watch;
 use tokio_postgres::Row;
 
 use crate::error::Error;
 use crate::ids::{IdGenerator, SLOTS};
 use crate::postgres::clock::{DatabaseClock, instant};
-use crate::postgres::pool::{Connector, PgSession, Values};
-use crate::postgres::query_error::QueryError;
+use crate::postgres::pool::open_session;
+use crate::postgres::query_error::IntoStoreError as _;
 use crate::rows::OwnerId;
 
 /// Interval of heartbeats.
@@ -55,7 +56,7 @@ impl ProcessRegistration {
         connector: &Connector,
         address: Option<String>,
     ) -> Result<Arc<Self>, Error> {
-        let mut session = connector.session(HEARTBEAT_TIMEOUT).await?;
+        let mut session = open_session(connector, HEARTBEAT_TIMEOUT).await?;
         let named = |error: tokio_postgres::Error| {
             QueryError::from(error).into_store_error(&connector.target)
         };
@@ -149,7 +150,7 @@ impl ProcessRegistration {
                 ARRAY(SELECT r.heartbeat FROM noetl.runtime r WHERE r.heartbeat > 0 AND r.owner <> $2 ORDER BY r.node)";
         let session = match kept {
             Some(session) => session,
-            None => kept.insert(connector.session(HEARTBEAT_TIMEOUT).await?),
+            None => kept.insert(open_session(connector, HEARTBEAT_TIMEOUT).await?),
         };
         let node = self.number.read().expect("drawing ids does not panic").0;
         let asked = instant();
@@ -185,7 +186,7 @@ impl ProcessRegistration {
         const LEAVE: &str = "UPDATE noetl.runtime SET heartbeat = -abs(heartbeat) WHERE owner = $1";
         let mut session = match kept {
             Some(session) => session,
-            None => connector.session(HEARTBEAT_TIMEOUT).await?,
+            None => open_session(connector, HEARTBEAT_TIMEOUT).await?,
         };
         let left = session.query(LEAVE, &[&&*self.owner.0]).await;
         left.map(drop)
@@ -222,7 +223,7 @@ impl ProcessRegistration {
         let enter =
             "INSERT INTO noetl.runtime (node, owner, address, started_at, heartbeat, clock_offset)
             VALUES ($1, $2, $3, $4, $4, $4 - noetl.micros())";
-        let values: Values<'_> = &[&node, &owner, &self.address, &now];
+        let values: SqlValues<'_> = &[&node, &owner, &self.address, &now];
         let enter = transaction.execute(enter, values).await;
         enter.map_err(named)?;
         transaction.commit().await.map_err(named)?;

@@ -6,13 +6,13 @@ use model::event::{Event, EventHead, EventStatus};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
 use model::raw::RawJson;
 use model::time::Time;
+use postgres::QueryError;
 use serde::de::DeserializeOwned;
 use sha2::Digest as _;
 use tokio_postgres::Row;
 
 use crate::commit::{Message, MessageKey};
 use crate::damage::LogRowReader;
-use crate::postgres::query_error::QueryError;
 use crate::rows::{
     CatalogEntry, CommandClaim, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, StepState,
 };
@@ -29,17 +29,6 @@ pub(super) fn to_i32<T: TryInto<i32>>(value: T) -> i32 {
 
 pub(super) fn checksum(bytes: &[u8]) -> [u8; 32] {
     sha2::Sha256::digest(bytes).into()
-}
-
-pub(super) fn status_name(status: EventStatus) -> &'static str {
-    match status {
-        EventStatus::InProgress => "in_progress",
-        EventStatus::Success => "success",
-        EventStatus::Error => "error",
-        EventStatus::Skipped => "skipped",
-        EventStatus::Paused => "paused",
-        EventStatus::Cancelled => "cancelled",
-    }
 }
 
 pub(super) fn read_unsigned(row: &Row, column: usize) -> Result<u64, QueryError> {

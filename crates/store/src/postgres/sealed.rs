@@ -2,13 +2,13 @@
 
 use async_trait::async_trait;
 use model::time::Time;
+use postgres::{QueryError, SqlValues};
 use tokio_postgres::Row;
 
 use crate::error::Error;
 use crate::postgres::PostgresStore;
-use crate::postgres::pool::{SessionPool, Values};
+use crate::postgres::pool::SessionPool;
 use crate::postgres::queries::{query_row, query_rows};
-use crate::postgres::query_error::QueryError;
 use crate::postgres::rows::read_count;
 use crate::sealed::{CredentialRow, KeychainRow, SealedLocation, SealedStore, SealedValue};
 
@@ -16,7 +16,7 @@ use crate::sealed::{CredentialRow, KeychainRow, SealedLocation, SealedStore, Sea
 async fn has_changed_rows(
     pool: &SessionPool,
     sql: &'static str,
-    values: Values<'_>,
+    values: SqlValues<'_>,
 ) -> Result<bool, Error> {
     let found = query_row(pool, sql, values, |_| Ok(())).await?;
     Ok(found.is_some())
@@ -68,7 +68,7 @@ impl SealedStore for PostgresStore {
                 updated_at = excluded.updated_at, last_used_at = excluded.last_used_at
             WHERE noetl.credential.version = excluded.version - 1
             RETURNING 1";
-        let values: Values<'_> = &[
+        let values: SqlValues<'_> = &[
             &row.sealed.data,
             &row.sealed.data_key,
             &row.sealed.key_id,
@@ -118,7 +118,7 @@ impl SealedStore for PostgresStore {
             ON CONFLICT (scope, name) DO UPDATE SET data = excluded.data, data_key = excluded.data_key,
                 key_id = excluded.key_id, resolved_at = excluded.resolved_at, expires_at = excluded.expires_at
             RETURNING 1";
-        let values: Values<'_> = &[
+        let values: SqlValues<'_> = &[
             &row.sealed.data,
             &row.sealed.data_key,
             &row.sealed.key_id,
@@ -180,11 +180,11 @@ impl SealedStore for PostgresStore {
         let (new, id, before) = (&to.data_key, &to.key_id, &from.data_key);
         match place {
             SealedLocation::Credential { name, version: of } => {
-                let values: Values<'_> = &[new, id, before, name, &to_sql_version(*of)];
+                let values: SqlValues<'_> = &[new, id, before, name, &to_sql_version(*of)];
                 has_changed_rows(self.work_pool(), CREDENTIAL, values).await
             }
             SealedLocation::Keychain { scope, name } => {
-                let values: Values<'_> = &[new, id, before, scope, name];
+                let values: SqlValues<'_> = &[new, id, before, scope, name];
                 has_changed_rows(self.work_pool(), KEYCHAIN, values).await
             }
         }

@@ -10,6 +10,7 @@ use model::id::{
     CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId,
 };
 use model::time::Time;
+use postgres::{Connector, PlanMode};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -20,8 +21,8 @@ use crate::access::{
 use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey, Priority};
 use crate::error::Error;
 use crate::postgres::notifications::{self, ChangeNotifier};
-use crate::postgres::options::{ConnectTarget, PostgresOptions};
-use crate::postgres::pool::{Connector, PlanMode, SessionPool};
+use crate::postgres::options::PostgresOptions;
+use crate::postgres::pool::SessionPool;
 use crate::postgres::registration::ProcessRegistration;
 use crate::postgres::{access, append, iterations, migrate, pooler, queries, rebuild, writes};
 use crate::rows::{
@@ -55,7 +56,7 @@ pub struct PostgresStore {
 impl PostgresStore {
     /// Opens the store, creates or updates its schema, and registers this process.
     pub async fn open(options: PostgresOptions) -> Result<Self, Error> {
-        let connector = Connector::new(ConnectTarget::parse(&options.url)?)?;
+        let connector = Connector::from_url(&options.url)?;
         pooler::refuse_pooler(&connector).await?;
         migrate::migrate(&connector).await?;
         let life = ProcessRegistration::register(&connector, options.address).await?;

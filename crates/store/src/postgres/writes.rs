@@ -2,12 +2,14 @@
 
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, WorkerId};
 use model::time::Time;
+use postgres::{RetrySafety, SqlValues};
 use tokio_postgres::Row;
 
 use crate::commit::{Message, MessageKey};
 use crate::error::Error;
-use crate::postgres::pool::{RetrySafety, SessionPool, Values};
+use crate::postgres::pool::SessionPool;
 use crate::postgres::queries::owner_name;
+use crate::postgres::query_error::IntoStoreError as _;
 use crate::postgres::rows::{self, owner_id, read_all, to_i32, to_i64};
 use crate::rows::{
     Adoption, CatalogEntry, ClaimQuery, CommandClaim, OldRows, OwnerId, RemovedRows, SessionHolder,
@@ -22,7 +24,7 @@ pub(super) async fn claim(
     const CLAIM: &str = "SELECT body, lease_epoch FROM noetl.claim_commands($1, $2, $3, $4, $5)";
     let kinds = ask.kinds.as_deref();
     let kinds: Option<Vec<&str>> = kinds.map(|kinds| kinds.iter().map(Name::as_str).collect());
-    let values: Values<'_> = &[
+    let values: SqlValues<'_> = &[
         &ask.pool.as_str(),
         &owner_name(ask.owner.as_ref()),
         &i64::from(ask.max),
@@ -32,14 +34,13 @@ pub(super) async fn claim(
     let taken = pool
         .query(RetrySafety::NotIdempotent, CLAIM, values)
         .await?;
-    read_all(&taken, rows::read_claim)
-        .map_err(|fault| fault.into_store_error(&pool.connector.target))
+    read_all(&taken, rows::read_claim).map_err(|fault| fault.into_store_error(pool.target()))
 }
 
 async fn execute_rows(
     pool: &SessionPool,
     sql: &'static str,
-    values: Values<'_>,
+    values: SqlValues<'_>,
 ) -> Result<Vec<Row>, Error> {
     pool.query(RetrySafety::Idempotent, sql, values).await
 }
@@ -51,7 +52,7 @@ pub(super) async fn release(
 ) -> Result<(), Error> {
     const RELEASE: &str = "UPDATE noetl.command SET worker = NULL, claimed_at = NULL
         WHERE execution_id = $1 AND seq = $2 AND lease_epoch = $3";
-    let values: Values<'_> = &[
+    let values: SqlValues<'_> = &[
         &command.execution.0,
         &to_i64(command.seq.0),
         &to_i32(lease_epoch.0),
@@ -69,7 +70,7 @@ pub(super) async fn renew_session(
         ON CONFLICT (worker) DO UPDATE SET expires_at = excluded.expires_at, holder = excluded.holder
         WHERE s.holder IS NULL OR s.holder = excluded.holder
         RETURNING 1";
-    let values: Values<'_> = &[&&*worker.0, &expires_at.0, &&*holder.0];
+    let values: SqlValues<'_> = &[&&*worker.0, &expires_at.0, &&*holder.0];
     Ok(!execute_rows(pool, RENEW, values).await?.is_empty())
 }
 
@@ -88,7 +89,7 @@ pub(super) async fn replace_session(
             UPDATE noetl.command c SET claimed_at = 0 FROM replaced r WHERE c.worker = r.worker
         )
         SELECT 1 FROM replaced";
-    let values: Values<'_> = &[&&*worker.0, &&*replaced.0, &&*holder.0, &expires_at.0];
+    let values: SqlValues<'_> = &[&&*worker.0, &&*replaced.0, &&*holder.0, &expires_at.0];
     Ok(!execute_rows(pool, REPLACE, values).await?.is_empty())
 }
 
@@ -97,7 +98,7 @@ pub(super) async fn send(pool: &SessionPool, message: &Message) -> Result<(), Er
         "INSERT INTO noetl.message (from_id, seq, n, to_id, body) VALUES ($1, $2, $3, $4, $5)
         ON CONFLICT DO NOTHING";
     let MessageKey { from, seq, n } = message.key;
-    let values: Values<'_> = &[
+    let values: SqlValues<'_> = &[
         &from.0,
         &to_i64(seq.0),
         &to_i32(n),
@@ -120,7 +121,7 @@ pub(super) async fn refuse_message(
         INSERT INTO noetl.setting (key, value, retained_from) SELECT $4, $5, noetl.micros() FROM refused
         ON CONFLICT DO NOTHING";
     let setting = refusal_key(key);
-    let values: Values<'_> = &[
+    let values: SqlValues<'_> = &[
         &key.from.0,
         &to_i64(key.seq.0),
         &to_i32(key.n),
@@ -134,7 +135,7 @@ pub(super) async fn refuse_message(
 pub(super) async fn withdraw_message(pool: &SessionPool, key: MessageKey) -> Result<bool, Error> {
     const TAKE_BACK: &str = "UPDATE noetl.message SET body = NULL
         WHERE from_id = $1 AND seq = $2 AND n = $3 AND body IS NOT NULL RETURNING 1";
-    let values: Values<'_> = &[&key.from.0, &to_i64(key.seq.0), &to_i32(key.n)];
+    let values: SqlValues<'_> = &[&key.from.0, &to_i64(key.seq.0), &to_i32(key.n)];
     // Not repeated after a lost reply: the second statement would find the message consumed by the first.
     let taken = pool
         .query(RetrySafety::NotIdempotent, TAKE_BACK, values)
@@ -145,7 +146,7 @@ pub(super) async fn withdraw_message(pool: &SessionPool, key: MessageKey) -> Res
 /// Removes rows whose retention has passed.
 pub(super) async fn remove_old(pool: &SessionPool, old: OldRows) -> Result<RemovedRows, Error> {
     const REMOVE: &str = "SELECT removed, postponed FROM noetl.remove_old_rows($1, $2, $3, $4)";
-    let values: Values<'_> = &[
+    let values: SqlValues<'_> = &[
         &old.sessions_before.0,
         &old.requests_before.0,
         &old.messages_before.0,
@@ -158,8 +159,7 @@ pub(super) async fn remove_old(pool: &SessionPool, old: OldRows) -> Result<Remov
             postponed: rows::read_unsigned(row, 1)?,
         })
     };
-    let counts =
-        read_all(&counts, read).map_err(|fault| fault.into_store_error(&pool.connector.target))?;
+    let counts = read_all(&counts, read).map_err(|fault| fault.into_store_error(pool.target()))?;
     Ok(counts.into_iter().next().unwrap_or_default())
 }
 
@@ -188,7 +188,7 @@ pub(super) async fn put_playbook(
     for _ in 0..REGISTRATIONS_MAX {
         let put = execute_rows(pool, PUT, &[&path, &&*hash.0, &text]).await?;
         let entries = read_all(&put, rows::read_catalog_entry)
-            .map_err(|fault| fault.into_store_error(&pool.connector.target))?;
+            .map_err(|fault| fault.into_store_error(pool.target()))?;
         if let Some(entry) = entries.into_iter().next() {
             return Ok(entry);
         }
@@ -217,14 +217,13 @@ pub(super) async fn adopt(
         )
         SELECT was.owner, EXISTS (SELECT FROM taken) FROM was";
     let found = execute_rows(pool, ADOPT, &[&id.0, &&*me.0, &now.0]).await?;
-    let read = |row: &Row| -> Result<_, crate::postgres::query_error::QueryError> {
+    let read = |row: &Row| -> Result<_, postgres::QueryError> {
         Ok((
             row.try_get::<_, Option<String>>(0)?,
             row.try_get::<_, bool>(1)?,
         ))
     };
-    let was =
-        read_all(&found, read).map_err(|fault| fault.into_store_error(&pool.connector.target))?;
+    let was = read_all(&found, read).map_err(|fault| fault.into_store_error(pool.target()))?;
     Ok(match was.into_iter().next() {
         None => Adoption::NotFound,
         Some((Some(owner), false)) => Adoption::OwnedBy(owner_id(&owner)),

@@ -65,17 +65,6 @@ fn read_step_status(row: &Row<'_>, column: usize) -> rusqlite::Result<EventStatu
     })
 }
 
-fn status_name(status: EventStatus) -> &'static str {
-    match status {
-        EventStatus::InProgress => "in_progress",
-        EventStatus::Success => "success",
-        EventStatus::Error => "error",
-        EventStatus::Skipped => "skipped",
-        EventStatus::Paused => "paused",
-        EventStatus::Cancelled => "cancelled",
-    }
-}
-
 pub(super) fn read_execution(row: &Row<'_>) -> rusqlite::Result<ExecutionRow> {
     let status = row.get_ref(2)?.as_str()?.parse::<RunStatus>();
     let found = ExecutionRow {
@@ -180,7 +169,7 @@ pub(super) fn write_projection(
             id.0,
             change.step.as_str(),
             change.run,
-            change.status.map(status_name),
+            change.status.map(EventStatus::name),
             change.last_result_ref.as_ref().map(RawJson::text),
             change.aggregate_result_ref.as_ref().map(RawJson::text),
             to_i64(change.seq.0),
@@ -209,7 +198,7 @@ fn insert_result(db: &Connection, id: ExecutionId, result: &ResultRow) -> rusqli
         result.page,
         result.attempt,
         result.result_ref.text(),
-        status_name(result.status),
+        result.status.name(),
         result.created_at.0,
     ])?;
     Ok(())

@@ -1,11 +1,10 @@
 //! Writes that are not commits: claims, sessions, messages, the catalog, ownership, rebuilds.
 
-use model::event::EventBody;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::time::Time;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use crate::commit::{ExecutionCreation, MessageKey};
+use crate::commit::MessageKey;
 use crate::error::Error;
 use crate::projections::ProjectionDelta;
 use crate::rows::{
@@ -125,13 +124,7 @@ pub(super) fn put_playbook(
     if let Some(same) = latest.clone().filter(|entry| entry.hash == hash) {
         return Ok(same);
     }
-    let entry = CatalogEntry {
-        path: path.into(),
-        version: latest.map_or(1, |entry| entry.version + 1),
-        hash,
-        text: text.into(),
-        registered_at: now,
-    };
+    let entry = CatalogEntry::following(latest.as_ref(), path, text, now);
     db.prepare_cached(
         "INSERT INTO catalog (path, version, hash, text, registered_at) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?
@@ -220,16 +213,7 @@ fn rebuild_one(db: &Connection, id: ExecutionId) -> Result<u64, WriteError> {
         last = end.seq;
         let delta = ProjectionDelta::from_events(&events);
         write_projection(db, id, &delta)?;
-        if let (None, EventBody::ExecutionRequested(request)) = (&row, &events[0].body) {
-            let creation = ExecutionCreation {
-                name: Some(before.name.clone()),
-                owner: before.owner.clone(),
-            };
-            row = Some(ExecutionRow::new(&events[0], request, &creation));
-        }
-        if let Some(row) = &mut row {
-            row.apply(&delta, last);
-        }
+        ExecutionRow::rebuild(&mut row, &before, &events, &delta);
     }
     if let Some(row) = row {
         update_execution(db, &row)?;

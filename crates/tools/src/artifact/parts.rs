@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use language::template::{BodyPath, find_path};
 use model::outcome::{ErrorKind, TaskError};
 use model::result_ref::IN_MEMORY_BYTES_MAX;
-use model::template::{BodyPath, PathSegment, find_path};
+use model::result_ref::PathSegment;
 use serde_json::{Value, json};
 
 use crate::call::{Call, ResultAccess, read_error};

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use language::template::BodyPath;
 use model::outcome::{ErrorKind, TaskError};
 use model::result_ref::{ResolvedRef, ResultRef, SCHEME};
-use model::template::BodyPath;
 use serde_json::{Map, Value};
 
 use super::nats::NatsAddress;

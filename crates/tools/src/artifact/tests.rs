@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use language::template::BodyPath;
 use model::id::ExecutionId;
 use model::outcome::{Outcome, TaskError};
 use model::playbook::ResultControl;
 use model::raw::RawJson;
+use model::result_ref::PathSegment;
 use model::result_ref::{ResolvedRef, ResultRef};
-use model::template::{BodyPath, PathSegment};
 use results::{BodyStore as _, DirBodyStore, ResultWriter};
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::target::ArtifactTarget;
 use super::{buckets, files, parts};
-use crate::call::{Call, LogSink, ResultAccess, Tool, cancelled_error, store_error, timeout_error};
+use crate::call::{Call, LogSink, ResultAccess, Tool, ToolResult, store_error, within_limit};
 use crate::nats::NatsConnections;
 use crate::objects::{ObjectAccess, check_allowed};
 
@@ -29,7 +29,7 @@ impl ArtifactTool {
         }
     }
 
-    async fn run(&self, call: &Call) -> Result<Outcome, TaskError> {
+    async fn run_call(&self, call: &Call) -> Result<Outcome, TaskError> {
         let action = call.text_field("action")?.unwrap_or("get");
         let target = match ArtifactTarget::from_call(call)? {
             Some(ArtifactTarget::File(file)) => Some(ArtifactTarget::File(check_allowed(
@@ -70,26 +70,8 @@ impl ArtifactTool {
 
 #[async_trait]
 impl Tool for ArtifactTool {
-    /// `get` and `list` have no side effects; step planning checks the action.
-    fn is_pure(&self) -> bool {
-        false
-    }
-
-    async fn call(&self, call: Call, stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
-        let limit = call.timeout.total;
-        let too_late = async {
-            match limit {
-                Some(limit) => tokio::time::sleep(limit).await,
-                None => std::future::pending().await,
-            }
-        };
-        let done = tokio::select! {
-            biased;
-            done = self.run(&call) => done,
-            () = stop.cancelled() => Err(cancelled_error()),
-            () = too_late => Err(timeout_error(limit.unwrap_or_default())),
-        };
-        done.unwrap_or_else(Outcome::error)
+    async fn run(&self, call: Call, stop: &CancellationToken, _log: &dyn LogSink) -> ToolResult {
+        within_limit(call.timeout.total, stop, Box::pin(self.run_call(&call))).await
     }
 }
 

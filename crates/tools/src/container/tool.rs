@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use model::outcome::{Outcome, TaskError};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool};
+use crate::call::{Call, LogSink, Tool, ToolResult};
 use crate::container::cli::RuntimeCli;
 use crate::container::spec::{ContainerRuntime, ContainerSpec};
 use crate::container::{docker, kubernetes};
@@ -21,13 +20,12 @@ impl ContainerTool {
     pub(crate) fn new(env: BTreeMap<String, String>) -> Self {
         Self { env }
     }
+}
 
-    async fn run(
-        &self,
-        call: &Call,
-        stop: &CancellationToken,
-        log: &dyn LogSink,
-    ) -> Result<Outcome, TaskError> {
+#[async_trait]
+impl Tool for ContainerTool {
+    async fn run(&self, call: Call, stop: &CancellationToken, log: &dyn LogSink) -> ToolResult {
+        let call = &call;
         let plan = ContainerSpec::from_call(call)?;
         let cli = RuntimeCli::find(ContainerRuntime::from_call(call)?, &self.env)?;
         let limit = call.timeout.total;
@@ -38,20 +36,6 @@ impl ContainerTool {
             ContainerRuntime::Kubernetes => {
                 kubernetes::run_job(&cli, &plan, limit, stop, log).await
             }
-        }
-    }
-}
-
-#[async_trait]
-impl Tool for ContainerTool {
-    fn is_pure(&self) -> bool {
-        false
-    }
-
-    async fn call(&self, call: Call, stop: CancellationToken, log: &dyn LogSink) -> Outcome {
-        match self.run(&call, &stop, log).await {
-            Ok(outcome) => outcome,
-            Err(error) => Outcome::error(error),
         }
     }
 }

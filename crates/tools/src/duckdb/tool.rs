@@ -21,7 +21,7 @@ use super::ffi::DuckdbConnection;
 use super::pool::DatabasePool;
 use super::run::{self, JsonWriter, StatementBatch, StatementsError};
 use crate::call::{
-    Call, LogSink, Tool, cancelled_error, store_error, timeout_error, wait_for_timeout,
+    Call, LogSink, Tool, ToolResult, cancelled_error, store_error, timeout_error, wait_for_timeout,
 };
 use crate::sql::{SqlDialect, bind_statements};
 
@@ -44,8 +44,12 @@ impl DuckdbTool {
     pub(crate) fn new(databases: DatabasePool) -> Self {
         Self { databases }
     }
+}
 
-    async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
+#[async_trait]
+impl Tool for DuckdbTool {
+    async fn run(&self, call: Call, stop: &CancellationToken, _log: &dyn LogSink) -> ToolResult {
+        let call = &call;
         let database = call.text_field("database")?.unwrap_or(MEMORY_DATABASE);
         let file = (database != MEMORY_DATABASE).then(|| call.resolve_path(database));
         let guard = self.databases.guard().clone();
@@ -96,20 +100,6 @@ impl DuckdbTool {
         match interrupt_until_done(handle.await.ok(), answer).await {
             Ok(Outcome::Error(failure)) if failure.error.code == "CANCELLED" => Err(why),
             done => done,
-        }
-    }
-}
-
-#[async_trait]
-impl Tool for DuckdbTool {
-    fn is_pure(&self) -> bool {
-        false
-    }
-
-    async fn call(&self, call: Call, stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
-        match self.run(&call, &stop).await {
-            Ok(outcome) => outcome,
-            Err(error) => Outcome::error(error),
         }
     }
 }

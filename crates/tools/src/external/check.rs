@@ -1,7 +1,7 @@
 //! Checks a task against a tool manifest: unknown keys, missing keys and wrong types.
 
-use model::playbook::Task;
-use model::template::Tree;
+use language::playbook::Task;
+use language::template::Tree;
 use serde_json::Value;
 
 use crate::external::manifest::{KeyType, KindManifest};

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use model::playbook::kinds::{EXTERNAL_PREFIX, is_external};
+use language::playbook::kinds::{EXTERNAL_PREFIX, is_external};
 use serde::Deserialize;
 
 /// Maximum size of a manifest.

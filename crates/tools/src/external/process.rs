@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Stream};
+use crate::call::{Call, LogSink, Stream, wait_for_timeout};
 use crate::capture::{OMITTED_SUFFIX, OutputCapture};
 use crate::external::manifest::KindManifest;
 use crate::external::protocol::{CallBody, CallLine, ReplyLine};
@@ -100,7 +100,7 @@ impl ToolProcess {
             biased;
             reply = self.exchange(&asked, &mut talk) => reply,
             () = stop.cancelled() => ProcessReply::Stopped,
-            limit = wait_for_limit(call.timeout.total) => ProcessReply::TimedOut(limit),
+            limit = wait_for_timeout(call.timeout.total) => ProcessReply::TimedOut(limit),
         };
         let reply = match reply {
             ProcessReply::Stopped | ProcessReply::TimedOut(_) => {
@@ -265,15 +265,5 @@ impl<'a> CallTranscript<'a> {
         if let Some(capture) = self.stderr {
             capture.finish(self.log);
         }
-    }
-}
-
-async fn wait_for_limit(limit: Option<Duration>) -> Duration {
-    match limit {
-        Some(limit) => {
-            tokio::time::sleep(limit).await;
-            limit
-        }
-        None => std::future::pending().await,
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use model::outcome::{ErrorKind, Outcome, TaskError};
+use model::outcome::{ErrorKind, TaskError};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error};
+use crate::call::{Call, LogSink, Tool, ToolResult, cancelled_error, timeout_error};
 use crate::external::manifest::KindManifest;
 use crate::external::pool::ProcessPool;
 use crate::external::process::ProcessReply;
@@ -29,13 +29,16 @@ impl ExternalTool {
     pub(super) fn manifest(&self) -> &KindManifest {
         &self.manifest
     }
+}
 
-    async fn run(
-        &self,
-        call: &Call,
-        stop: &CancellationToken,
-        log: &dyn LogSink,
-    ) -> Result<Outcome, TaskError> {
+#[async_trait]
+impl Tool for ExternalTool {
+    fn is_pure(&self) -> bool {
+        self.manifest.pure
+    }
+
+    async fn run(&self, call: Call, stop: &CancellationToken, log: &dyn LogSink) -> ToolResult {
+        let call = &call;
         if let Some(fault) = self
             .manifest
             .find_field_problems(&call.fields)
@@ -76,20 +79,6 @@ impl ExternalTool {
             }
             ProcessReply::TimedOut(limit) => Err(timeout_error(limit)),
             ProcessReply::Stopped => Err(cancelled_error()),
-        }
-    }
-}
-
-#[async_trait]
-impl Tool for ExternalTool {
-    fn is_pure(&self) -> bool {
-        self.manifest.pure
-    }
-
-    async fn call(&self, call: Call, stop: CancellationToken, log: &dyn LogSink) -> Outcome {
-        match self.run(&call, &stop, log).await {
-            Ok(outcome) => outcome,
-            Err(error) => Outcome::error(error),
         }
     }
 }

@@ -12,7 +12,7 @@ use results::{ResultWriter, SpaceWatch};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error};
+use crate::call::{Call, LogSink, Tool, ToolResult, cancelled_error, timeout_error};
 use crate::exhaustion::out_of_space_error;
 use crate::http::auth::HttpAuth;
 use crate::http::auth_exchange::AuthExchange;
@@ -61,23 +61,6 @@ impl HttpTool {
     pub(crate) fn with_forbidden_files(mut self, forbidden: Vec<PathBuf>) -> Self {
         self.forbidden = forbidden;
         self
-    }
-
-    async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
-        let (exchange, request) = self.prepare_exchange(call).await?;
-        let retry = HttpRetry::parse(call)?;
-        let total = exchange.options.total_timeout;
-        let tries = self.run_with_retries(&exchange, &request, &retry);
-        let outcome = tokio::select! {
-            biased;
-            outcome = tries => outcome,
-            () = stop.cancelled() => return Err(cancelled_error()),
-            () = tokio::time::sleep(total) => Outcome::error(timeout_error(total)),
-        };
-        if exchange.space_watch.has_waited() && request.is_safe() && is_cut_off(&outcome) {
-            return Err(out_of_space_error(&self.scratch_dir));
-        }
-        Ok(outcome)
     }
 
     async fn prepare_exchange<'a>(
@@ -254,15 +237,22 @@ fn is_cut_off(outcome: &Outcome) -> bool {
 
 #[async_trait]
 impl Tool for HttpTool {
-    fn is_pure(&self) -> bool {
-        false
-    }
-
-    async fn call(&self, call: Call, stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
-        match self.run(&call, &stop).await {
-            Ok(outcome) => outcome,
-            Err(error) => Outcome::error(error),
+    async fn run(&self, call: Call, stop: &CancellationToken, _log: &dyn LogSink) -> ToolResult {
+        let call = &call;
+        let (exchange, request) = self.prepare_exchange(call).await?;
+        let retry = HttpRetry::parse(call)?;
+        let total = exchange.options.total_timeout;
+        let tries = self.run_with_retries(&exchange, &request, &retry);
+        let outcome = tokio::select! {
+            biased;
+            outcome = tries => outcome,
+            () = stop.cancelled() => return Err(cancelled_error()),
+            () = tokio::time::sleep(total) => Outcome::error(timeout_error(total)),
+        };
+        if exchange.space_watch.has_waited() && request.is_safe() && is_cut_off(&outcome) {
+            return Err(out_of_space_error(&self.scratch_dir));
         }
+        Ok(outcome)
     }
 }
 

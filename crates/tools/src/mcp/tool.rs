@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error};
+use crate::call::{Call, LogSink, Tool, ToolResult, within_limit};
 use crate::http::{HttpAuth, HttpClients, RequestOptions, parse_headers};
 use crate::isolation::{ResourceLimits, Sandbox, SandboxLevel, SandboxSupport};
 use crate::mcp::http::HttpSession;
@@ -55,7 +55,7 @@ impl McpTool {
         }
     }
 
-    async fn run(&self, call: &Call, log: &dyn LogSink) -> Result<Value, TaskError> {
+    async fn run_call(&self, call: &Call, log: &dyn LogSink) -> Result<Value, TaskError> {
         let asked = MethodCall::from_call(call)?;
         let mut line = self.connect(call).await?;
         let answer = line.run_exchange(&asked, log).await;
@@ -208,21 +208,15 @@ impl McpSession {
 
 #[async_trait]
 impl Tool for McpTool {
-    fn is_pure(&self) -> bool {
-        false
-    }
-
-    async fn call(&self, call: Call, stop: CancellationToken, log: &dyn LogSink) -> Outcome {
-        let limit = call.timeout.total.unwrap_or(TOTAL_TIMEOUT);
-        let run = self.run(&call, log);
+    async fn run(&self, call: Call, stop: &CancellationToken, log: &dyn LogSink) -> ToolResult {
         // Dropping the session kills its program.
-        let outcome = tokio::select! {
-            biased;
-            outcome = run => outcome,
-            () = stop.cancelled() => Err(cancelled_error()),
-            () = tokio::time::sleep(limit) => Err(timeout_error(limit)),
-        };
-        outcome.map_or_else(Outcome::error, Outcome::ok)
+        let result = within_limit(
+            Some(call.timeout.total.unwrap_or(TOTAL_TIMEOUT)),
+            stop,
+            Box::pin(self.run_call(&call, log)),
+        )
+        .await?;
+        Ok(Outcome::ok(result))
     }
 }
 

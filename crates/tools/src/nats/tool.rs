@@ -11,7 +11,7 @@ use model::outcome::{ErrorKind, Outcome, TaskError};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error};
+use crate::call::{Call, LogSink, Tool, ToolResult, within_limit};
 use crate::nats::connection::{NatsConnections, NatsLogin};
 use crate::nats::failure::{
     message_too_large_error, nats_error, no_response_error, peer_error, with_version,
@@ -52,7 +52,7 @@ impl NatsTool {
         }
     }
 
-    async fn run(&self, call: &Call) -> Result<Outcome, TaskError> {
+    async fn run_call(&self, call: &Call) -> Result<Outcome, TaskError> {
         let operation = call.text_field("operation")?;
         let operation = operation.ok_or_else(|| call.missing_key_error("operation", OPERATIONS))?;
         let total = call.timeout.total.unwrap_or(TOTAL_TIMEOUT);
@@ -197,19 +197,12 @@ impl NatsCall<'_> {
 
 #[async_trait]
 impl Tool for NatsTool {
-    fn is_pure(&self) -> bool {
-        false
-    }
-
-    async fn call(&self, call: Call, stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
-        let limit = call.timeout.total.unwrap_or(TOTAL_TIMEOUT);
-        let run = self.run(&call);
-        let outcome = tokio::select! {
-            biased;
-            outcome = run => outcome,
-            () = stop.cancelled() => Err(cancelled_error()),
-            () = tokio::time::sleep(limit) => Err(timeout_error(limit)),
-        };
-        outcome.unwrap_or_else(Outcome::error)
+    async fn run(&self, call: Call, stop: &CancellationToken, _log: &dyn LogSink) -> ToolResult {
+        within_limit(
+            Some(call.timeout.total.unwrap_or(TOTAL_TIMEOUT)),
+            stop,
+            Box::pin(self.run_call(&call)),
+        )
+        .await
     }
 }

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
+use language::template::BodyPath;
 use model::outcome::{ErrorKind, TaskError};
+use model::result_ref::PathSegment;
 use model::result_ref::{IN_MEMORY_BYTES_MAX, ResolvedRef, ResultRef, SCHEME};
-use model::template::{BodyPath, PathSegment};
 use results::{BodySource, ByteStream, ObjectSummary};
 use serde_json::{Map, Value};
 use tokio_util::io::StreamReader;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::address::{ObjectAccess, ObjectAddress, ObjectLocation, bucket_task_error, to_json};
 use super::{files, get, put};
-use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error, wait_for_timeout};
+use crate::call::{Call, LogSink, Tool, ToolResult, within_limit};
 
 /// Default number of objects in a listing.
 const LISTED_DEFAULT: u64 = 1_000;
@@ -32,7 +32,7 @@ impl ObjectsTool {
         Self { object_access }
     }
 
-    async fn run(&self, call: &Call) -> Result<Outcome, TaskError> {
+    async fn run_call(&self, call: &Call) -> Result<Outcome, TaskError> {
         let place = self.open_location(call).await?;
         let action = call.text_field("action")?.unwrap_or("get");
         run_action(call, action, &place, &self.object_access).await
@@ -67,19 +67,8 @@ impl ObjectsTool {
 
 #[async_trait]
 impl Tool for ObjectsTool {
-    fn is_pure(&self) -> bool {
-        false
-    }
-
-    async fn call(&self, call: Call, stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
-        let limit = call.timeout.total;
-        let done = tokio::select! {
-            biased;
-            done = self.run(&call) => done,
-            () = stop.cancelled() => Err(cancelled_error()),
-            limit = wait_for_timeout(limit) => Err(timeout_error(limit)),
-        };
-        done.unwrap_or_else(Outcome::error)
+    async fn run(&self, call: Call, stop: &CancellationToken, _log: &dyn LogSink) -> ToolResult {
+        within_limit(call.timeout.total, stop, Box::pin(self.run_call(&call))).await
     }
 }
 

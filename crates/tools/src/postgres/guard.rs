@@ -4,9 +4,8 @@
 //! rejects it as well.
 
 use model::outcome::{ErrorKind, TaskError};
+use postgres::ConnectTarget;
 use tokio_postgres::{Client, SimpleQueryMessage};
-
-use crate::postgres::target::PostgresTarget;
 
 /// Counts the tables that every NoETL store has, and returns the database name.
 pub(crate) const COUNT_STORE_TABLES: &str = "SELECT count(*)::int AS n, current_database()::text AS name FROM pg_catalog.pg_class c \
@@ -19,7 +18,7 @@ pub(crate) const STORE_TABLES: i64 = 3;
 /// Rejects the database of a NoETL store unless it is allowed by name, or as `host:port/name`.
 pub(super) async fn check_target(
     client: &Client,
-    target: &PostgresTarget,
+    target: &ConnectTarget,
     allowed: &[String],
 ) -> Result<Result<(), TaskError>, tokio_postgres::Error> {
     let place = target.location();

@@ -13,12 +13,11 @@ mod rows;
 mod run;
 mod session;
 mod target;
-mod tls;
 mod tool;
 
 pub(crate) use failure::task_error;
 pub(crate) use guard::{COUNT_STORE_TABLES, STORE_TABLES};
 pub(crate) use pool::{PostgresPools, QueryCanceller};
-pub(crate) use target::PostgresTarget;
+pub(crate) use target::target_from_auth;
 pub use tool::PostgresConfig;
 pub(crate) use tool::PostgresTool;

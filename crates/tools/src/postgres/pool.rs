@@ -1,58 +1,43 @@
-//! Connections, a few for each credential: kept for the next call, closed when nobody comes, dropped when in doubt.
+//! Pools of connections, one per credential. Idle connections are closed after a while, doubtful ones at once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use model::outcome::{ErrorKind, TaskError};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use postgres::{
+    ConnectError, ConnectTarget, ConnectionPool, Connector, PlanMode, PoolOptions, PooledSession,
+    QueryError, RESPONSE_MAX,
+};
 use tokio::time::timeout;
 use tokio_postgres::{CancelToken, Client};
-use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::certificates::system_certificates;
 use crate::exhaustion::{exhausted_error, find_connect_shortage, find_shortage_in};
 use crate::postgres::failure::{connect_error, connect_timeout_error};
-use crate::postgres::target::PostgresTarget;
-use crate::postgres::tls::tls_connector;
 use crate::postgres::tool::PostgresConfig;
 use crate::postgres::{guard, session};
 
 /// How long a call waits for a connection that others use.
 const PERMIT_WAIT_MAX: Duration = Duration::from_secs(60);
-/// A connection that nobody used for so long is asked whether it lives.
+/// A connection that was idle for longer is checked before it is used.
 const LIVENESS_CHECK_AFTER: Duration = Duration::from_secs(1);
-/// How long that, or leaving a session as it was, may take.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The pools of all credentials.
 pub(crate) struct PostgresPools {
     config: PostgresConfig,
-    pools: Arc<Mutex<Vec<Arc<TargetPool>>>>,
+    pools: Arc<Mutex<Vec<Arc<ConnectionPool>>>>,
 }
 
-/// The connections of one credential.
-struct TargetPool {
-    target: PostgresTarget,
-    tls: MakeRustlsConnect,
-    permits: Arc<Semaphore>,
-    idle: Mutex<Vec<IdleConnection>>,
-}
-
-struct IdleConnection {
-    client: Client,
-    idle_since: Instant,
-}
-
-/// A connection in use. One that is not given back is closed.
+/// A connection in use. It is closed unless it is released.
 pub(crate) struct PooledConnection {
-    client: Client,
-    pool: Arc<TargetPool>,
-    permit: OwnedSemaphorePermit,
+    session: PooledSession,
+    pool: Arc<ConnectionPool>,
 }
 
-/// Stops what a connection is doing.
+/// Cancels the statement of a connection.
 pub(crate) struct QueryCanceller {
     token: CancelToken,
-    tls: MakeRustlsConnect,
+    connector: Connector,
 }
 
 impl PostgresPools {
@@ -63,54 +48,57 @@ impl PostgresPools {
         }
     }
 
-    /// A connection that works, and is no engine's own.
+    /// A connection that works and does not lead to the database of a store.
     pub(crate) async fn acquire(
         &self,
-        target: PostgresTarget,
+        target: ConnectTarget,
         connect_max: Duration,
     ) -> Result<PooledConnection, TaskError> {
+        let location = target.location();
         let pool = self.pool(target)?;
-        let room = timeout(PERMIT_WAIT_MAX, pool.permits.clone().acquire_owned()).await;
-        let Ok(Ok(room)) = room else {
-            return Err(self.pool_full_error(&pool.target));
-        };
-        while let Some(idle) = pool.pop_idle() {
-            if idle.is_alive().await {
-                let client = idle.client;
-                return Ok(PooledConnection {
-                    client,
-                    pool,
-                    permit: room,
-                });
-            }
+        let acquired = pool.acquire(connect_max).await;
+        let mut session = acquired.map_err(|error| acquire_error(error, &location))?;
+        // It may only be used again after its session was reset.
+        session.discard();
+        if session.is_new() {
+            let target = &pool.connector().target;
+            let checking = guard::check_target(&session.client, target, &self.config.allow);
+            let checked = timeout(connect_max, checking).await;
+            checked
+                .map_err(|_| connect_timeout_error(&location))?
+                .map_err(|error| failed_error(&error, &location))??;
         }
-        let client = self.connect(&pool, connect_max).await?;
-        Ok(PooledConnection {
-            client,
-            pool,
-            permit: room,
-        })
+        Ok(PooledConnection { session, pool })
     }
 
-    fn pool(&self, target: PostgresTarget) -> Result<Arc<TargetPool>, TaskError> {
+    fn pool(&self, target: ConnectTarget) -> Result<Arc<ConnectionPool>, TaskError> {
         let mut pools = lock(&self.pools);
-        if let Some(pool) = pools.iter().find(|pool| pool.target == target) {
+        let is_same = |pool: &&Arc<ConnectionPool>| *pool.connector().target == target;
+        if let Some(pool) = pools.iter().find(is_same) {
             return Ok(pool.clone());
         }
-        let tls = tls_connector(&target).map_err(|why| match find_shortage_in(&why) {
-            Some(shortage) => exhausted_error(&shortage),
-            None => TaskError::new(
-                ErrorKind::Auth,
-                "AUTH_INVALID",
-                format!("{}: {why}", target.location()),
-            ),
-        })?;
-        let pool = Arc::new(TargetPool {
-            target,
-            tls,
-            permits: Arc::new(Semaphore::new(self.config.connections_max.max(1))),
-            idle: Mutex::default(),
-        });
+        let location = target.location();
+        let roots = || system_certificates().map(<[_]>::to_vec);
+        let connector =
+            Connector::with_system_roots(target, roots).map_err(|error| match find_shortage_in(
+                &error.to_string(),
+            ) {
+                Some(shortage) => exhausted_error(&shortage),
+                None => TaskError::new(
+                    ErrorKind::Auth,
+                    "AUTH_INVALID",
+                    format!("{location}: {error}"),
+                ),
+            })?;
+        let options = PoolOptions {
+            size: self.config.connections_max.max(1),
+            permit_wait_max: PERMIT_WAIT_MAX,
+            settings: session::SESSION_SETTINGS.to_owned(),
+            plan_mode: PlanMode::Custom,
+            statement_max: RESPONSE_MAX,
+            check_after: Some(LIVENESS_CHECK_AFTER),
+        };
+        let pool = Arc::new(ConnectionPool::new(connector, options));
         pools.push(pool.clone());
         tokio::spawn(close_idle(
             Arc::downgrade(&self.pools),
@@ -118,123 +106,66 @@ impl PostgresPools {
         ));
         Ok(pool)
     }
+}
 
-    async fn connect(&self, pool: &TargetPool, connect_max: Duration) -> Result<Client, TaskError> {
-        let target = &pool.target;
-        let place = target.location();
-        let mut config = target.config.clone();
-        config.connect_timeout(connect_max);
-        let begun = async {
-            let (client, connection) = config.connect(pool.tls.clone()).await?;
-            // Errors of the connection come back to whoever waits for an answer.
-            tokio::spawn(connection);
-            client.batch_execute(session::SESSION_SETTINGS).await?;
-            let checked = guard::check_target(&client, target, &self.config.allow).await?;
-            Ok::<_, tokio_postgres::Error>(checked.map(|()| client))
-        };
-        // An encrypted connection is large; whoever waits for it need not be.
-        let begun = timeout(connect_max, Box::pin(begun)).await;
-        begun
-            .map_err(|_| connect_timeout_error(&place))?
-            .map_err(|error| match find_connect_shortage(&error) {
-                Some(shortage) => shortage,
-                None => connect_error(&error, &place),
-            })?
-    }
-
-    fn pool_full_error(&self, target: &PostgresTarget) -> TaskError {
-        let message = format!(
-            "all {} connections to {} are in use",
-            self.config.connections_max,
-            target.location()
-        );
-        TaskError {
+fn acquire_error(error: QueryError, location: &str) -> TaskError {
+    match error {
+        QueryError::ConnectFailed(ConnectError::Failed(error)) => failed_error(&error, location),
+        QueryError::ConnectFailed(ConnectError::TimedOut(_)) => connect_timeout_error(location),
+        other => TaskError {
             retryable: true,
-            ..TaskError::new(ErrorKind::DbConnection, "PG_CONNECT", message)
+            ..TaskError::new(
+                ErrorKind::DbConnection,
+                "PG_CONNECT",
+                format!("{location}: {other}"),
+            )
         }
-        .with_detail("sent", false)
+        .with_detail("sent", false),
     }
 }
 
-impl TargetPool {
-    fn pop_idle(&self) -> Option<IdleConnection> {
-        lock(&self.idle).pop()
-    }
-
-    /// Leaves a session as the next call expects it, and keeps it.
-    async fn return_client(&self, client: Client) {
-        let reset = timeout(
-            RESPONSE_TIMEOUT,
-            client.batch_execute(session::RESET_SESSION),
-        )
-        .await;
-        if matches!(reset, Ok(Ok(()))) {
-            let since = Instant::now();
-            lock(&self.idle).push(IdleConnection {
-                client,
-                idle_since: since,
-            });
-        }
-    }
-}
-
-impl IdleConnection {
-    async fn is_alive(&self) -> bool {
-        if self.client.is_closed() {
-            return false;
-        }
-        if self.idle_since.elapsed() < LIVENESS_CHECK_AFTER {
-            return true;
-        }
-        let asked = timeout(RESPONSE_TIMEOUT, self.client.check_connection()).await;
-        matches!(asked, Ok(Ok(())))
-    }
+fn failed_error(error: &tokio_postgres::Error, location: &str) -> TaskError {
+    let shortage = find_connect_shortage(error);
+    shortage.unwrap_or_else(|| connect_error(error, location))
 }
 
 impl PooledConnection {
     pub(crate) fn client(&self) -> &Client {
-        &self.client
+        &self.session.client
     }
 
     pub(crate) fn canceller(&self) -> QueryCanceller {
         QueryCanceller {
-            token: self.client.cancel_token(),
-            tls: self.pool.tls.clone(),
+            token: self.session.client.cancel_token(),
+            connector: self.pool.connector().clone(),
         }
     }
 
-    /// Keeps the connection for the next call. Nobody waits for that but those who wait for a connection.
-    pub(crate) fn release(self) {
+    /// Resets the session and returns the connection to its pool. Only callers that wait for a connection wait for this.
+    pub(crate) fn release(mut self) {
         tokio::spawn(async move {
-            self.pool.return_client(self.client).await;
-            drop(self.permit);
+            let reset = self.session.client.batch_execute(session::RESET_SESSION);
+            if matches!(timeout(RESPONSE_MAX, reset).await, Ok(Ok(()))) {
+                self.session.allow_reuse();
+            }
         });
     }
 }
 
 impl QueryCanceller {
-    /// Tells the server to stop; an answer comes by the connection itself.
+    /// Asks the server to stop; the response arrives on the connection itself.
     pub(crate) async fn cancel(self) {
-        // A server that cannot be told is given up with the connection.
-        let _ = timeout(
-            RESPONSE_TIMEOUT,
-            Box::pin(self.token.cancel_query(self.tls)),
-        )
-        .await;
+        self.connector.cancel_query(self.token).await;
     }
 }
 
-/// Closes connections that nobody used for a while, and forgets pools without any; ends with the last pool.
-async fn close_idle(pools: Weak<Mutex<Vec<Arc<TargetPool>>>>, idle_max: Duration) {
+/// Closes idle connections and drops pools without any; ends with the last pool.
+async fn close_idle(pools: Weak<Mutex<Vec<Arc<ConnectionPool>>>>, idle_max: Duration) {
     loop {
         tokio::time::sleep(idle_max / 2).await;
         let Some(pools) = pools.upgrade() else { return };
         let mut pools = lock(&pools);
-        pools.retain(|pool| {
-            let mut idle = lock(&pool.idle);
-            idle.retain(|idle| !idle.client.is_closed() && idle.idle_since.elapsed() < idle_max);
-            !idle.is_empty() || Arc::strong_count(pool) > 1
-        });
+        pools.retain(|pool| pool.close_idle(idle_max) > 0 || Arc::strong_count(pool) > 1);
         if pools.is_empty() {
             return;
         }

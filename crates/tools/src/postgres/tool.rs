@@ -6,15 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::outcome::{Outcome, TaskError};
-use model::playbook::Effect;
+use language::playbook::Effect;
+use model::outcome::Outcome;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error, wait_for_timeout};
+use crate::call::{
+    Call, LogSink, Tool, ToolResult, cancelled_error, timeout_error, wait_for_timeout,
+};
 use crate::postgres::failure::{PostgresError, connect_timeout_error, timeout_outcome};
 use crate::postgres::pool::{PooledConnection, PostgresPools};
 use crate::postgres::rows::RowSpool;
-use crate::postgres::target::PostgresTarget;
+use crate::postgres::target::target_from_call;
 use crate::postgres::{effect, run, session};
 use crate::sql::{SqlDialect, SqlStatement, bind_statements};
 
@@ -73,48 +75,6 @@ impl PostgresTool {
         }
     }
 
-    async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
-        let target = PostgresTarget::from_call(call)?;
-        let statements = bind_statements(call, SqlDialect::Postgres)?;
-        run::check_statements(&statements)?;
-        if call.effect == Effect::Transactional {
-            effect::check_transactional(&statements)?;
-        }
-        let place = target.location();
-        let connect_max = call.timeout.connect.unwrap_or(CONNECT_TIMEOUT);
-        let mut over = pin!(wait_for_timeout(call.timeout.total));
-        let lease = tokio::select! {
-            biased;
-            lease = self.pools.acquire(target, connect_max) => lease?,
-            () = stop.cancelled() => return Err(cancelled_error().with_detail("sent", false)),
-            _ = &mut over => return Err(connect_timeout_error(&place)),
-        };
-        let stopper = lease.canceller();
-        let hold = InterruptFlags::default();
-        let mut work = pin!(self.run_statements(call, lease, &statements, &hold));
-        let why = tokio::select! {
-            biased;
-            done = &mut work => return Ok(done.unwrap_or_else(PostgresError::into_outcome)),
-            () = stop.cancelled() => InterruptReason::Stop,
-            limit = &mut over => InterruptReason::Timeout(limit),
-        };
-        hold.is_interrupted.store(true, Ordering::Relaxed);
-        if !hold.is_released.load(Ordering::Relaxed) {
-            stopper.cancel().await;
-        }
-        let ended = tokio::time::timeout(STOP_GRACE, work).await;
-        Ok(match (ended, why) {
-            // The statements finished before the interruption took effect.
-            (Ok(Ok(outcome)), _) => outcome,
-            (Ok(Err(failure)), InterruptReason::Timeout(limit)) if failure.is_cancelled() => {
-                timeout_outcome(limit)
-            }
-            (Ok(Err(failure)), _) if !failure.is_cancelled() => failure.into_outcome(),
-            (_, InterruptReason::Stop) => Outcome::error(cancelled_error()),
-            (_, InterruptReason::Timeout(limit)) => Outcome::error(timeout_error(limit)),
-        })
-    }
-
     /// Runs the statements. The connection is reused only if it is certainly idle: a cancel request may arrive late.
     async fn run_statements(
         &self,
@@ -160,14 +120,46 @@ enum StatementsEnd {
 
 #[async_trait]
 impl Tool for PostgresTool {
-    fn is_pure(&self) -> bool {
-        false
-    }
-
-    async fn call(&self, call: Call, stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
-        match self.run(&call, &stop).await {
-            Ok(outcome) => outcome,
-            Err(error) => Outcome::error(error),
+    async fn run(&self, call: Call, stop: &CancellationToken, _log: &dyn LogSink) -> ToolResult {
+        let call = &call;
+        let target = target_from_call(call)?;
+        let statements = bind_statements(call, SqlDialect::Postgres)?;
+        run::check_statements(&statements)?;
+        if call.effect == Effect::Transactional {
+            effect::check_transactional(&statements)?;
         }
+        let place = target.location();
+        let connect_max = call.timeout.connect.unwrap_or(CONNECT_TIMEOUT);
+        let mut over = pin!(wait_for_timeout(call.timeout.total));
+        let lease = tokio::select! {
+            biased;
+            lease = self.pools.acquire(target, connect_max) => lease?,
+            () = stop.cancelled() => return Err(cancelled_error().with_detail("sent", false)),
+            _ = &mut over => return Err(connect_timeout_error(&place)),
+        };
+        let stopper = lease.canceller();
+        let hold = InterruptFlags::default();
+        let mut work = pin!(self.run_statements(call, lease, &statements, &hold));
+        let why = tokio::select! {
+            biased;
+            done = &mut work => return Ok(done.unwrap_or_else(PostgresError::into_outcome)),
+            () = stop.cancelled() => InterruptReason::Stop,
+            limit = &mut over => InterruptReason::Timeout(limit),
+        };
+        hold.is_interrupted.store(true, Ordering::Relaxed);
+        if !hold.is_released.load(Ordering::Relaxed) {
+            stopper.cancel().await;
+        }
+        let ended = tokio::time::timeout(STOP_GRACE, work).await;
+        Ok(match (ended, why) {
+            // The statements finished before the interruption took effect.
+            (Ok(Ok(outcome)), _) => outcome,
+            (Ok(Err(failure)), InterruptReason::Timeout(limit)) if failure.is_cancelled() => {
+                timeout_outcome(limit)
+            }
+            (Ok(Err(failure)), _) if !failure.is_cancelled() => failure.into_outcome(),
+            (_, InterruptReason::Stop) => Outcome::error(cancelled_error()),
+            (_, InterruptReason::Timeout(limit)) => Outcome::error(timeout_error(limit)),
+        })
     }
 }

@@ -8,8 +8,8 @@
 
 use std::fmt::Write as _;
 
+use language::template::{CodePiece, Piece};
 use model::outcome::{ErrorKind, TaskError};
-use model::template::{CodePiece, Piece};
 use serde_json::Value;
 
 use crate::python::context::{PythonContext, PythonReader, StringLiteral};

@@ -6,7 +6,7 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use model::template::{CodePiece, Piece};
+use language::template::{CodePiece, Piece};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{LogSink, Stream};
+use crate::call::{LogSink, Stream, wait_for_timeout};
 use crate::capture::OutputCapture;
 use crate::isolation::{GATE_OPEN_LINE, ResourceLimits, SandboxRules};
 use crate::process::{KILL_GRACE, ProcessGroup, ProgramSpec, StartError};
@@ -141,7 +141,7 @@ impl Interpreter {
                 biased;
                 reply = answer => reply,
                 () = stop.cancelled() => RunnerReply::Stopped,
-                limit = wait_for_limit(timeout) => RunnerReply::TimedOut(limit),
+                limit = wait_for_timeout(timeout) => RunnerReply::TimedOut(limit),
             }
         };
         let reply = self.end_if_unusable(reply).await;
@@ -249,15 +249,4 @@ impl Interpreter {
 struct CallOutputs {
     stdout: Option<OutputCapture>,
     stderr: Option<OutputCapture>,
-}
-
-/// Waits for the limit and returns it; forever if there is none.
-async fn wait_for_limit(limit: Option<Duration>) -> Duration {
-    match limit {
-        Some(limit) => {
-            tokio::time::sleep(limit).await;
-            limit
-        }
-        None => std::future::pending().await,
-    }
 }

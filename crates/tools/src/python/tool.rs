@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use model::outcome::{ErrorKind, Outcome, TaskError};
+use model::outcome::{ErrorKind, TaskError};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool, cancelled_error};
+use crate::call::{Call, LogSink, Tool, ToolResult, cancelled_error};
 use crate::http::HttpClients;
 use crate::isolation::{ResourceLimits, Sandbox, SandboxLevel, SandboxRules, SandboxSupport};
 use crate::process::StartError;
@@ -55,69 +55,6 @@ impl PythonTool {
             environments: Environments::new(config.environments_dir.clone(), pip),
             sandbox_level_min,
         }
-    }
-
-    async fn run(
-        &self,
-        mut call: Call,
-        stop: &CancellationToken,
-        log: &dyn LogSink,
-    ) -> Result<Outcome, TaskError> {
-        let source = self.load_source(&call, stop).await?;
-        let limits = ResourceLimits::from_call(&call)?;
-        let sandbox = Sandbox::from_call(&call, self.sandbox_level_min, SandboxSupport::detect())?;
-        // Warm interpreters have no limits and are not strict, so calls with limits or `strict` get their own.
-        let isolate = is_isolated(&call)? || !limits.is_empty() || sandbox.is_strict();
-        let needs = CodeRequirements::from_call(&call, &source.code)?;
-        let own = sandbox.create_own_dir()?;
-        let own = own.as_ref().map(TempDir::path);
-        let confines = |homes: &[PathBuf]| sandbox.rules(own, homes);
-        let SandboxedPython {
-            python,
-            read_dirs: homes,
-        } = if sandbox.is_strict() {
-            let python = self.interpreter_path(&call)?;
-            let finder = self.finder(&python, &confines);
-            finder.find(&python, needs, stop, log).await?
-        } else {
-            self.find_interpreter(&call, needs, stop, log).await?
-        };
-        let timeout = call.timeout.total;
-        let has_cwd = call.field("cwd").is_some();
-        let mut request = PythonRequest::new(&mut call, source)?;
-        if let Some(own) = own {
-            request.set_own_dir(own);
-        }
-        if let Some(own) = own.filter(|_| sandbox.is_strict() && !has_cwd) {
-            request.set_cwd(own);
-        }
-        let confines = confines(&homes);
-        let _slot = tokio::select! {
-            slot = self.pool.acquire_slot() => slot,
-            () = stop.cancelled() => return Err(cancelled_error()),
-        };
-        let kept = InterpreterKey {
-            python,
-            level: sandbox.level,
-        };
-        let starting = async {
-            if isolate {
-                self.pool.start(&kept, &limits, &confines).await
-            } else {
-                self.pool.check_out(&kept, &confines).await
-            }
-        };
-        let started = tokio::select! {
-            started = starting => started,
-            () = stop.cancelled() => return Err(cancelled_error()),
-        };
-        let mut interpreter = started.map_err(|error| start_error(&kept.python, &error))?;
-        let reply = interpreter.run(&request, timeout, stop, log).await;
-        let (outcome, reusable) = runner_answer::reply_outcome(reply, &request.source.file);
-        if reusable && !isolate {
-            self.pool.check_in(kept, interpreter);
-        }
-        Ok(outcome)
     }
 
     /// Finder for the interpreter of a strict task.
@@ -204,15 +141,62 @@ impl PythonTool {
 
 #[async_trait]
 impl Tool for PythonTool {
-    fn is_pure(&self) -> bool {
-        false
-    }
-
-    async fn call(&self, call: Call, stop: CancellationToken, log: &dyn LogSink) -> Outcome {
-        match self.run(call, &stop, log).await {
-            Ok(outcome) => outcome,
-            Err(error) => Outcome::error(error),
+    async fn run(&self, mut call: Call, stop: &CancellationToken, log: &dyn LogSink) -> ToolResult {
+        let source = self.load_source(&call, stop).await?;
+        let limits = ResourceLimits::from_call(&call)?;
+        let sandbox = Sandbox::from_call(&call, self.sandbox_level_min, SandboxSupport::detect())?;
+        // Warm interpreters have no limits and are not strict, so calls with limits or `strict` get their own.
+        let isolate = is_isolated(&call)? || !limits.is_empty() || sandbox.is_strict();
+        let needs = CodeRequirements::from_call(&call, &source.code)?;
+        let own = sandbox.create_own_dir()?;
+        let own = own.as_ref().map(TempDir::path);
+        let confines = |homes: &[PathBuf]| sandbox.rules(own, homes);
+        let SandboxedPython {
+            python,
+            read_dirs: homes,
+        } = if sandbox.is_strict() {
+            let python = self.interpreter_path(&call)?;
+            let finder = self.finder(&python, &confines);
+            finder.find(&python, needs, stop, log).await?
+        } else {
+            self.find_interpreter(&call, needs, stop, log).await?
+        };
+        let timeout = call.timeout.total;
+        let has_cwd = call.field("cwd").is_some();
+        let mut request = PythonRequest::new(&mut call, source)?;
+        if let Some(own) = own {
+            request.set_own_dir(own);
         }
+        if let Some(own) = own.filter(|_| sandbox.is_strict() && !has_cwd) {
+            request.set_cwd(own);
+        }
+        let confines = confines(&homes);
+        let _slot = tokio::select! {
+            slot = self.pool.acquire_slot() => slot,
+            () = stop.cancelled() => return Err(cancelled_error()),
+        };
+        let kept = InterpreterKey {
+            python,
+            level: sandbox.level,
+        };
+        let starting = async {
+            if isolate {
+                self.pool.start(&kept, &limits, &confines).await
+            } else {
+                self.pool.check_out(&kept, &confines).await
+            }
+        };
+        let started = tokio::select! {
+            started = starting => started,
+            () = stop.cancelled() => return Err(cancelled_error()),
+        };
+        let mut interpreter = started.map_err(|error| start_error(&kept.python, &error))?;
+        let reply = interpreter.run(&request, timeout, stop, log).await;
+        let (outcome, reusable) = runner_answer::reply_outcome(reply, &request.source.file);
+        if reusable && !isolate {
+            self.pool.check_in(kept, interpreter);
+        }
+        Ok(outcome)
     }
 }
 

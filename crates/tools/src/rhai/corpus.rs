@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use ::rhai::{Engine, OptimizationLevel};
-use model::template::{CodePiece, Piece};
+use language::template::{CodePiece, Piece};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

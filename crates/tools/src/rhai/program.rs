@@ -6,8 +6,8 @@
 
 use std::fmt::Write as _;
 
+use language::template::CodePiece;
 use model::outcome::TaskError;
-use model::template::CodePiece;
 use serde_json::Value;
 
 use crate::rhai::context::{RhaiContext, RhaiReader};

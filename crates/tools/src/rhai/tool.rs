@@ -10,7 +10,7 @@ use model::outcome::{Outcome, TaskError};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool};
+use crate::call::{Call, LogSink, Tool, ToolResult};
 use crate::evaluation::{Evaluation, EvaluationProcesses, Language};
 
 /// Default timeout of a script.
@@ -26,7 +26,7 @@ impl RhaiTool {
         Self { processes }
     }
 
-    async fn run(
+    async fn evaluate(
         &self,
         call: &mut Call,
         stop: &CancellationToken,
@@ -53,11 +53,8 @@ impl Tool for RhaiTool {
         true
     }
 
-    async fn call(&self, mut call: Call, stop: CancellationToken, log: &dyn LogSink) -> Outcome {
-        match self.run(&mut call, &stop, log).await {
-            Ok(value) => Outcome::ok(value),
-            Err(error) => Outcome::error(error),
-        }
+    async fn run(&self, mut call: Call, stop: &CancellationToken, log: &dyn LogSink) -> ToolResult {
+        self.evaluate(&mut call, stop, log).await.map(Outcome::ok)
     }
 }
 

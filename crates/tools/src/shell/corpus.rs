@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use model::template::Piece;
+use language::template::Piece;
 use serde_json::json;
 
 use crate::isolation::SandboxLevel;

@@ -5,8 +5,8 @@
 //! parses it. Plain words and numbers are inserted as they are, which also works where a variable is not possible;
 //! except in here-documents, where a plain word can be the delimiter.
 
+use language::template::Piece;
 use model::outcome::{ErrorKind, TaskError};
-use model::template::Piece;
 use serde_json::Value;
 
 use crate::shell::quoting::{QuoteContext, ScriptScanner};

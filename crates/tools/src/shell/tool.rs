@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use async_trait::async_trait;
+use language::template::Piece;
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::template::Piece;
 use serde_json::{Value, json};
 use tempfile::{NamedTempFile, TempDir};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error};
+use crate::call::{Call, LogSink, Tool, ToolResult, cancelled_error, timeout_error};
 use crate::capture::text_tail;
 use crate::isolation::{
     GATE_OPEN_LINE, ResourceLimits, Sandbox, SandboxLevel, SandboxSupport, limit_reached,
@@ -43,13 +43,12 @@ impl ShellTool {
             sandbox_level_min,
         }
     }
+}
 
-    async fn run(
-        &self,
-        call: &Call,
-        stop: &CancellationToken,
-        log: &dyn LogSink,
-    ) -> Result<Outcome, TaskError> {
+#[async_trait]
+impl Tool for ShellTool {
+    async fn run(&self, call: Call, stop: &CancellationToken, log: &dyn LogSink) -> ToolResult {
+        let call = &call;
         let script = build_script(&read_commands(call)?)?;
         let shell = call.text_field("shell")?.unwrap_or("/bin/sh");
         let limits = ResourceLimits::from_call(call)?;
@@ -89,20 +88,6 @@ impl ShellTool {
         let mut group = program.start(piped).map_err(failed)?;
         let (end, printed) = run_to_end(&mut group, input, call.timeout.total, stop, log).await;
         Ok(to_outcome(end, &printed))
-    }
-}
-
-#[async_trait]
-impl Tool for ShellTool {
-    fn is_pure(&self) -> bool {
-        false
-    }
-
-    async fn call(&self, call: Call, stop: CancellationToken, log: &dyn LogSink) -> Outcome {
-        match self.run(&call, &stop, log).await {
-            Ok(outcome) => outcome,
-            Err(error) => Outcome::error(error),
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Statements out of pieces: split at semicolons, values placed by where they stand, placeholders renumbered.
 
-use model::template::{Piece, PieceOrigin};
+use language::template::{Piece, PieceOrigin};
 use serde_json::Value;
 
 use crate::sql::body::{OpenQuotes, RoutineBodies};

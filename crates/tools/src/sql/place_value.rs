@@ -1,6 +1,6 @@
 //! Placing the value of a template into a statement: as a literal, a bound value, part of a name, or escaped text.
 
-use model::template::PieceOrigin;
+use language::template::PieceOrigin;
 use serde_json::Value;
 
 use crate::sql::bind::StatementBinder;

@@ -1,7 +1,7 @@
 //! What the tasks of every SQL kind share: a call's statements, and names for the columns of their rows.
 
+use language::template::{Piece, PieceOrigin};
 use model::outcome::{ErrorKind, TaskError};
-use model::template::{Piece, PieceOrigin};
 use serde_json::Value;
 
 use crate::call::Call;

@@ -1,7 +1,7 @@
 //! Splitting and binding, by example and by property.
 
+use language::template::{LazyValue, Piece, Scope, Template};
 use model::source::Span;
-use model::template::{LazyValue, Piece, Scope, Template};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use language::template::Piece;
 use model::outcome::{ErrorKind, Outcome};
-use model::template::Piece;
 use serde_json::{Value, json};
 
 use crate::call::Call;

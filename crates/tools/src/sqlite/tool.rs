@@ -10,7 +10,9 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error, wait_for_timeout};
+use crate::call::{
+    Call, LogSink, Tool, ToolResult, cancelled_error, timeout_error, wait_for_timeout,
+};
 use crate::sql::{SqlDialect, bind_statements};
 use crate::sqlite::failure::SqliteError;
 use crate::sqlite::run;
@@ -27,8 +29,12 @@ impl SqliteTool {
     pub(crate) fn new(forbidden_files: Vec<PathBuf>) -> Self {
         Self { forbidden_files }
     }
+}
 
-    async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
+#[async_trait]
+impl Tool for SqliteTool {
+    async fn run(&self, call: Call, stop: &CancellationToken, _log: &dyn LogSink) -> ToolResult {
+        let call = &call;
         let database = call
             .text_field("database")?
             .ok_or_else(|| {
@@ -65,20 +71,6 @@ impl SqliteTool {
                 // An interrupt between two statements has no effect, so it is repeated.
                 _ = again.tick() => handle.iter().for_each(InterruptHandle::interrupt),
             }
-        }
-    }
-}
-
-#[async_trait]
-impl Tool for SqliteTool {
-    fn is_pure(&self) -> bool {
-        false
-    }
-
-    async fn call(&self, call: Call, stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
-        match self.run(&call, &stop).await {
-            Ok(outcome) => outcome,
-            Err(error) => Outcome::error(error),
         }
     }
 }

@@ -111,6 +111,12 @@ pub(super) fn write_table(
     Ok(inlet.totals)
 }
 
+/// Reports a missing table before the source is read.
+fn check_table(connection: &DuckdbConnection, name: &str) -> Result<(), TaskError> {
+    let found = connection.query(&format!("SELECT * FROM {name} LIMIT 0"), &[]);
+    found.map(drop).map_err(|error| task_error(&error))
+}
+
 fn write_rows(
     connection: &DuckdbConnection,
     table: &str,
@@ -119,12 +125,7 @@ fn write_rows(
 ) -> Result<(), TaskError> {
     let told = |fault: DuckdbError| task_error(&fault);
     let name = quote_table_name(table);
-    // Report a missing table before reading the source.
-    drop(
-        connection
-            .query(&format!("SELECT * FROM {name} LIMIT 0"), &[])
-            .map_err(told)?,
-    );
+    check_table(connection, &name)?;
     if *mode == WriteMode::Replace {
         connection
             .execute(&format!("DELETE FROM {name}"))
@@ -234,11 +235,7 @@ pub(super) fn copy_in(
     let connection = lease.connection();
     let told = |fault: DuckdbError| task_error(&fault);
     let name = quote_table_name(table);
-    drop(
-        connection
-            .query(&format!("SELECT * FROM {name} LIMIT 0"), &[])
-            .map_err(told)?,
-    );
+    check_table(connection, &name)?;
     let rows = connection
         .query(
             &format!("SELECT * FROM {} LIMIT 0", file_reader(file.0, file.1)),

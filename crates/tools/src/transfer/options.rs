@@ -1,12 +1,13 @@
 //! Reads the source, the target and the options of a transfer from a call.
 
+use language::template::Piece;
 use model::outcome::{ErrorKind, TaskError};
-use model::template::Piece;
+use postgres::ConnectTarget;
 use serde_json::{Map, Value};
 
 use crate::call::{Call, type_name};
 use crate::objects::{ObjectAccess, ObjectAddress, ObjectLocation};
-use crate::postgres::PostgresTarget as Server;
+use crate::postgres::target_from_auth;
 use crate::sql::{CommandTexts, SqlDialect, SqlStatement, bind_commands};
 
 /// Default number of rows in a chunk.
@@ -222,9 +223,9 @@ impl<'c> TransferEnd<'c> {
     }
 
     /// Postgres target of the credential.
-    pub(super) fn postgres_target(&self) -> Result<Server, TaskError> {
+    pub(super) fn postgres_target(&self) -> Result<ConnectTarget, TaskError> {
         match self.auth() {
-            Some(Value::Object(auth)) => Server::from_auth(auth),
+            Some(Value::Object(auth)) => target_from_auth(auth),
             Some(Value::String(name)) => {
                 let message = format!(
                     "credential `{name}` is not available to this task; create it with `noetl secret set {name}`, or list it in the `keychain` of the playbook"

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::postgres::ConnectTarget;
 use async_trait::async_trait;
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use serde_json::json;
@@ -13,11 +14,13 @@ use super::duckdb::{self, DuckdbEndpoint};
 use super::flow::{RowReceiver, RowSender, StopCallbacks, TransferTotals, row_channel};
 use super::options::{FileFormat, TransferEnd, TransferOptions, WriteMode};
 use super::{decode, file, postgres, sqlite, web};
-use crate::call::{Call, LogSink, Tool, cancelled_error, timeout_error, wait_for_timeout};
+use crate::call::{
+    Call, LogSink, Tool, ToolResult, cancelled_error, timeout_error, wait_for_timeout,
+};
 use crate::duckdb::DatabasePool;
 use crate::http::HttpTool;
 use crate::objects::{ObjectAccess, ObjectLocation, open_object};
-use crate::postgres::{PostgresPools, PostgresTarget as Server, QueryCanceller};
+use crate::postgres::{PostgresPools, QueryCanceller};
 use crate::sql::{SqlDialect, SqlStatement};
 
 /// Default connect timeout.
@@ -35,7 +38,7 @@ pub(crate) struct TransferTool {
 
 /// Source of the rows.
 enum TransferSource {
-    Postgres(Server, SqlStatement),
+    Postgres(ConnectTarget, SqlStatement),
     Sqlite(sqlite::SqliteEndpoint, SqlStatement),
     Duckdb(DuckdbEndpoint, SqlStatement),
     File(ObjectLocation, FileFormat, Option<String>),
@@ -44,7 +47,7 @@ enum TransferSource {
 
 /// Target of the rows.
 enum TransferSink {
-    Postgres(Server, String),
+    Postgres(ConnectTarget, String),
     Sqlite(sqlite::SqliteEndpoint, String),
     Duckdb(DuckdbEndpoint, String),
     File(ObjectLocation, FileFormat),
@@ -52,42 +55,6 @@ enum TransferSink {
 }
 
 impl TransferTool {
-    async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
-        let (source, target) = (
-            TransferEnd::from_call(call, "source")?,
-            TransferEnd::from_call(call, "target")?,
-        );
-        let manner = TransferOptions::from_call(call, &target)?;
-        let stops = StopCallbacks::default();
-        let from = self.open_source(call, &source, &stops).await?;
-        let to = self.open_sink(call, &target, &stops, &manner).await?;
-        let work = self.run_transfer(call, from, to, manner);
-        tokio::pin!(work);
-        let why = tokio::select! {
-            biased;
-            done = &mut work => return done.map(|totals| totals_outcome(&totals)),
-            () = stop.cancelled() => cancelled_error(),
-            limit = wait_for_timeout(call.timeout.total) => timeout_error(limit),
-        };
-        // Blocking threads are cancelled repeatedly until they end; everything else ends on drop.
-        let mut again = tokio::time::interval(STOP_INTERVAL);
-        let grace = tokio::time::sleep(Duration::from_secs(5));
-        tokio::pin!(grace);
-        loop {
-            tokio::select! {
-                biased;
-                done = &mut work => match done {
-                    // The transfer finished before the cancellation took effect.
-                    Ok(totals) => return Ok(totals_outcome(&totals)),
-                    Err(_) => break,
-                },
-                () = &mut grace => break,
-                _ = again.tick() => stops.stop(),
-            }
-        }
-        Err(why)
-    }
-
     async fn open_source(
         &self,
         call: &Call,
@@ -370,15 +337,41 @@ impl Drop for CancelOnDrop {
 
 #[async_trait]
 impl Tool for TransferTool {
-    fn is_pure(&self) -> bool {
-        false
-    }
-
-    async fn call(&self, call: Call, stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
-        match self.run(&call, &stop).await {
-            Ok(outcome) => outcome,
-            Err(error) => Outcome::error(error),
+    async fn run(&self, call: Call, stop: &CancellationToken, _log: &dyn LogSink) -> ToolResult {
+        let call = &call;
+        let (source, target) = (
+            TransferEnd::from_call(call, "source")?,
+            TransferEnd::from_call(call, "target")?,
+        );
+        let manner = TransferOptions::from_call(call, &target)?;
+        let stops = StopCallbacks::default();
+        let from = self.open_source(call, &source, &stops).await?;
+        let to = self.open_sink(call, &target, &stops, &manner).await?;
+        let work = self.run_transfer(call, from, to, manner);
+        tokio::pin!(work);
+        let why = tokio::select! {
+            biased;
+            done = &mut work => return done.map(|totals| totals_outcome(&totals)),
+            () = stop.cancelled() => cancelled_error(),
+            limit = wait_for_timeout(call.timeout.total) => timeout_error(limit),
+        };
+        // Blocking threads are cancelled repeatedly until they end; everything else ends on drop.
+        let mut again = tokio::time::interval(STOP_INTERVAL);
+        let grace = tokio::time::sleep(Duration::from_secs(5));
+        tokio::pin!(grace);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => match done {
+                    // The transfer finished before the cancellation took effect.
+                    Ok(totals) => return Ok(totals_outcome(&totals)),
+                    Err(_) => break,
+                },
+                () = &mut grace => break,
+                _ = again.tick() => stops.stop(),
+            }
         }
+        Err(why)
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use jaq_core::load::lex::{Lexer, StrPart, Tok, Token};
-use model::template::{CodePiece, Piece};
+use language::template::{CodePiece, Piece};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

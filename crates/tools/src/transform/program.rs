@@ -4,8 +4,8 @@
 //! In a string a value is escaped. In code, text becomes a string, any other scalar is put in parentheses, and a list
 //! or map becomes a string with its JSON, which `fromjson` parses: the program has the same form for every value.
 
+use language::template::CodePiece;
 use model::outcome::TaskError;
-use model::template::CodePiece;
 use serde_json::Value;
 
 use crate::transform::context::{JqContext, JqReader};

@@ -8,7 +8,7 @@ use model::outcome::{ErrorKind, Outcome, TaskError};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool};
+use crate::call::{Call, LogSink, Tool, ToolResult};
 use crate::evaluation::{Evaluation, EvaluationProcesses, Language};
 use crate::transform::select;
 
@@ -25,7 +25,7 @@ impl TransformTool {
         Self { processes }
     }
 
-    async fn run(
+    async fn evaluate(
         &self,
         mut call: Call,
         stop: &CancellationToken,
@@ -63,11 +63,8 @@ impl Tool for TransformTool {
         true
     }
 
-    async fn call(&self, call: Call, stop: CancellationToken, log: &dyn LogSink) -> Outcome {
-        match self.run(call, &stop, log).await {
-            Ok(value) => Outcome::ok(value),
-            Err(error) => Outcome::error(error),
-        }
+    async fn run(&self, call: Call, stop: &CancellationToken, log: &dyn LogSink) -> ToolResult {
+        self.evaluate(call, stop, log).await.map(Outcome::ok)
     }
 }
 

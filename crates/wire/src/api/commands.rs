@@ -5,7 +5,7 @@ use std::time::Duration;
 use model::command::ClaimId;
 use model::event::Event;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
-use model::template::LoopPointer;
+use model::step_pointer::LoopPointer;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

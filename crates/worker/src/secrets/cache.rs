@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use language::template::MASK;
 use model::id::{ExecutionId, Name};
-use model::template::MASK;
 use tokio::time::Instant;
 use wire::{ResolvedSecret, SecretValue};
 

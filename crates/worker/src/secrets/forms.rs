@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
-use model::playbook::credentials;
+use language::playbook::credentials;
 use serde_json::Value;
 
 /// Shorter texts are too common to be masked.
@@ -198,8 +198,9 @@ fn escape_ascii_json(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     fn secret_texts(value: &Value) -> Vec<String> {
         let mut all = BTreeSet::new();

@@ -10,7 +10,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use model::result_ref::ResultRef;
 use model::time::Time;
-use results::{BodyEntry, BodySource, BodyStore, BodyStream, Error, StorageOptions, StoredBody};
+use results::{
+    BodyEntry, BodySource, BodyStore, BodyStream, Error, OldBodyQuery, StorageOptions, StoredBody,
+};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::secrets::SecretMasker;
@@ -88,13 +90,8 @@ impl BodyStore for MaskingBodyStore {
         self.bodies.delete(reference).await
     }
 
-    async fn stored_before(
-        &self,
-        before: Time,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<BodyEntry>, Error> {
-        self.bodies.stored_before(before, after, limit).await
+    async fn stored_before(&self, query: &OldBodyQuery<'_>) -> Result<Vec<BodyEntry>, Error> {
+        self.bodies.stored_before(query).await
     }
 
     async fn delete_stored_before(&self, sha256: &str, before: Time) -> Result<bool, Error> {

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use wire::api::SecretsRequest;
 
+use language::playbook::credentials::{self, CredentialUses};
+use language::template::LazyValue;
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::playbook::credentials::{self, CredentialUses};
 use model::raw::RawJson;
-use model::template::LazyValue;
 use pipeline::TaskAttempt;
 use serde_json::{Map, Value};
 use wire::SecretValue;

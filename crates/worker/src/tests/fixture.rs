@@ -16,13 +16,13 @@ use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, StepRunId
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::raw::RawJson;
 use model::result_ref::{ResolvedRef, ResultRef};
-use model::template::LoopPointer;
+use model::step_pointer::LoopPointer;
 use model::time::Time;
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tools::{Call, LogSink, Registry, Tool};
+use tools::{Call, LogSink, Registry, Tool, ToolResult};
 use wire::{
     ByteStream, ClaimedCommand, CommandNotice, Error, ExecutionContext, PlaybookText,
     ReportRequest, ReportResponse, ResolvedSecret, ResumePoint, SecretValue, Transport, Verdict,
@@ -234,11 +234,7 @@ pub(super) struct ScriptedTool {
 
 #[async_trait]
 impl Tool for ScriptedTool {
-    fn is_pure(&self) -> bool {
-        false
-    }
-
-    async fn call(&self, call: Call, stop: CancellationToken, log: &dyn LogSink) -> Outcome {
+    async fn run(&self, call: Call, stop: &CancellationToken, log: &dyn LogSink) -> ToolResult {
         {
             let mut running = self.concurrency.lock().unwrap();
             running.0 += 1;
@@ -261,7 +257,7 @@ impl Tool for ScriptedTool {
             Behaviour::Panics => panic!("the scripted tool panics"),
         };
         self.concurrency.lock().unwrap().0 -= 1;
-        outcome
+        Ok(outcome)
     }
 }
 
@@ -349,7 +345,7 @@ pub(super) fn start_worker_for(
     text: &str,
     script: impl Fn(&Call) -> Behaviour + Send + Sync + 'static,
 ) -> WorkerFixture {
-    let parsed = model::playbook::parse("t.yaml", text.as_bytes());
+    let parsed = language::playbook::parse("t.yaml", text.as_bytes());
     assert!(!parsed.has_errors(), "{:#?}", parsed.diagnostics);
     let server = Arc::new(FakeServer {
         offers: Mutex::default(),

@@ -80,8 +80,8 @@ async fn each_effect_is_reported_before_the_next_task_and_the_last_with_the_step
     assert_eq!(
         *pieces,
         [
-            model::template::Piece::Text("echo ".to_owned()),
-            model::template::Piece::Value(json!(1))
+            language::template::Piece::Text("echo ".to_owned()),
+            language::template::Piece::Value(json!(1))
         ]
     );
     assert_eq!(house.lines.0.lock().unwrap().len(), 2);

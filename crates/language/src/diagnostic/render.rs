@@ -1,0 +1,227 @@
+//! Renders a diagnostic for a terminal: message, position, source line with an underline, help.
+
+use std::fmt::Write;
+
+use crate::diagnostic::{Diagnostic, Severity};
+
+/// The capabilities of the terminal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DiagnosticStyle {
+    /// Whether to use colors.
+    pub color: bool,
+    /// Whether the terminal shows Unicode characters.
+    pub unicode: bool,
+}
+
+/// Longer lines are cut around the underlined part.
+const LINE_CHARS_MAX: usize = 160;
+
+impl Diagnostic {
+    /// Returns the rendered text, ending in a newline.
+    pub fn render(&self, style: DiagnosticStyle) -> String {
+        let paint = Paint::new(self.severity, style);
+        let (corner, bar) = if style.unicode {
+            ("┌─", "│")
+        } else {
+            ("-->", "|")
+        };
+        let number = self.span.line.to_string();
+        let gutter = " ".repeat(number.len());
+        let word = match self.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Note => "note",
+        };
+        let mut out = String::new();
+        let head = paint.strong(&format!("{word}[{}]", self.code));
+        let place = format!(
+            "{}:{}:{}",
+            self.source.name, self.span.line, self.span.column
+        );
+        let corner = paint.quiet(corner);
+        let _ = writeln!(out, "{head}: {}", self.message);
+        let _ = writeln!(out, "{gutter} {corner} {place}");
+        if let Some(snippet) = self.snippet() {
+            let bar = paint.quiet(bar);
+            let mark = paint.strong(&format!("{} {}", "^".repeat(snippet.width), self.label));
+            let pad = &snippet.pad;
+            let _ = writeln!(out, "{} {bar} {}", paint.quiet(&number), snippet.line);
+            let _ = writeln!(out, "{gutter} {bar} {pad}{}", mark.trim_end());
+        }
+        for help in &self.help {
+            let _ = writeln!(out, "{gutter} {} help: {help}", paint.quiet("="));
+        }
+        out
+    }
+
+    fn snippet(&self) -> Option<Snippet> {
+        if self.label.is_empty() {
+            return None;
+        }
+        let index = usize::try_from(self.span.line).ok()?.checked_sub(1)?;
+        let line = self.source.text.lines().nth(index)?;
+        let column = usize::try_from(self.span.column).ok()?.checked_sub(1)?;
+        Some(Snippet::cut(line, column, self.chars_in_line(line, column)))
+    }
+
+    /// Returns the number of characters of the span on its first line.
+    fn chars_in_line(&self, line: &str, column: usize) -> usize {
+        let (start, end) = (self.span.start as usize, self.span.end as usize);
+        let marked = self.source.text.get(start..end).unwrap_or("");
+        let first = marked.lines().next().unwrap_or("").trim_end();
+        let room = line.chars().count().saturating_sub(column);
+        first.chars().count().min(room).max(1)
+    }
+}
+
+struct Snippet {
+    line: String,
+    pad: String,
+    width: usize,
+}
+
+impl Snippet {
+    /// Replaces tabs by a space and control characters by a dot, so that columns line up and no escape sequence reaches
+    /// the terminal.
+    fn cut(line: &str, column: usize, width: usize) -> Self {
+        let shown = |c: char| match c {
+            '\t' => ' ',
+            c if c.is_control() => '.',
+            c => c,
+        };
+        let from = column.saturating_sub(LINE_CHARS_MAX / 2);
+        let length = line.chars().count();
+        let from = if length <= LINE_CHARS_MAX { 0 } else { from };
+        let room = LINE_CHARS_MAX.saturating_sub(column - from).max(1);
+        Self {
+            line: line
+                .chars()
+                .skip(from)
+                .take(LINE_CHARS_MAX)
+                .map(shown)
+                .collect(),
+            pad: " ".repeat(column - from),
+            width: width.min(room),
+        }
+    }
+}
+
+struct Paint {
+    strong: &'static str,
+    quiet: &'static str,
+    end: &'static str,
+}
+
+impl Paint {
+    fn new(severity: Severity, style: DiagnosticStyle) -> Self {
+        match (style.color, severity) {
+            (false, _) => Self {
+                strong: "",
+                quiet: "",
+                end: "",
+            },
+            (true, Severity::Error) => Self {
+                strong: "\u{1b}[1;31m",
+                quiet: "\u{1b}[34m",
+                end: "\u{1b}[0m",
+            },
+            (true, Severity::Warning) => Self {
+                strong: "\u{1b}[1;33m",
+                quiet: "\u{1b}[34m",
+                end: "\u{1b}[0m",
+            },
+            (true, Severity::Note) => Self {
+                strong: "\u{1b}[1;36m",
+                quiet: "\u{1b}[34m",
+                end: "\u{1b}[0m",
+            },
+        }
+    }
+
+    fn strong(&self, text: &str) -> String {
+        format!("{}{}{}", self.strong, text.trim_end(), self.end)
+    }
+
+    fn quiet(&self, text: &str) -> String {
+        format!("{}{text}{}", self.quiet, self.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::source::{SourceText, Span};
+
+    use super::*;
+
+    fn unknown_field() -> Diagnostic {
+        let source = SourceText {
+            name: "playbooks/load.yaml".into(),
+            text: "a: 1\n    tol:\n".into(),
+        };
+        let span = Span {
+            line: 2,
+            column: 5,
+            start: 9,
+            end: 12,
+        };
+        let message = "unknown field `tol` in step `fetch_page`";
+        Diagnostic::new("E0107", message, span, &source)
+            .with_label("did you mean `tool`?     (step takes: step tool)")
+            .with_help("see the reference")
+    }
+
+    #[test]
+    fn the_line_is_shown_with_its_underline_and_help() {
+        let style = DiagnosticStyle {
+            color: false,
+            unicode: true,
+        };
+        let expected = [
+            "error[E0107]: unknown field `tol` in step `fetch_page`",
+            "  ┌─ playbooks/load.yaml:2:5",
+            "2 │     tol:",
+            "  │     ^^^ did you mean `tool`?     (step takes: step tool)",
+            "  = help: see the reference",
+            "",
+        ];
+        let expected = expected.join("\n");
+        assert_eq!(unknown_field().render(style), expected);
+    }
+
+    #[test]
+    fn plain_terminals_get_ascii_only() {
+        assert!(
+            unknown_field()
+                .render(DiagnosticStyle::default())
+                .is_ascii()
+        );
+    }
+
+    #[test]
+    fn colours_change_nothing_else() {
+        let colored = unknown_field().render(DiagnosticStyle {
+            color: true,
+            unicode: true,
+        });
+        let mut plain = colored;
+        for code in ["\u{1b}[1;31m", "\u{1b}[34m", "\u{1b}[0m"] {
+            plain = plain.replace(code, "");
+        }
+        let style = DiagnosticStyle {
+            color: false,
+            unicode: true,
+        };
+        assert_eq!(plain, unknown_field().render(style));
+    }
+
+    #[test]
+    fn json_has_file_line_and_column() {
+        let json = serde_json::to_value(unknown_field()).unwrap();
+        assert_eq!(json["file"], "playbooks/load.yaml");
+        assert_eq!(
+            (json["line"].as_u64(), json["column"].as_u64()),
+            (Some(2), Some(5))
+        );
+        assert_eq!(json["severity"], "error");
+    }
+}

@@ -1,0 +1,30 @@
+//! The playbook: a document after all accepted spellings are normalized.
+
+mod catalog_id;
+mod check;
+pub mod credentials;
+mod data;
+mod defaults;
+mod definition;
+mod keychain;
+pub mod kinds;
+mod parse;
+mod policy;
+mod read;
+mod steps;
+
+pub use catalog_id::parse_catalog_id;
+pub use data::parse_data;
+pub use defaults::{DefaultError, DefaultTemplate, FirstValues, Section};
+pub use keychain::{KeychainEntry, KeychainKind, KeychainScope};
+pub use kinds::{CodeLanguage, FieldMode};
+pub use parse::{ParseResult, parse};
+
+pub use definition::{
+    Admission, AdmitMode, AdmitRule, Collection, CursorClaim, Effect, Executor, Loop, NetArc,
+    Playbook, Router, Step, Task,
+};
+pub use policy::{
+    JumpTarget, Policy, PolicyRule, RetryRule, RuleAction, SetEntry, UnmatchedAction, WriteTarget,
+};
+pub use steps::Steps;

@@ -1,0 +1,251 @@
+//! What one rendering may see and has touched so far.
+//!
+//! Values are shared between renderings, so what belongs to one of them (loaded bodies, the taint, the budget) cannot
+//! hang on values. It lives here, for the thread that renders, from `enter` until the guard is dropped.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+
+use minijinja::Error;
+use minijinja::Value as Native;
+use model::outcome::Outcome;
+use model::time::Time;
+use serde_json::Value;
+
+use crate::template::budget::{
+    self, ALLOCATION_BYTES_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, WORK_MAX,
+};
+use crate::template::convert;
+use crate::template::filters::CompiledPattern;
+use crate::template::origin::WrittenPiece;
+use crate::template::scope::{LoadedValues, Need, Scope, UnavailableBody};
+use crate::template::taint::SecretOrigin;
+use crate::template::tree::Piece;
+
+/// One rendering.
+#[derive(Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each flag is a fact of its own about the rendering"
+)]
+pub(crate) struct RenderSession {
+    pub(crate) loaded: Arc<LoadedValues>,
+    pub(crate) now: Option<Time>,
+    pub(crate) reveals_secrets: bool,
+    /// How far the rendering depends on secrets so far.
+    pub(crate) origin: SecretOrigin,
+    /// The same for the value that is printed next.
+    origin_of_value: SecretOrigin,
+    /// Where in the text values stand that came of secrets.
+    pub(crate) printed_secrets: Vec<(Range<usize>, SecretOrigin)>,
+    /// Which of the pieces came of secrets.
+    pub(crate) secret_pieces: Vec<(usize, SecretOrigin)>,
+    pub(crate) needs: Vec<Need>,
+    /// Whether an HTTP response used whole has `body` beside `data`.
+    pub(crate) names_http_body: bool,
+    /// Whether an HTTP response that is not loaded was used whole.
+    pub(crate) has_http_response: bool,
+    /// Why a body that was touched cannot be had.
+    pub(crate) unavailable: Option<UnavailableBody>,
+    /// Whether bodies are only named, so that whoever asks gets to them without the template.
+    pub(crate) is_binding: bool,
+    /// The pieces so far, where pieces are asked for.
+    pub(crate) pieces: Option<Vec<WrittenPiece>>,
+    /// Where in the template the expression stands that is printed next.
+    pub(crate) expression: Range<usize>,
+    /// The patterns that were compiled last.
+    pub(crate) patterns: VecDeque<CompiledPattern>,
+    allocated_bytes: usize,
+    output_bytes: usize,
+    work_units: usize,
+    result_bytes: usize,
+}
+
+impl RenderSession {
+    /// Notes that a secret was read.
+    pub(crate) fn record_secret(&mut self, origin: SecretOrigin) {
+        self.origin = self.origin.max(origin);
+        self.origin_of_value = self.origin_of_value.max(origin);
+    }
+
+    /// Notes that a value was printed, as so many bytes of the text that were accounted for just now.
+    fn record_printed(&mut self, bytes: usize) {
+        let origin = std::mem::take(&mut self.origin_of_value);
+        if origin != SecretOrigin::Plain {
+            let range = self.output_bytes.saturating_sub(bytes)..self.output_bytes;
+            self.printed_secrets.push((range, origin));
+        }
+    }
+
+    /// Adds a piece: the author's text, or a value that was just evaluated.
+    fn add_piece(&mut self, written: WrittenPiece) {
+        let pieces = self.pieces.get_or_insert_default();
+        if !matches!(written.piece, Piece::Text(_)) {
+            let origin = std::mem::take(&mut self.origin_of_value);
+            if origin != SecretOrigin::Plain {
+                self.secret_pieces.push((pieces.len(), origin));
+            }
+        }
+        pieces.push(written);
+    }
+}
+
+/// How many outcomes a thread keeps converted.
+const CONVERTED_MAX: usize = 4;
+
+thread_local! {
+    static CURRENT: RefCell<Option<RenderSession>> = const { RefCell::new(None) };
+    static CONVERTED: RefCell<VecDeque<(Weak<Outcome>, Native)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// Ends the rendering when dropped, whatever happened in it.
+pub(crate) struct RenderGuard(());
+
+impl Drop for RenderGuard {
+    fn drop(&mut self) {
+        CURRENT.with(|current| *current.borrow_mut() = None);
+    }
+}
+
+/// Ends the rendering and tells what it touched.
+pub(crate) fn finish_session(guard: RenderGuard) -> RenderSession {
+    let session = CURRENT.with(|current| current.borrow_mut().take());
+    drop(guard);
+    session.unwrap_or_default()
+}
+
+/// Begins a rendering on this thread.
+pub(crate) fn start_rendering(scope: &Scope, pieces: bool) -> RenderGuard {
+    let session = RenderSession {
+        loaded: scope.loaded.clone(),
+        now: scope.now,
+        reveals_secrets: scope.reveals_secrets,
+        names_http_body: scope.names_http_body,
+        pieces: pieces.then(Vec::new),
+        ..RenderSession::default()
+    };
+    CURRENT.with(|current| *current.borrow_mut() = Some(session));
+    RenderGuard(())
+}
+
+/// Begins a rendering that names bodies instead of reading them.
+pub(crate) fn start_binding(scope: &Scope) -> RenderGuard {
+    let guard = start_rendering(scope, false);
+    with_session(|session| session.is_binding = true);
+    guard
+}
+
+/// Reads or changes the rendering under way. Outside of one, everything is empty and nothing is kept.
+pub(crate) fn with_session<T>(f: impl FnOnce(&mut RenderSession) -> T) -> T {
+    CURRENT.with(|current| match current.borrow_mut().as_mut() {
+        Some(session) => f(session),
+        None => f(&mut RenderSession::default()),
+    })
+}
+
+/// Accounts for `bytes` that are about to be built.
+pub(crate) fn charge_allocation(bytes: usize) -> Result<(), Error> {
+    with_session(|session| {
+        session.allocated_bytes = session.allocated_bytes.saturating_add(bytes);
+        if session.allocated_bytes > ALLOCATION_BYTES_MAX {
+            return Err(budget::exceeded("it builds more than 4 MiB of values"));
+        }
+        Ok(())
+    })
+}
+
+/// Checks that `bytes` can still be built. They are charged with the value, once it is there.
+pub(crate) fn check_room(bytes: usize) -> Result<(), Error> {
+    with_session(|session| {
+        if session.allocated_bytes.saturating_add(bytes) > ALLOCATION_BYTES_MAX {
+            return Err(budget::exceeded("it builds more than 4 MiB of values"));
+        }
+        Ok(())
+    })
+}
+
+/// Accounts for `bytes` that are about to be written out.
+pub(crate) fn charge_output(bytes: usize) -> Result<(), Error> {
+    with_session(|session| {
+        session.output_bytes = session.output_bytes.saturating_add(bytes);
+        if session.output_bytes > OUTPUT_BYTES_MAX {
+            return Err(budget::exceeded("its text is longer than 1 MiB"));
+        }
+        Ok(())
+    })
+}
+
+/// Accounts for the text of a value that is about to be printed.
+pub(crate) fn charge_printed(bytes: usize) -> Result<(), Error> {
+    charge_output(bytes)?;
+    with_session(|session| session.record_printed(bytes));
+    Ok(())
+}
+
+/// Adds a piece, accounted for.
+pub(crate) fn add_piece(written: WrittenPiece) -> Result<(), Error> {
+    charge_output(written.piece.size())?;
+    with_session(|session| session.add_piece(written));
+    Ok(())
+}
+
+/// Accounts for `bytes` of a value that is about to leave as data.
+pub(crate) fn charge_result(bytes: usize) -> Result<(), Error> {
+    with_session(|session| {
+        session.result_bytes = session.result_bytes.saturating_add(bytes);
+        if session.result_bytes > RESULT_BYTES_MAX {
+            return Err(budget::exceeded("the value is larger than 12 MiB"));
+        }
+        Ok(())
+    })
+}
+
+/// Checks that `bytes` more can leave as data.
+pub(crate) fn check_result_room(bytes: usize) -> Result<(), Error> {
+    with_session(|session| {
+        if session.result_bytes.saturating_add(bytes) > RESULT_BYTES_MAX {
+            return Err(budget::exceeded("the value is larger than 12 MiB"));
+        }
+        Ok(())
+    })
+}
+
+/// Accounts for `units` that are about to be read.
+pub(crate) fn charge_work(units: usize) -> Result<(), Error> {
+    with_session(|session| {
+        session.work_units = session.work_units.saturating_add(units);
+        if session.work_units > WORK_MAX {
+            return Err(budget::exceeded("it reads too much data too often"));
+        }
+        Ok(())
+    })
+}
+
+/// An outcome's result as templates hold it. Several rules look at one outcome, so the last few are kept.
+pub(crate) fn converted_result(outcome: &Arc<Outcome>, result: &Value) -> Native {
+    CONVERTED.with(|converted| {
+        let mut converted = converted.borrow_mut();
+        let address = Arc::as_ptr(outcome);
+        // A weak pointer keeps the address taken, so an equal address is the same outcome.
+        if let Some((_, native)) = converted.iter().find(|(kept, _)| kept.as_ptr() == address) {
+            return native.clone();
+        }
+        let native = convert::to_native(result);
+        if converted.len() == CONVERTED_MAX {
+            converted.pop_front();
+        }
+        converted.push_back((Arc::downgrade(outcome), native.clone()));
+        native
+    })
+}
+
+/// Notes something that has to be loaded first.
+pub(crate) fn record_need(need: Need) {
+    with_session(|session| {
+        if !session.needs.contains(&need) {
+            session.needs.push(need);
+        }
+    });
+}
