@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use model::event::{
-    AwaitTarget, Event, EventBody, ExecutionFinished, NextEvaluated, RerunOrigin, ReusedPart,
-    ReusedRecord, TaskEnded, WorkflowStarted,
+    AdmitEvaluated, AwaitTarget, Event, EventBody, ExecutionFinished, NextEvaluated, RerunOrigin,
+    ReusedPart, ReusedRecord, TaskEnded, WorkflowStarted,
 };
 use model::id::Name;
 use model::manifest::ManifestRule;
@@ -88,21 +88,7 @@ fn event_details(event: &Event) -> String {
             let span = set.due.since(event.recorded_at).as_secs_f64();
             format!("{} in {span:.1}s", serialized_name(&set.purpose))
         }
-        EventBody::AdmitEvaluated(admit) => {
-            let rule = admit
-                .matched_rule_index
-                .map_or("none".to_owned(), |rule| rule.to_string());
-            let answer = match (admit.discarded, admit.allow) {
-                (true, _) => "discarded",
-                (false, true) => "allow",
-                (false, false) => "deny",
-            };
-            let why = admit
-                .error
-                .as_ref()
-                .map_or_else(String::new, |error| format!(" {}", error_text(error)));
-            format!("{answer} rule={rule} tokens={}{why}", admit.tokens.len())
-        }
+        EventBody::AdmitEvaluated(admit) => admission_text(admit),
         EventBody::StepScheduled(scheduled) => {
             let args = optional_text("args", scheduled.args.as_ref());
             let from = optional_text("args_from", scheduled.args_from.as_ref());
@@ -156,6 +142,22 @@ fn event_details(event: &Event) -> String {
         }
         _ => String::new(),
     }
+}
+
+fn admission_text(admit: &AdmitEvaluated) -> String {
+    let rule = admit
+        .matched_rule_index
+        .map_or("none".to_owned(), |rule| rule.to_string());
+    let answer = match (admit.discarded, admit.allow) {
+        (true, _) => "discarded",
+        (false, true) => "allow",
+        (false, false) => "deny",
+    };
+    let why = admit
+        .error
+        .as_ref()
+        .map_or_else(String::new, |error| format!(" {}", error_text(error)));
+    format!("{answer} rule={rule} tokens={}{why}", admit.tokens.len())
 }
 
 /// The addresses of manifests, without the execution ID.
