@@ -46,19 +46,19 @@ pub struct PoolOptions {
 
 /// A pool of connections.
 pub struct ConnectionPool {
-    pool: Pool<SessionManager>,
+    pool: Pool<SessionOpener>,
     options: PoolOptions,
 }
 
 /// Opens and checks the connections of a pool.
-struct SessionManager {
+struct SessionOpener {
     connector: Connector,
     settings: String,
     plan_mode: PlanMode,
     check_after: Option<Duration>,
 }
 
-impl Manager for SessionManager {
+impl Manager for SessionOpener {
     type Type = PgSession;
     type Error = tokio_postgres::Error;
 
@@ -88,7 +88,7 @@ impl Manager for SessionManager {
 impl ConnectionPool {
     /// Creates a pool; opens no connection yet.
     pub fn new(connector: Connector, options: PoolOptions) -> Self {
-        let manager = SessionManager {
+        let manager = SessionOpener {
             connector,
             settings: options.settings.clone(),
             plan_mode: options.plan_mode,
@@ -172,7 +172,7 @@ impl ConnectionPool {
 }
 
 /// A connection in use; dropping it returns it to its pool, unless a response is outstanding.
-pub struct PooledSession(Option<Object<SessionManager>>);
+pub struct PooledSession(Option<Object<SessionOpener>>);
 
 impl PooledSession {
     /// Marks the connection as possibly broken, so that it is not returned to the pool.
@@ -185,12 +185,12 @@ impl PooledSession {
         self.is_busy = false;
     }
 
-    /// Whether nobody used the connection before.
+    /// Whether the connection is used for the first time.
     pub fn is_new(&self) -> bool {
         Object::metrics(self.object()).recycle_count == 0
     }
 
-    fn object(&self) -> &Object<SessionManager> {
+    fn object(&self) -> &Object<SessionOpener> {
         self.0
             .as_ref()
             .expect("a connection is there until it is dropped")
