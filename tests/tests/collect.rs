@@ -422,8 +422,9 @@ async fn is_loss_detected(alter: impl Fn(&mut Vec<PlannedExecution>) + Copy) -> 
 #[tokio::test]
 async fn a_collector_that_overlooks_something_is_caught() {
     let without_pins = |runs: &mut Vec<PlannedExecution>| {
-        runs.iter_mut()
-            .for_each(|run| run.pinned_executions.clear());
+        for run in runs.iter_mut() {
+            run.pinned_executions.clear();
+        }
     };
     assert!(
         is_loss_detected(without_pins).await,
@@ -445,7 +446,9 @@ async fn a_collector_that_overlooks_something_is_caught() {
         "the seeds do not test references in ctx"
     );
     let all_over = |runs: &mut Vec<PlannedExecution>| {
-        runs.iter_mut().for_each(|run| run.ended_at = Some(Time(0)));
+        for run in runs.iter_mut() {
+            run.ended_at = Some(Time(0));
+        }
     };
     assert!(
         is_loss_detected(all_over).await,

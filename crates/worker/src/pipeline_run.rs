@@ -17,7 +17,7 @@ use model::raw::RawJson;
 use model::time::Time;
 use pipeline::{AttemptKind, NextAction, RenderedTask, TaskAttempt, WaitAction};
 use serde_json::{Map, Value, json};
-use tools::DeferredAction;
+use tools::{DeferredAction, Tool};
 
 use crate::command_context::{CommandContext, WorkError};
 use crate::load::{self, ResolveError};
@@ -270,33 +270,8 @@ impl<'h> PipelineRun<'h> {
         match &plan.tasks[index].binding {
             ToolBinding::Tool(tool) => {
                 self.record_start(run, &at, started);
-                let is_unknown = run.kind == AttemptKind::Resumed;
-                if run.task.effect == Effect::AtMostOnce {
-                    if is_unknown {
-                        return Ok(AttemptEnd::from_outcome(Outcome::error(unknown_outcome(
-                            run,
-                        ))));
-                    }
-                    self.report().await?;
-                }
-                self.has_unreported_effect |= !plan.tasks[index].is_pure;
-                ready.masker.clone_from(&self.call_masker);
-                let prepared = call::PreparedCall {
-                    tool,
-                    task: run.task,
-                    rendered: ready,
-                    scope: &mut self.scope,
-                };
-                match call::call_tool(self.context, prepared, &at).await {
-                    Ok((outcome, afterwards)) => {
-                        self.deferred = afterwards;
-                        Ok(AttemptEnd::from_outcome(outcome))
-                    }
-                    Err(WorkError::Failed(error)) => {
-                        Ok(AttemptEnd::from_outcome(Outcome::error(*error)))
-                    }
-                    Err(WorkError::Interrupted) => Err(WorkError::Interrupted),
-                }
+                let is_pure = plan.tasks[index].is_pure;
+                self.call_tool(run, &at, tool, is_pure, ready).await
             }
             ToolBinding::Child => {
                 let awaits =
@@ -325,6 +300,41 @@ impl<'h> PipelineRun<'h> {
                 let error = TaskError::new(ErrorKind::ClientError, "TOOL_UNKNOWN", message);
                 Ok(AttemptEnd::from_outcome(Outcome::error(error)))
             }
+        }
+    }
+
+    /// Calls the tool of a task. A task with the effect `at_most_once` is reported before, and is not called again after a
+    /// call whose outcome is unknown.
+    async fn call_tool(
+        &mut self,
+        run: &TaskAttempt<'h>,
+        at: &EventLocation,
+        tool: &Arc<dyn Tool>,
+        is_pure: bool,
+        mut rendered: RenderedCall,
+    ) -> Result<AttemptEnd, WorkError> {
+        if run.task.effect == Effect::AtMostOnce {
+            if run.kind == AttemptKind::Resumed {
+                let outcome = Outcome::error(unknown_outcome(run));
+                return Ok(AttemptEnd::from_outcome(outcome));
+            }
+            self.report().await?;
+        }
+        self.has_unreported_effect |= !is_pure;
+        rendered.masker.clone_from(&self.call_masker);
+        let prepared = call::PreparedCall {
+            tool,
+            task: run.task,
+            rendered,
+            scope: &mut self.scope,
+        };
+        match call::call_tool(self.context, prepared, at).await {
+            Ok((outcome, deferred)) => {
+                self.deferred = deferred;
+                Ok(AttemptEnd::from_outcome(outcome))
+            }
+            Err(WorkError::Failed(error)) => Ok(AttemptEnd::from_outcome(Outcome::error(*error))),
+            Err(WorkError::Interrupted) => Err(WorkError::Interrupted),
         }
     }
 

@@ -92,13 +92,9 @@ impl Settings {
             .or_else(|| first_setting(&layers, |layer| layer.color.map(ColorWhen::from)));
         let missing = "the defaults are complete";
         let retention = first_setting(&layers, |layer| layer.retention.clone()).expect(missing);
-        let retention = model::duration::parse_text(&retention).ok_or_else(|| {
-            setting_error(
-                "retention",
-                &retention,
-                "a duration such as 12h, 30d or forever",
-            )
-        })?;
+        let expected = "a duration such as 12h, 30d or forever";
+        let retention = model::duration::parse_text(&retention)
+            .ok_or_else(|| setting_error("retention", &retention, expected))?;
         let sandbox = first_setting(&layers, |layer| layer.sandbox.clone()).expect(missing);
         let sandbox = sandbox
             .parse()

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use wire::api::Role;
 
 use crate::api::error::ApiError;
-use crate::api::listen::PeerInfo;
+use crate::api::listen::ClientPeer;
 use crate::api::state::ApiState;
 
 /// Prefix of every access token.
@@ -168,7 +168,7 @@ async fn authenticate(parts: &Parts, api: &ApiState) -> Result<Principal, ApiErr
     if api.access == AccessMode::Open && !parts.headers.contains_key(AUTHORIZATION) {
         return Ok(Principal::Anyone);
     }
-    let address = parts.extensions.get::<ConnectInfo<PeerInfo>>();
+    let address = parts.extensions.get::<ConnectInfo<ClientPeer>>();
     let address = address.map(|ConnectInfo(peer)| peer.address.ip());
     let header = parts.headers.get(AUTHORIZATION);
     let header = header.and_then(|value| value.to_str().ok()).unwrap_or("");
@@ -229,7 +229,7 @@ async fn audit_denial(parts: &Parts, api: &ApiState, who: &str) {
 
 /// Remote address of a request, for the audit log.
 pub(crate) fn source_address(parts: &Parts) -> Option<String> {
-    let peer = parts.extensions.get::<ConnectInfo<PeerInfo>>();
+    let peer = parts.extensions.get::<ConnectInfo<ClientPeer>>();
     peer.map(|ConnectInfo(peer)| peer.address.to_string())
 }
 

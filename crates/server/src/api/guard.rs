@@ -8,7 +8,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::api::error::ApiError;
-use crate::api::listen::PeerInfo;
+use crate::api::listen::ClientPeer;
 use crate::api::state::ApiState;
 
 /// Security headers. Responses of the API are data; no other site may frame or run them.
@@ -29,7 +29,7 @@ pub(crate) async fn guard_request(
     request: Request,
     next: Next,
 ) -> Response {
-    let peer = request.extensions().get::<ConnectInfo<PeerInfo>>();
+    let peer = request.extensions().get::<ConnectInfo<ClientPeer>>();
     let activity = peer.map(|ConnectInfo(peer)| Arc::clone(&peer.activity));
     let is_framed = request.version() == Version::HTTP_2;
     let _under_way = activity.map(|activity| activity.start_request(is_framed));

@@ -105,7 +105,7 @@ impl BoundListener {
         let mut api = ApiState::new(server, &config, stop.clone());
         api.is_encrypted = tls.is_some();
         let (router, _) = router::routes(api);
-        let service = router.into_make_service_with_connect_info::<PeerInfo>();
+        let service = router.into_make_service_with_connect_info::<ClientPeer>();
         let connections =
             IncomingConnections::start(self.listener, self.address, tls, stop.clone());
         let serving = axum::serve(connections, service);
@@ -132,14 +132,14 @@ impl Server {
 
 /// Remote end of a connection.
 #[derive(Debug, Clone)]
-pub(crate) struct PeerInfo {
+pub(crate) struct ClientPeer {
     /// Remote address.
     pub(crate) address: SocketAddr,
     /// Activity of the connection.
     pub(crate) activity: Arc<ConnectionActivity>,
 }
 
-impl Connected<IncomingStream<'_, IncomingConnections>> for PeerInfo {
+impl Connected<IncomingStream<'_, IncomingConnections>> for ClientPeer {
     fn connect_info(stream: IncomingStream<'_, IncomingConnections>) -> Self {
         Self {
             address: *stream.remote_addr(),

@@ -35,7 +35,7 @@ impl ExecutionDriver {
         &mut self,
         execution: ExecutionId,
         waiting: QueuedInput,
-        decision: Decision,
+        mut decision: Decision,
     ) {
         let Some(slot) = self.executions.get_mut(&execution) else {
             return;
@@ -69,11 +69,11 @@ impl ExecutionDriver {
             net: slot.net.clone(),
         };
         // Holders are looked up before commands are closed, because closing removes them.
-        let stops = decision.commands_to_stop.into_iter();
+        let stops = std::mem::take(&mut decision.commands_to_stop).into_iter();
         let stops =
             stops.map(|(seq, _)| (seq, self.claim_table.holder(CommandId { execution, seq })));
         gathered.commands_to_stop.extend(stops);
-        for change in decision.commands {
+        for change in std::mem::take(&mut decision.commands) {
             let change = gathered.convert_command_change(
                 &mut self.claim_table,
                 &mut decided,
@@ -83,25 +83,12 @@ impl ExecutionDriver {
             gathered.commit.commands.push(change);
         }
         gathered.add_external_event_keys(&mut decided, &decision.events);
-        gathered.commit.events.extend(decision.events);
         let consumed = decided.queued_input.attachments.consumed_message;
         gathered.commit.consumed.extend(consumed);
-        gathered.commit.timers.extend(decision.timers);
-        let messages = decision.messages.iter();
-        let messages = messages.map(|message| to_store_message(execution, message));
-        gathered.commit.messages.extend(messages);
-        let keys = decision.unique_keys.into_iter().map(to_store_key);
-        gathered.commit.keys.extend(keys);
-        let fence = |(command, lease_epoch)| Fence {
-            command,
-            lease_epoch,
-        };
-        let fences = decision.fences.into_iter().map(fence);
-        gathered.commit.fences.extend(fences);
-        gathered.bodies.extend(decision.bodies);
+        let state = gathered.add_records(execution, decision);
         gathered.decided_inputs.push(decided);
-        gathered.status = decision.state.status();
-        slot.state = Some(decision.state);
+        gathered.status = state.status();
+        slot.state = Some(state);
         slot.add_snapshot_if_due();
         if more {
             // The continuation waits until this part is durable, so that other executions and inputs get their turn.
@@ -524,6 +511,32 @@ impl LoadedExecution {
             };
             gathered.commit.snapshot = Some(snapshot);
         }
+    }
+}
+
+impl PendingCommit {
+    /// Adds the events, timers, messages, keys, fences and bodies of a decision. Returns the new state.
+    fn add_records(
+        &mut self,
+        execution: ExecutionId,
+        decision: Decision,
+    ) -> engine::ExecutionState {
+        let commit = &mut self.commit;
+        commit.events.extend(decision.events);
+        commit.timers.extend(decision.timers);
+        let messages = decision.messages.iter();
+        let messages = messages.map(|message| to_store_message(execution, message));
+        commit.messages.extend(messages);
+        let keys = decision.unique_keys.into_iter().map(to_store_key);
+        commit.keys.extend(keys);
+        let fence = |(command, lease_epoch)| Fence {
+            command,
+            lease_epoch,
+        };
+        let fences = decision.fences.into_iter().map(fence);
+        commit.fences.extend(fences);
+        self.bodies.extend(decision.bodies);
+        decision.state
     }
 }
 

@@ -88,12 +88,14 @@ impl PlaybookReader {
             if let FieldMode::Code(language) = key.mode
                 && let (Some(node), Some(code)) = (fields.get(key.name), read.fields.get(key.name))
             {
+                let key = key.name;
+                let title = &title;
                 self.check_code(
                     node,
                     code,
                     CodeTitle {
-                        key: key.name,
-                        title: &title,
+                        key,
+                        title,
                         language,
                     },
                 );
