@@ -146,7 +146,7 @@ async fn run_step_pipeline(
 ) -> Result<ReportEnd, WorkError> {
     let found = hand.step().ok_or_else(|| no_step(hand))?;
     let begun = hand.now();
-    let mut pipeline = PipelineRun::new(hand, found, hand.location(), hand.scope());
+    let mut pipeline = PipelineRun::new(hand, found.0, found.1, hand.location(), hand.scope());
     let mut has_begun = false;
     if let Some(resume) = resume.into_iter().next() {
         has_begun = resume.started;
@@ -193,12 +193,13 @@ async fn prepare_loop(
 ) -> Result<ReportEnd, WorkError> {
     let (step, plan) = hand.step().ok_or_else(|| no_step(hand))?;
     let loop_ = step.loop_.as_ref().ok_or_else(|| no_step(hand))?;
+    let loop_step = prepare::LoopStep { step, loop_ };
     match (&loop_.collection, &plan.cursor_claim_plan) {
-        (Collection::In(tree), _) => prepare::prepare_elements(hand, (step, loop_), tree).await,
+        (Collection::In(tree), _) => prepare::prepare_elements(hand, loop_step, tree).await,
         (Collection::Cursor(claim), Some(plan)) => {
             let begun = resume.into_iter().next();
             let begun = begun.map(|resume| resume.continuation);
-            cursor_claim::claim_frame(hand, (step, loop_), (claim, plan), begun).await
+            cursor_claim::claim_frame(hand, loop_step, claim, plan, begun).await
         }
         (Collection::Cursor(_), None) => Err(no_step(hand).into()),
     }

@@ -3,7 +3,7 @@
 //! Each claim is another visit of that task. A statement with `effect: transactional` therefore claims a frame once,
 //! even if it is retried: if a worker crashes before the log has the rows, they are neither lost nor claimed twice.
 
-use language::playbook::{CursorClaim, Loop, Step};
+use language::playbook::CursorClaim;
 use model::command::{Continuation, ReportEnd};
 use model::event::{EventBody, FailurePayload};
 use model::outcome::{ErrorKind, TaskError};
@@ -12,22 +12,23 @@ use crate::command_context::{CommandContext, WorkError};
 use crate::load;
 use crate::pipeline_run::{PipelineEnd, PipelineRun, with_location};
 use crate::playbooks::StepPlan;
-use crate::prepare;
+use crate::prepare::{self, LoopStep};
 
 /// Claims a frame and reports the location of its rows.
 pub(crate) async fn claim_frame(
     hand: &CommandContext,
-    found: (&Step, &Loop),
-    (claim, plan): (&CursorClaim, &StepPlan),
+    loop_step: LoopStep<'_>,
+    claim: &CursorClaim,
+    plan: &StepPlan,
     begun: Option<Continuation>,
 ) -> Result<ReportEnd, WorkError> {
-    let mut pipeline = PipelineRun::new(hand, (&claim.step, plan), hand.location(), hand.scope());
+    let mut pipeline = PipelineRun::new(hand, &claim.step, plan, hand.location(), hand.scope());
     if let Some(continuation) = begun {
         pipeline.restore(continuation).await?;
     }
     let end = match pipeline.run().await {
         PipelineEnd::Done => {
-            let event = claimed_rows_event(hand, found, claim, &mut pipeline).await?;
+            let event = claimed_rows_event(hand, loop_step, claim, &mut pipeline).await?;
             pipeline.events.push(event);
             ReportEnd::Finished
         }
@@ -50,22 +51,22 @@ pub(crate) async fn claim_frame(
 /// Builds the event that records the claimed rows.
 async fn claimed_rows_event(
     hand: &CommandContext,
-    found: (&Step, &Loop),
+    loop_step: LoopStep<'_>,
     claim: &CursorClaim,
     pipeline: &mut PipelineRun<'_>,
 ) -> Result<model::event::Event, WorkError> {
     // Reports the claim first: an error below happens after the rows were claimed.
     hand.lease.push(&mut pipeline.events);
     let scope = &mut pipeline.scope;
-    let reference = prepare::locate_elements(hand, scope, found, &claim.rows).await?;
+    let reference = prepare::locate_elements(hand, scope, loop_step, &claim.rows).await?;
     let is_empty = reference.extracted.get("total") == Some(&0.into());
     let affected =
         load::render_with_loading(hand, scope, |scope| claim.affected.render(scope)).await;
-    let affected = prepare::step_result(affected, found.0)?.value;
+    let affected = prepare::step_result(affected, loop_step.step)?.value;
     if is_empty && affected.as_u64().is_some_and(|rows| rows > 0) {
         let message = format!(
             "the claim of step `{}` updated {affected} rows but returned none; add `RETURNING *` to the statement",
-            found.0.name
+            loop_step.step.name
         );
         let error = TaskError::new(ErrorKind::Schema, "CLAIM_WITHOUT_ROWS", message);
         return Err(with_location(error, &claim.step, claim.step.tasks.first()).into());

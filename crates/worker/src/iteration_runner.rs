@@ -215,7 +215,8 @@ impl<'h> IterationRunner<'h> {
             Ok(scope) => (scope, Ok(())),
             Err(trouble) => (self.scope.clone(), Err(trouble)),
         };
-        let mut pipeline = PipelineRun::new(self.context, self.step, at.clone(), scope);
+        let mut pipeline =
+            PipelineRun::new(self.context, self.step.0, self.step.1, at.clone(), scope);
         let mut has_begun = false;
         if let Some(resume) = resume {
             has_begun = resume.started;

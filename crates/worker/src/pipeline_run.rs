@@ -87,14 +87,15 @@ impl<'h> PipelineRun<'h> {
     /// Creates a pipeline at its start; `restore` moves it to a continuation.
     pub(crate) fn new(
         context: &'h CommandContext,
-        found: (&'h Step, &'h StepPlan),
+        step: &'h Step,
+        plan: &'h StepPlan,
         location: EventLocation,
         scope: Scope,
     ) -> Self {
         Self {
             context,
-            step: found.0,
-            plan: found.1,
+            step,
+            plan,
             location,
             continuation: Continuation::default(),
             scope,

@@ -21,15 +21,22 @@ use crate::{lookup, store_results};
 /// Bodies up to this size are rendered like any other value.
 const RENDERED_BYTES_MAX: u64 = 1024 * 1024;
 
+/// A step with its loop.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LoopStep<'a> {
+    pub(crate) step: &'a Step,
+    pub(crate) loop_: &'a Loop,
+}
+
 /// Determines the elements of a loop and reports their location.
 pub(crate) async fn prepare_elements(
     hand: &CommandContext,
-    found: (&Step, &Loop),
+    loop_step: LoopStep<'_>,
     tree: &Tree,
 ) -> Result<ReportEnd, WorkError> {
     let mut scope: Scope = hand.scope();
     scope.now = Some(hand.now());
-    let reference = locate_elements(hand, &mut scope, found, tree).await?;
+    let reference = locate_elements(hand, &mut scope, loop_step, tree).await?;
     hand.lease.push(&mut vec![elements_event(hand, reference)]);
     Ok(ReportEnd::Finished)
 }
@@ -38,16 +45,16 @@ pub(crate) async fn prepare_elements(
 pub(crate) async fn locate_elements(
     hand: &CommandContext,
     scope: &mut Scope,
-    found: (&Step, &Loop),
+    loop_step: LoopStep<'_>,
     tree: &Tree,
 ) -> Result<ResultRef, WorkError> {
     let range = load::render_with_loading(hand, scope, |scope| tree.number_range(scope)).await;
-    if let Some(range) = step_result(range, found.0)? {
+    if let Some(range) = step_result(range, loop_step.step)? {
         return store_range(hand, range).await;
     }
-    match locate_in_body(hand, scope, tree, found.0).await? {
+    match locate_in_body(hand, scope, tree, loop_step.step).await? {
         Some(reference) => Ok(reference),
-        None => store_rendered_elements(hand, scope, found, tree).await,
+        None => store_rendered_elements(hand, scope, loop_step, tree).await,
     }
 }
 
@@ -214,9 +221,10 @@ async fn copy_body(
 async fn store_rendered_elements(
     hand: &CommandContext,
     scope: &mut Scope,
-    (step, loop_): (&Step, &Loop),
+    loop_step: LoopStep<'_>,
     tree: &Tree,
 ) -> Result<ResultRef, WorkError> {
+    let LoopStep { step, loop_ } = loop_step;
     let rendered = load::render_with_loading(hand, scope, |scope| tree.render(scope)).await;
     let mut value = step_result(rendered, step)?.value;
     if let Some(uri) = value.as_str().filter(|text| text.starts_with(SCHEME)) {

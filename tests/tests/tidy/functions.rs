@@ -124,7 +124,11 @@ fn body_lines(lines: &[&str]) -> usize {
 
 /// The parameters of a signature, without `self`.
 fn parameters(signature: &str) -> Vec<String> {
-    let plain = signature.replace("->", "  ");
+    // The parenthesis of `pub(crate)` is not that of the parameters.
+    let plain = signature
+        .split_once("fn ")
+        .map_or(signature, |(_, after)| after);
+    let plain = plain.replace("->", "  ");
     let mut depth = 0_i32;
     let mut found: Vec<String> = Vec::new();
     let mut is_inside = false;
@@ -188,7 +192,7 @@ fn a_tuple_parameter_is_caught() {
             ("crates/model/src/a.rs", "fn go(a: (u8, u8)) {\n}\n"),
             (
                 "crates/model/src/b.rs",
-                "    fn go(\n        &self,\n        (a, b): (u8, u8),\n    ) -> u8;\n",
+                "    pub(crate) fn go(\n        &self,\n        (a, b): (u8, u8),\n    ) -> u8;\n",
             ),
         ],
     );
@@ -222,7 +226,7 @@ fn a_sixth_parameter_is_caught() {
             ),
             (
                 "crates/model/src/b.rs",
-                "    pub async fn go<T: Into<u8>>(\n        &mut self,\n        a: T,\n        b: [u8; 2],\n        c: HashMap<u8, u8>,\n        d: u8,\n        e: u8,\n        f: u8,\n    ) -> Result<u8, u8>;\n",
+                "    pub(crate) async fn go<T: Into<u8>>(\n        &mut self,\n        a: T,\n        b: [u8; 2],\n        c: HashMap<u8, u8>,\n        d: u8,\n        e: u8,\n        f: u8,\n    ) -> Result<u8, u8>;\n",
             ),
         ],
     );

@@ -158,28 +158,33 @@ fn no_name_uses_a_banned_word() {
 
 #[test]
 fn a_name_in_three_crates_is_caught() {
-    let declaring = |name: &str| format!("pub(crate) struct {name};\n");
-    let reply = declaring("Reply");
-    assert_catches(
-        names_stand_for_one_type,
-        &[
-            ("crates/store/src/a.rs", &reply),
-            ("crates/tools/src/a.rs", &reply),
-            ("tests/src/a.rs", &reply),
-        ],
-    );
-    let error = declaring("Error");
-    assert_passes(
-        names_stand_for_one_type,
-        &[
-            ("crates/store/src/a.rs", &error),
-            ("crates/tools/src/a.rs", &error),
-            ("crates/wire/src/a.rs", &error),
-            ("crates/model/src/b.rs", &reply),
-            ("crates/wire/src/b.rs", &reply),
-            ("crates/model/src/c.rs", "    type Reply = u8;\n"),
-        ],
-    );
+    let count_findings = |seeds: &[(&str, &str)]| {
+        let files = seeds
+            .iter()
+            .map(|(path, text)| SourceFile::new_seeded(path, text));
+        names_stand_for_one_type(&files.collect::<Vec<_>>()).len()
+    };
+    let reply = "pub(crate) struct Reply;\n";
+    let two = [
+        ("crates/store/src/a.rs", reply),
+        ("crates/tools/src/a.rs", reply),
+    ];
+    let three = [two[0], two[1], ("tests/src/a.rs", reply)];
+    assert_eq!(count_findings(&three), 3);
+    assert_eq!(count_findings(&two), 0);
+    let associated = [
+        two[0],
+        two[1],
+        ("crates/wire/src/a.rs", "    type Reply = u8;\n"),
+    ];
+    assert_eq!(count_findings(&associated), 0);
+    let error = "pub(crate) struct Error;\n";
+    let errors = [
+        ("crates/store/src/a.rs", error),
+        ("crates/tools/src/a.rs", error),
+        ("crates/wire/src/a.rs", error),
+    ];
+    assert_eq!(count_findings(&errors), 0);
 }
 
 #[test]

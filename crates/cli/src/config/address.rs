@@ -129,7 +129,8 @@ mod tests {
 
     /// Returns the first server, whether a token is sent to it, and whether runs are local.
     fn chosen(
-        (server, store): (&[&str], Option<&str>),
+        server: &[&str],
+        store: Option<&str>,
         variables: &[(&str, &str)],
         project: Option<&str>,
         contexts: &Contexts,
@@ -166,31 +167,26 @@ mod tests {
         let contexts = contexts(Some("mine"));
         let variable = [("NOETL_SERVER", "http://variable:1")];
         let server = |(server, _, _): (Option<String>, bool, bool)| server.unwrap();
-        let flag = chosen(
-            (&["http://flag:1"], None),
-            &variable,
-            Some(OTHER),
-            &contexts,
-        );
+        let flag = chosen(&["http://flag:1"], None, &variable, Some(OTHER), &contexts);
         assert_eq!(server(flag), "http://flag:1");
-        let variable = chosen((&[], None), &variable, Some(OTHER), &contexts);
+        let variable = chosen(&[], None, &variable, Some(OTHER), &contexts);
         assert_eq!(server(variable), "http://variable:1");
         assert_eq!(
-            server(chosen((&[], None), &[], Some(OTHER), &contexts)),
+            server(chosen(&[], None, &[], Some(OTHER), &contexts)),
             OTHER
         );
-        assert_eq!(server(chosen((&[], None), &[], None, &contexts)), MINE);
+        assert_eq!(server(chosen(&[], None, &[], None, &contexts)), MINE);
     }
 
     #[test]
     fn a_store_that_is_named_is_used_whatever_the_context() {
         let contexts = contexts(Some("mine"));
-        assert!(chosen((&[], Some("dir")), &[], None, &contexts).2);
-        assert!(chosen((&[], None), &[("NOETL_STORE", "dir")], None, &contexts).2);
+        assert!(chosen(&[], Some("dir"), &[], None, &contexts).2);
+        assert!(chosen(&[], None, &[("NOETL_STORE", "dir")], None, &contexts).2);
         let both = [("NOETL_STORE", "dir"), ("NOETL_SERVER", OTHER)];
-        assert!(!chosen((&[], None), &both, None, &contexts).2);
+        assert!(!chosen(&[], None, &both, None, &contexts).2);
         assert_eq!(
-            chosen((&[], None), &[], None, &Contexts::default()).0,
+            chosen(&[], None, &[], None, &Contexts::default()).0,
             None,
             "runs are local if no server is configured"
         );
@@ -200,9 +196,9 @@ mod tests {
     fn a_token_goes_only_to_a_server_that_the_person_named() {
         let (none, contexts) = (Contexts::default(), contexts(None));
         let token = [("NOETL_TOKEN", "secret")];
-        assert!(chosen((&[OTHER], None), &token, None, &none).1);
-        assert!(!chosen((&[], None), &token, Some(OTHER), &contexts).1);
-        assert!(chosen((&[], None), &[], Some(MINE), &contexts).1);
-        assert!(!chosen((&[OTHER], None), &[], None, &contexts).1);
+        assert!(chosen(&[OTHER], None, &token, None, &none).1);
+        assert!(!chosen(&[], None, &token, Some(OTHER), &contexts).1);
+        assert!(chosen(&[], None, &[], Some(MINE), &contexts).1);
+        assert!(!chosen(&[OTHER], None, &[], None, &contexts).1);
     }
 }

@@ -50,9 +50,10 @@ impl DecisionBuilder<'_> {
     fn record_reused(
         &mut self,
         at: EventLocation,
-        (execution_id, seq): crate::reuse::EventRef,
+        event: crate::reuse::EventRef,
         part: ReusedPart,
     ) -> Result<(), Refusal> {
+        let (execution_id, seq) = event;
         let body = EventBody::StepReused(Box::new(ReusedRecord {
             execution_id,
             seq,

@@ -134,10 +134,10 @@ impl fmt::Debug for DigestLogin {
 mod tests {
     use super::*;
 
-    fn response(challenge: &str, login: (&str, &str), cnonce: &str) -> String {
+    fn response(challenge: &str, user: &str, password: &str, cnonce: &str) -> String {
         let login = DigestLogin {
-            user: login.0.to_owned(),
-            password: login.1.to_owned(),
+            user: user.to_owned(),
+            password: password.to_owned(),
         };
         let asked = DigestInput {
             method: "GET",
@@ -154,9 +154,8 @@ mod tests {
     fn the_examples_of_the_standard_come_out_as_printed_there() {
         let old = "Digest realm=\"testrealm@host.com\", qop=\"auth,auth-int\", \
                    nonce=\"dcd98b7102dd2f0e8b11d0f600bfb0c093\", opaque=\"5ccc069c403ebaf9f0171e9517f40e41\"";
-        let mufasa = ("Mufasa", "Circle Of Life");
         assert_eq!(
-            response(old, mufasa, "0a4f113b"),
+            response(old, "Mufasa", "Circle Of Life", "0a4f113b"),
             "6629fae49393a05397450978507c4ef1"
         );
         let new = "Digest realm=\"http-auth@example.org\", qop=\"auth, auth-int\", algorithm=SHA-256, \

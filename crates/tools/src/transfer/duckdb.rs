@@ -224,12 +224,20 @@ pub(super) fn copy_out(
     Ok(build_totals(rows, columns))
 }
 
+/// A file that DuckDB reads.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SourceFile<'a> {
+    pub(super) path: &'a Path,
+    pub(super) format: FileFormat,
+}
+
 /// Lets DuckDB read a file into a table; upserts use `write`.
 pub(super) fn copy_in(
     base: &DuckdbEndpoint,
-    file: (&Path, FileFormat),
+    source_file: SourceFile<'_>,
     table: &str,
-    (mode, mapping): (&WriteMode, Option<&Map<String, Value>>),
+    mode: &WriteMode,
+    mapping: Option<&Map<String, Value>>,
 ) -> Result<TransferTotals, TaskError> {
     let lease = base.connect()?;
     let connection = lease.connection();
@@ -238,7 +246,10 @@ pub(super) fn copy_in(
     check_table(connection, &name)?;
     let rows = connection
         .query(
-            &format!("SELECT * FROM {} LIMIT 0", file_reader(file.0, file.1)),
+            &format!(
+                "SELECT * FROM {} LIMIT 0",
+                file_reader(source_file.path, source_file.format)
+            ),
             &[],
         )
         .map_err(told)?;
@@ -246,7 +257,7 @@ pub(super) fn copy_in(
     drop(rows);
     let (columns, picked) = pick_columns(&found, mapping)?;
     let types = column_types(connection, &name, &columns)?;
-    let (source, values) = typed_reader(file, &picked, &types);
+    let (source, values) = typed_reader(source_file, &picked, &types);
     connection.execute("BEGIN").map_err(told)?;
     if *mode == WriteMode::Replace {
         connection
@@ -286,10 +297,11 @@ fn column_types(
 /// SQL that reads a file without type inference, and an expression for each column. Text and JSON get the types of the
 /// target's columns; bytes in them are base64.
 fn typed_reader(
-    (file, format): (&Path, FileFormat),
+    source_file: SourceFile<'_>,
     picked: &[String],
     types: &[String],
 ) -> (String, Vec<String>) {
+    let SourceFile { path: file, format } = source_file;
     let is_bytes = |of: &String| of == "BLOB" && format != FileFormat::Parquet;
     let values = picked.iter().zip(types).map(|(name, of)| {
         let name = quote_column_list(std::slice::from_ref(name));

@@ -202,7 +202,11 @@ impl TransferTool {
                     file::fetch_file(&place, &self.object_access.scratch_dir).await?;
                 let (mode, mapping) = (manner.table_mode(), manner.mapping);
                 run_blocking(move || {
-                    duckdb::copy_in(&base, (&path, format), &table, (&mode, mapping.as_ref()))
+                    let file = duckdb::SourceFile {
+                        path: &path,
+                        format,
+                    };
+                    duckdb::copy_in(&base, file, &table, &mode, mapping.as_ref())
                 })
                 .await
             }

@@ -84,23 +84,7 @@ impl PlaybookReader {
             command_lines: fields.get("command").map(command_lines).unwrap_or_default(),
             span: node.span,
         };
-        for key in kind.keys {
-            if let FieldMode::Code(language) = key.mode
-                && let (Some(node), Some(code)) = (fields.get(key.name), read.fields.get(key.name))
-            {
-                let key = key.name;
-                let title = &title;
-                self.check_code(
-                    node,
-                    code,
-                    CodeTitle {
-                        key,
-                        title,
-                        language,
-                    },
-                );
-            }
-        }
+        self.check_code_fields(kind, &fields, &read, &title);
         read.result.selects_in_data = read.kind_spec().selects_in_data;
         if let Some(policy) = knobs.get("policy") {
             read.policy = self.read_policy(policy);
@@ -110,6 +94,28 @@ impl PlaybookReader {
             read.set = self.read_writes(set, WriteTarget::Local);
         }
         Some(read)
+    }
+
+    /// Checks the programs in the fields of a task.
+    fn check_code_fields(
+        &mut self,
+        kind: &'static KindSpec,
+        fields: &CheckedMap<'_>,
+        task: &Task,
+        title: &str,
+    ) {
+        for key in kind.keys {
+            if let FieldMode::Code(language) = key.mode
+                && let (Some(node), Some(code)) = (fields.get(key.name), task.fields.get(key.name))
+            {
+                let code_title = CodeTitle {
+                    key: key.name,
+                    title,
+                    language,
+                };
+                self.check_code(node, code, code_title);
+            }
+        }
     }
 
     /// Returns the name of the kind and its specification.
