@@ -90,7 +90,6 @@ async fn a_broken_connection_is_replaced_and_an_idle_one_closed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_is_stopped_stops_at_the_server_and_its_connection_is_not_used_again() {
     let house = DatabaseFixture::new();
-    let pid = house.query_value(PID).await;
     let eye = house.raw_client().await;
     let stop = CancellationToken::new();
     let asked = house.tool.call(
@@ -100,9 +99,12 @@ async fn a_call_that_is_stopped_stops_at_the_server_and_its_connection_is_not_us
     );
     let stopping = async {
         wait_until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(62)' AND state = 'active'").await;
+        let sleeping = "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(62)'";
+        let row = eye.query_one(sleeping, &[]).await;
         stop.cancel();
+        row.expect("the statement runs").get::<_, i32>(0)
     };
-    let (outcome, ()) = tokio::join!(asked, stopping);
+    let (outcome, pid) = tokio::join!(asked, stopping);
     assert_eq!(failure_error(&outcome).kind, ErrorKind::Cancelled);
     wait_until(
         &eye,
