@@ -9,4 +9,5 @@ pub mod peers;
 pub mod server_process;
 pub mod sim;
 pub mod small_disk;
+pub mod stack;
 pub mod world;

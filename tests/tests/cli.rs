@@ -138,7 +138,7 @@ fn an_invalid_playbook_exits_with_3_and_points_at_the_place() {
     for args in [&["validate", "typo.yaml"][..], &["run", "typo.yaml"]] {
         let said = desk.run(args);
         assert_eq!(said.code, Some(3), "{said:?}");
-        let text = said.stdout.clone() + &said.stderr;
+        let text = said.stdout.clone() + said.stderr.as_str();
         assert!(text.contains("typo.yaml:7:5"), "{text}");
         assert!(text.contains("did you mean `tool`?"), "{text}");
     }

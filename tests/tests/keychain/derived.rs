@@ -64,7 +64,7 @@ fn hash(text: &str) -> String {
 }
 
 fn capitalized(text: &str) -> String {
-    text[..1].to_uppercase() + &text[1..].to_lowercase()
+    text[..1].to_uppercase() + text[1..].to_lowercase().as_str()
 }
 
 /// Every second letter: NoETL cannot recognize what a user's program makes of a secret.

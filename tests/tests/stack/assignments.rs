@@ -25,8 +25,8 @@ use wire::{
     Transport,
 };
 
-use crate::clock::VirtualClock;
-use crate::pausing_store::PausingStore;
+use tests::stack::PausingStore;
+use tests::stack::VirtualClock;
 
 /// So many worlds are tried.
 const SEEDS: u64 = 40;

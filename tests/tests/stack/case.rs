@@ -17,10 +17,10 @@ use tests::conformance::{
 use tokio_util::sync::CancellationToken;
 use wire::api::SetCredentialRequest;
 
-use crate::clock::VirtualClock;
 use crate::deployment::CaseDeployment;
-use crate::killable_transport::KillableTransport;
 use crate::tool;
+use tests::stack::KillableTransport;
+use tests::stack::VirtualClock;
 
 /// Time moves in such steps while something is expected to happen.
 const STEP: Duration = Duration::from_millis(1);

@@ -10,8 +10,8 @@ use store::Store;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use wire::{Client, HttpTransport, Transport};
 
-use crate::clock::VirtualClock;
-use crate::pausing_store::PausingStore;
+use tests::stack::PausingStore;
+use tests::stack::VirtualClock;
 
 /// A case that has not ended by then hangs, in real time.
 const CASE_TIMEOUT: Duration = Duration::from_secs(20);

@@ -14,7 +14,7 @@ use store::Store;
 use tempfile::TempDir;
 use tests::sim::SeededRandom;
 
-use crate::pausing_store::PausingStore;
+use tests::stack::PausingStore;
 
 const PLAYBOOK: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p}\n\
     workflow: [{step: start, tool: {kind: wait, signal: go}}]\n";

@@ -3,12 +3,9 @@
 
 mod assignments;
 mod case;
-mod clock;
 mod deployment;
-mod killable_transport;
 mod lost_replies;
 mod not_loaded;
-mod pausing_store;
 mod tool;
 
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@ use model::command::ReportEnd;
 use model::id::{CommandId, LeaseEpoch, Seq, WorkerId};
 use server::{Server, SubmitRequest};
 
-use crate::pausing_store::PausingStore;
+use tests::stack::PausingStore;
 
 const PLAYBOOK: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p}\n\
     workflow: [{step: start, tool: {kind: noop}}]\n";

@@ -21,21 +21,21 @@ use store::{
     WorkerSession,
 };
 
-use tests::sim::SeededRandom;
+use crate::sim::SeededRandom;
 
-use crate::clock::run_with_time_stopped;
+use crate::stack::virtual_clock::run_with_time_stopped;
 
 /// The store of one case.
-pub(crate) struct PausingStore<S = SqliteStore> {
-    pub(crate) inner: S,
+pub struct PausingStore<S = SqliteStore> {
+    pub inner: S,
     /// Whether the next commit happens and is answered as if nobody knew.
-    pub(crate) loses_reply: AtomicBool,
+    pub loses_reply: AtomicBool,
     /// How often a log was loaded.
-    pub(crate) loads: AtomicUsize,
+    pub loads: AtomicUsize,
     /// What becomes of commits, by chance; none where all goes well.
-    pub(crate) faults: Mutex<Option<SeededRandom>>,
+    pub faults: Mutex<Option<SeededRandom>>,
     /// Whether commits take for ever.
-    pub(crate) never_replies: AtomicBool,
+    pub never_replies: AtomicBool,
 }
 
 /// What becomes of a commit.
@@ -48,7 +48,7 @@ struct CommitFault {
 
 impl<S> PausingStore<S> {
     /// A store that answers as it should.
-    pub(crate) fn new(inner: S) -> Self {
+    pub fn new(inner: S) -> Self {
         Self {
             inner,
             loses_reply: AtomicBool::new(false),

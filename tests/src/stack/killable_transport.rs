@@ -17,11 +17,11 @@ use wire::{
 };
 
 /// The way of one worker.
-pub(crate) struct KillableTransport {
+pub struct KillableTransport {
     /// The server.
-    pub(crate) server: Arc<dyn Transport>,
+    pub server: Arc<dyn Transport>,
     /// Cancelled when the worker dies.
-    pub(crate) kill_token: CancellationToken,
+    pub kill_token: CancellationToken,
 }
 
 impl KillableTransport {

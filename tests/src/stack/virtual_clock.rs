@@ -13,30 +13,30 @@ const EPOCH: Time = Time(1_767_225_600_000_000);
 
 /// The clock of one case.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct VirtualClock {
+pub struct VirtualClock {
     started_at: Instant,
 }
 
 impl VirtualClock {
     /// A clock that begins now; the runtime's time must be paused.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self {
             started_at: Instant::now(),
         }
     }
 
     /// The time as stores take it.
-    pub(crate) fn for_store(self) -> store::ClockFn {
+    pub fn for_store(self) -> store::ClockFn {
         Arc::new(move || self.time())
     }
 
     /// The time now.
-    pub(crate) fn time(self) -> Time {
+    pub fn time(self) -> Time {
         EPOCH.after(self.started_at.elapsed())
     }
 
     /// How long the case has gone on.
-    pub(crate) fn elapsed(self) -> Duration {
+    pub fn elapsed(self) -> Duration {
         self.started_at.elapsed()
     }
 }
@@ -59,7 +59,7 @@ impl worker::Clock for VirtualClock {
 }
 
 /// Waits for work of another thread while time stands still: paused time moves on only when no blocking task runs.
-pub(crate) async fn run_with_time_stopped<T>(work: impl Future<Output = T>) -> T {
+pub async fn run_with_time_stopped<T>(work: impl Future<Output = T>) -> T {
     let (done, over) = oneshot::channel::<()>();
     let hold = tokio::task::spawn_blocking(move || over.blocking_recv());
     let value = work.await;
