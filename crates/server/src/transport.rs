@@ -26,7 +26,7 @@ use wire::{
 
 use crate::ServerShared;
 use crate::control;
-use crate::driver::{DriverRequest, InputAttachments, InputError, WorkerCapacity};
+use crate::driver::{DriverRequest, InputAttachments, InputError, PendingClaim, WorkerCapacity};
 use crate::error::Error;
 use crate::keychain::{self, SecretsError};
 use crate::peers::{self, OwnerStatus};
@@ -226,10 +226,10 @@ impl InProcessTransport {
 impl Transport for InProcessTransport {
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedCommand>, wire::Error> {
         let (reply, answer) = oneshot::channel();
-        let order = DriverRequest::Claim {
+        let order = DriverRequest::Claim(PendingClaim {
             request: request.clone(),
             reply,
-        };
+        });
         self.shared.driver.send(order).await.map_err(unavailable)?;
         match tokio::time::timeout(request.wait(), answer).await {
             Ok(Ok(claims)) => claims.map_err(unavailable),

@@ -4,9 +4,9 @@ use model::command::{Command, CommandWork};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Seq};
 use wire::{ClaimedCommand, ResumePoint};
 
-use crate::driver::actor::ExecutionDriver;
+use crate::driver::machine::DriverMachine;
 
-impl ExecutionDriver {
+impl DriverMachine {
     /// Builds a live command for a worker.
     pub(super) fn build_command(
         &mut self,
@@ -14,8 +14,7 @@ impl ExecutionDriver {
         seq: Seq,
         epoch: LeaseEpoch,
     ) -> Option<ClaimedCommand> {
-        let slot = self.executions.get_mut(&execution)?;
-        let state = slot.state.as_ref()?;
+        let state = self.executions.get(&execution)?.state()?;
         let live = state.commands.get(&seq)?;
         let run = state.run(&live.run)?;
         let command = Command {
@@ -39,14 +38,15 @@ impl ExecutionDriver {
         command: &Command,
         lease_epoch: LeaseEpoch,
     ) -> Option<ClaimedCommand> {
-        let slot = self.executions.get_mut(&command.id.execution)?;
-        let context = slot.context(&command.run)?;
-        let state = slot.state.as_ref()?;
+        let loaded = self.executions.get_mut(&command.id.execution)?;
+        let open = loaded.open_mut()?;
+        let context = open.context(&command.run)?;
+        let state = open.state()?;
         state.commands.get(&command.id.seq)?;
         let run = state.run(&command.run)?;
         metrics::counter!(crate::metrics::CLAIMED).increment(1);
         let mut resume = Vec::new();
-        let mut over = Vec::new();
+        let mut finished = Vec::new();
         match (command.work, &run.loop_) {
             (CommandWork::Range { from, to, .. }, Some(loop_)) => {
                 let live = loop_
@@ -58,14 +58,14 @@ impl ExecutionDriver {
                     continuation: continuation.clone(),
                     started: true,
                 }));
-                let is_over = |index: &u64| {
+                let is_finished = |index: &u64| {
                     loop_.has_ended(*index)
                         || loop_.suspended.contains(index)
                         || loop_.awake.contains(index)
                 };
                 if loop_.ended_count() > 0 || !loop_.suspended.is_empty() || !loop_.awake.is_empty()
                 {
-                    over.extend((from..to).filter(is_over));
+                    finished.extend((from..to).filter(is_finished));
                 }
             }
             (CommandWork::Iteration { index }, Some(loop_)) => {
@@ -88,7 +88,7 @@ impl ExecutionDriver {
             lease_epoch,
             context,
             resume,
-            finished: over,
+            finished,
         })
     }
 }

@@ -1,20 +1,24 @@
-//! Commits: collects decisions, writes them, and sends the replies once they are durable.
+//! Commits: collects decisions, passes them to the store, and sends the replies once they are durable.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use engine::{Decision, Input};
+use model::event::{Event, EventBody};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Seq, WorkerId};
 use model::raw::RawJson;
 use model::status::RunStatus;
 use store::{CommitStatus, Fence, Message, MessageKey, Priority, Snapshot};
 use wire::{CommandNotice, Verdict};
 
-use crate::driver::actor::{DriverEvent, ExecutionDriver};
+use crate::driver::effect::{Effect, Reply, Sweep};
 use crate::driver::handle::{CommitNotice, InputError, InputReply};
-use crate::driver::loaded_execution::{DecidedInput, LoadedExecution, QueuedInput};
+use crate::driver::loaded_execution::{
+    DecisionStage, ExecutionProgress, LoadedExecution, OpenExecution, Recovery,
+};
+use crate::driver::machine::DriverMachine;
 use crate::driver::pending_commit::{IssueContext, OfferedCommand, PendingCommit};
-use crate::driver::write_batch::{FinishedCommit, PostCommit, record_metrics, write_batch};
+use crate::driver::queued_input::{DecidedInput, QueuedInput};
+use crate::driver::write_batch::{BatchEntry, FinishedCommit, PostCommit, record_metrics};
 use crate::error::Error;
 use crate::loading::{SNAPSHOT_VERSION, UnconfirmedCommit};
 use crate::snapshot;
@@ -26,91 +30,86 @@ const SNAPSHOT_EVERY: u64 = 5_000;
 /// that one slow batch does not delay everything.
 const BATCHES_MAX: usize = 4;
 
-/// Reply channel of the caller of an input.
-type ReplySender = tokio::sync::oneshot::Sender<Result<InputReply, InputError>>;
-
-impl ExecutionDriver {
-    /// Adds a decision to the next commit of the execution.
+impl DriverMachine {
+    /// Adds the decision about an input to the next commit of the execution.
     pub(super) fn add_decision(
         &mut self,
         execution: ExecutionId,
-        waiting: QueuedInput,
+        queued: QueuedInput,
         mut decision: Decision,
     ) {
-        let Some(slot) = self.executions.get_mut(&execution) else {
+        let loaded = self.executions.get_mut(&execution);
+        let Some(open) = loaded.and_then(LoadedExecution::open_mut) else {
+            return;
+        };
+        let Some(net) = open.decision_net(&queued) else {
             return;
         };
         self.uncommitted.insert(execution);
-        let priority = slot.priority(&waiting);
-        slot.add_recent_events(&decision);
-        let command = match &waiting.input {
-            Input::Report(report) => Some(report.command),
-            _ => None,
-        };
-        let mut decided = DecidedInput {
-            queued_input: waiting,
-            assigned: Vec::new(),
-            command,
-            recorded: Vec::new(),
-        };
-        let state = slot.state.as_ref();
-        let gathered = slot
-            .pending_commit
-            .get_or_insert_with(|| PendingCommit::new(execution, state));
-        gathered.commit.priority = priority;
-        if state.is_none() {
-            let name = slot.net.as_ref().map(|net| net.playbook.name.clone());
-            gathered.commit.creation.name = Some(name.unwrap_or_else(|| "".into()));
-            gathered.commit.creation.owner = Some(self.shared.owner.clone());
+        let priority = open.priority(&queued);
+        open.add_recent_events(&decision);
+        let mut decided = queued.into_decided();
+        let state = open.progress.as_ref().map(|progress| &progress.state);
+        let is_new = state.is_none();
+        let pending = open.commit.collect(|| PendingCommit::new(execution, state));
+        pending.commit.priority = priority;
+        if is_new {
+            pending.commit.creation.name = Some(net.playbook.name.clone());
+            pending.commit.creation.owner = Some(self.settings.owner.clone());
         }
-        let more = decision.has_more;
+        let has_more = decision.has_more;
         let issuing = IssueContext {
-            now: self.shared.store.now(),
-            net: slot.net.clone(),
+            now: self.stamps.now(),
+            net: net.clone(),
         };
         // Holders are looked up before commands are closed, because closing removes them.
         let stops = std::mem::take(&mut decision.commands_to_stop).into_iter();
         let stops =
             stops.map(|(seq, _)| (seq, self.claim_table.holder(CommandId { execution, seq })));
-        gathered.commands_to_stop.extend(stops);
+        pending.commands_to_stop.extend(stops);
         for change in std::mem::take(&mut decision.commands) {
-            let change = gathered.convert_command_change(
+            let change = pending.convert_command_change(
                 &mut self.claim_table,
                 &mut decided,
                 change,
                 &issuing,
             );
-            gathered.commit.commands.push(change);
+            pending.commit.commands.push(change);
         }
-        gathered.add_external_event_keys(&mut decided, &decision.events);
+        pending.add_external_event_keys(&mut decided, &decision.events);
         let consumed = decided.queued_input.attachments.consumed_message;
-        gathered.commit.consumed.extend(consumed);
-        let state = gathered.add_records(execution, decision);
-        gathered.decided_inputs.push(decided);
-        gathered.status = state.status();
-        slot.state = Some(state);
-        slot.add_snapshot_if_due();
-        if more {
+        pending.commit.consumed.extend(consumed);
+        let state = pending.add_records(execution, decision);
+        pending.decided_inputs.push(decided);
+        pending.status = state.status();
+        open.progress = Some(ExecutionProgress { net, state });
+        open.add_snapshot_if_due();
+        open.decision = DecisionStage::default();
+        if has_more {
             // The continuation waits until this part is durable, so that other executions and inputs get their turn.
-            slot.enqueue_continuation();
-            slot.is_waiting_for_commit = true;
+            open.decision.wait_for_commit();
+            if let Some(loaded) = self.executions.get_mut(&execution) {
+                loaded.enqueue_continuation();
+            }
         }
+    }
+
+    /// The next commit of an execution.
+    fn pending_commit(&mut self, execution: ExecutionId) -> Option<&mut PendingCommit> {
+        let open = self.executions.get_mut(&execution)?.open_mut()?;
+        self.uncommitted.insert(execution);
+        let state = open.progress.as_ref().map(|progress| &progress.state);
+        Some(open.commit.collect(|| PendingCommit::new(execution, state)))
     }
 
     /// Adds the assignment of an offered command to a waiting worker.
     pub(super) fn add_assignment(&mut self, command: CommandId, worker: WorkerId) {
-        let execution = command.execution;
-        let Some(slot) = self.executions.get_mut(&execution) else {
+        let Some(pending) = self.pending_commit(command.execution) else {
             return;
         };
-        self.uncommitted.insert(execution);
-        let state = slot.state.as_ref();
-        let gathered = slot
-            .pending_commit
-            .get_or_insert_with(|| PendingCommit::new(execution, state));
         let (seq, lease_epoch) = (command.seq, LeaseEpoch(1));
-        gathered.assigned.push((worker.clone(), seq, lease_epoch));
-        gathered.commit.commands.push(store::CommandChange::Assign {
+        pending.assigned.push((worker.clone(), seq, lease_epoch));
+        pending.commit.commands.push(store::CommandChange::Assign {
             seq,
             worker,
             lease_epoch,
@@ -118,124 +117,86 @@ impl ExecutionDriver {
     }
 
     /// Consumes the message of a refused input.
-    pub(super) fn add_consumed_message(&mut self, execution: ExecutionId, waiting: &QueuedInput) {
-        let Some(slot) = self.executions.get_mut(&execution) else {
-            return;
-        };
-        self.uncommitted.insert(execution);
-        let state = slot.state.as_ref();
-        let gathered = slot
-            .pending_commit
-            .get_or_insert_with(|| PendingCommit::new(execution, state));
-        gathered
-            .commit
-            .consumed
-            .extend(waiting.attachments.consumed_message);
+    pub(super) fn add_consumed_message(&mut self, execution: ExecutionId, queued: &QueuedInput) {
+        if let Some(pending) = self.pending_commit(execution) {
+            let consumed = queued.attachments.consumed_message;
+            pending.commit.consumed.extend(consumed);
+        }
     }
 
     /// Passes the collected decisions to the store in one batch, with at most one commit per execution in progress.
     pub(super) fn flush_commits(&mut self) {
         if self.batches_in_flight >= BATCHES_MAX {
-            // `on_batch_committed` leads to the next flush.
+            // The end of a batch leads to the next flush.
             return;
         }
         let mut batch = Vec::new();
         for execution in std::mem::take(&mut self.uncommitted) {
-            let Some(slot) = self.executions.get_mut(&execution) else {
-                continue;
-            };
-            if slot.committing.is_some() {
-                // The end of the commit in progress leads to the next flush.
-                continue;
-            }
-            let Some(gathered) = slot.pending_commit.take() else {
-                continue;
-            };
-            let PendingCommit {
-                commit,
-                bodies,
-                decided_inputs: decided,
-                commands_to_stop: stops,
-                assigned: handed,
-                offers: offered,
-                status,
-            } = gathered;
-            slot.committing = Some(decided);
-            let rest = PostCommit {
-                events: commit.events.clone(),
-                commands_to_stop: stops,
-                assigned: handed,
-                offers: offered,
-                status,
-                has_messages: !commit.messages.is_empty(),
-                has_timers: !commit.timers.is_empty(),
-            };
-            batch.push((commit, bodies, rest));
+            let loaded = self.executions.get_mut(&execution);
+            let open = loaded.and_then(LoadedExecution::open_mut);
+            // If a commit is being written, its end leads to the next flush.
+            let pending = open.and_then(|open| open.commit.start_writing());
+            batch.extend(pending.map(PendingCommit::into_batch_entry));
         }
         if !batch.is_empty() {
             self.batches_in_flight += 1;
-            let shared = self.shared.clone();
-            self.pending_work.push(Box::pin(async move {
-                DriverEvent::Committed(write_batch(&shared, batch).await)
-            }));
+            self.effects.push(Effect::WriteBatch(batch));
         }
     }
 
     /// Handles the results of a batch.
-    pub(super) fn on_batch_committed(&mut self, outcomes: Vec<(ExecutionId, FinishedCommit)>) {
+    pub(super) fn on_batch_written(&mut self, commits: Vec<(ExecutionId, FinishedCommit)>) {
         self.batches_in_flight -= 1;
-        for (execution, outcome) in outcomes {
-            self.on_committed(execution, outcome);
+        for (execution, finished) in commits {
+            record_metrics(&finished);
+            self.on_committed(execution, finished);
             self.uncommitted.insert(execution);
         }
     }
 
-    fn on_committed(&mut self, execution: ExecutionId, outcome: FinishedCommit) {
-        let Some(slot) = self.executions.get_mut(&execution) else {
-            // A slot with a commit in progress is never removed. If it were, its assignments must not leak.
-            for (_, seq, _) in outcome.post_commit.assigned {
+    fn on_committed(&mut self, execution: ExecutionId, finished: FinishedCommit) {
+        let FinishedCommit {
+            result,
+            post_commit,
+        } = finished;
+        let loaded = self.executions.get_mut(&execution);
+        let Some(open) = loaded.and_then(LoadedExecution::open_mut) else {
+            // An execution with a commit in progress is never removed. If it were, its assignments must not leak.
+            for (_, seq, _) in post_commit.assigned {
                 self.unassign(CommandId { execution, seq });
             }
             return;
         };
-        let decided = slot.committing.take().unwrap_or_default();
-        record_metrics(&outcome);
-        match outcome.result {
+        let mut decided = open.commit.finish_writing();
+        let mut recovery = Recovery {
+            needs_reoffer: true,
+            ..Recovery::default()
+        };
+        let error = match result {
             Ok(CommitStatus::Committed) => {
-                self.publish_commit(execution, decided, outcome.post_commit);
+                return self.publish_commit(execution, decided, post_commit);
             }
             Ok(CommitStatus::Fenced) => {
-                slot.is_fenced = true;
-                self.requeue(execution, decided, &outcome.post_commit, CommitError::Retry);
+                recovery.is_fenced = true;
+                CommitError::Retry
             }
-            Ok(CommitStatus::VersionConflict { .. }) => {
-                self.requeue(execution, decided, &outcome.post_commit, CommitError::Retry);
-            }
+            Ok(CommitStatus::VersionConflict { .. }) => CommitError::Retry,
             Err(error) if error.as_write_refusal().is_some() => {
                 tracing::debug!(%execution, %error, "commit was not written");
-                let unwritten = CommitError::StoreUnwritable(error);
-                self.requeue(execution, decided, &outcome.post_commit, unwritten);
+                CommitError::StoreUnwritable(error)
             }
             Err(error) if error.is_passing() => {
                 tracing::warn!(%execution, %error, "commit outcome unknown; retrying");
-                let first = outcome.post_commit.events.first();
-                let first = first.map(|event| (event.seq, event.event_id));
-                let mut decided = decided;
-                let handed = outcome.post_commit.assigned.iter();
-                let mut claims: Vec<_> = handed.map(|(_, seq, epoch)| (*seq, *epoch)).collect();
-                for entry in &mut decided {
-                    entry.queued_input.unconfirmed.extend(first);
-                    claims.extend(&entry.assigned);
-                }
-                slot.unconfirmed.push(UnconfirmedCommit { first, claims });
-                self.requeue(execution, decided, &outcome.post_commit, CommitError::Retry);
+                let unconfirmed = mark_unconfirmed(&mut decided, &post_commit);
+                recovery.unconfirmed.push(unconfirmed);
+                CommitError::Retry
             }
             Err(error) => {
                 tracing::error!(%execution, %error, "commit was rejected");
-                let refused = CommitError::Refused(error);
-                self.requeue(execution, decided, &outcome.post_commit, refused);
+                CommitError::Refused(error)
             }
-        }
+        };
+        self.requeue(execution, decided, &post_commit, error, recovery);
     }
 
     /// Handles a failed commit: its inputs are queued again on reloaded state, or get the error as their reply.
@@ -243,42 +204,51 @@ impl ExecutionDriver {
         &mut self,
         execution: ExecutionId,
         decided: Vec<DecidedInput>,
-        rest: &PostCommit,
-        why: CommitError,
+        post_commit: &PostCommit,
+        mut error: CommitError,
+        recovery: Recovery,
     ) {
-        let Some(slot) = self.executions.get_mut(&execution) else {
+        let Some(mut loaded) = self.executions.remove(&execution) else {
             return;
         };
-        let mut assigned: Vec<Seq> = rest.assigned.iter().map(|(_, seq, _)| *seq).collect();
+        let mut assigned: Vec<Seq> = post_commit
+            .assigned
+            .iter()
+            .map(|(_, seq, _)| *seq)
+            .collect();
         self.claim_table
-            .restore_holders(execution, &rest.commands_to_stop);
-        let gathered = slot.pending_commit.take();
-        let gathered = gathered.map_or_else(Vec::new, |gathered| {
-            assigned.extend(gathered.assigned.iter().map(|(_, seq, _)| *seq));
+            .restore_holders(execution, &post_commit.commands_to_stop);
+        let collected = loaded
+            .open_mut()
+            .and_then(|open| open.commit.take_collected());
+        let collected = collected.map_or_else(Vec::new, |pending| {
+            assigned.extend(pending.assigned.iter().map(|(_, seq, _)| *seq));
             self.claim_table
-                .restore_holders(execution, &gathered.commands_to_stop);
-            gathered.decided_inputs
+                .restore_holders(execution, &pending.commands_to_stop);
+            pending.decided_inputs
         });
         let mut queue: VecDeque<QueuedInput> = VecDeque::new();
-        let mut why = why;
-        for entry in decided.into_iter().chain(gathered) {
+        for entry in decided.into_iter().chain(collected) {
             assigned.extend(entry.assigned.iter().map(|(seq, _)| *seq));
-            queue.extend(why.reply_or_requeue(entry.queued_input));
+            match error.reply_for(&entry.queued_input) {
+                Some(error) => {
+                    let reply = entry
+                        .queued_input
+                        .into_reply(Err(InputError::Failed(error)));
+                    self.effects.extend(reply);
+                }
+                None => queue.push_back(entry.queued_input),
+            }
         }
-        queue.append(&mut slot.queue);
-        slot.queue = queue;
-        if matches!(why, CommitError::StoreUnwritable(_)) {
-            slot.put_control_first();
+        queue.append(&mut loaded.queue);
+        loaded.queue = queue;
+        if matches!(error, CommitError::StoreUnwritable(_)) {
+            loaded.put_control_first();
         }
-        // Until the execution is loaded again, nothing may be decided, assigned or built from the state in memory.
-        slot.state = None;
-        slot.needs_reoffer = true;
-        slot.is_waiting_for_commit = false;
-        slot.decision_in_progress = None;
+        self.load_later(execution, loaded.queue, recovery);
         for seq in assigned {
             self.unassign(CommandId { execution, seq });
         }
-        self.reload_later(execution);
     }
 
     /// Handles a durable commit: sends replies, notifications and stream updates.
@@ -286,48 +256,39 @@ impl ExecutionDriver {
         &mut self,
         execution: ExecutionId,
         decided: Vec<DecidedInput>,
-        rest: PostCommit,
+        post_commit: PostCommit,
     ) {
-        for (_, seq, epoch) in rest.assigned {
+        for (_, seq, epoch) in post_commit.assigned {
             self.deliver_assigned(CommandId { execution, seq }, epoch);
         }
-        let answers = self.collect_replies(execution, decided);
-        if let Some(slot) = self.executions.get_mut(&execution) {
-            slot.is_waiting_for_commit = false;
+        let replies = self.collect_replies(execution, decided);
+        let loaded = self.executions.get_mut(&execution);
+        if let Some(open) = loaded.and_then(LoadedExecution::open_mut) {
+            open.decision.resume_after_commit();
         }
         self.decide(execution);
-        self.send_hints(&rest.offers);
-        for OfferedCommand { pool, kinds, seq } in rest.offers {
+        self.send_hints(&post_commit.offers);
+        for OfferedCommand { pool, kinds, seq } in post_commit.offers {
             self.offer_command(&pool, kinds, CommandId { execution, seq });
         }
-        self.notify_stops(execution, &rest.commands_to_stop);
-        if rest.has_messages {
-            self.shared.sweep_signals.messages.notify_one();
+        self.notify_stops(execution, &post_commit.commands_to_stop);
+        if post_commit.has_messages {
+            self.effects.push(Effect::Wake(Sweep::Messages));
         }
-        if rest.has_timers {
-            self.shared.sweep_signals.timers.notify_one();
+        if post_commit.has_timers {
+            self.effects.push(Effect::Wake(Sweep::Timers));
         }
-        self.publish_events(execution, rest.events, rest.status);
-        let ended = self.executions.get(&execution).is_some_and(|slot| {
-            slot.is_idle()
-                && slot
-                    .state
-                    .as_ref()
-                    .is_some_and(engine::ExecutionState::is_ended)
-        });
-        if ended {
+        self.publish_events(execution, post_commit.events, post_commit.status);
+        let is_over = |loaded: &LoadedExecution| {
+            let state = loaded.state();
+            loaded.is_idle() && state.is_some_and(engine::ExecutionState::is_ended)
+        };
+        if self.executions.get(&execution).is_some_and(is_over) {
             self.executions.remove(&execution);
         }
         // Replies go out last because the runtime runs the task woken last first, and only workers block on their
         // reply.
-        for (reply, answer) in answers {
-            if let Err(Ok(unheard)) = reply.send(Ok(answer)) {
-                // The caller no longer waits: the commands assigned in the reply are offered again.
-                for claimed in unheard.next_commands {
-                    self.release_claim(claimed.command.id, claimed.lease_epoch);
-                }
-            }
-        }
+        self.effects.extend(replies.into_iter().map(Effect::Reply));
     }
 
     /// Builds the replies to the inputs of a commit.
@@ -335,100 +296,91 @@ impl ExecutionDriver {
         &mut self,
         execution: ExecutionId,
         decided: Vec<DecidedInput>,
-    ) -> Vec<(ReplySender, InputReply)> {
-        let mut answers = Vec::with_capacity(decided.len());
+    ) -> Vec<Reply> {
+        let mut replies = Vec::with_capacity(decided.len());
         for entry in decided {
-            let handed = entry.assigned.iter();
-            let next =
-                handed.filter_map(|(seq, epoch)| self.build_command(execution, *seq, *epoch));
-            let next = next.collect();
-            let verdict = match (entry.command, self.executions.get(&execution)) {
-                (Some(command), Some(slot)) => slot.verdict(command),
+            let assigned = entry.assigned.iter();
+            let next_commands =
+                assigned.filter_map(|(seq, epoch)| self.build_command(execution, *seq, *epoch));
+            let next_commands = next_commands.collect();
+            let open = self
+                .executions
+                .get(&execution)
+                .and_then(LoadedExecution::open);
+            let verdict = match (entry.command, open) {
+                (Some(command), Some(open)) => open.verdict(command),
                 _ => Verdict::Proceed,
             };
-            let recorded = entry.recorded;
-            answers.extend(entry.queued_input.reply.map(|reply| {
-                let answer = InputReply {
-                    verdict,
-                    next_commands: next,
-                    recorded,
-                };
-                (reply, answer)
-            }));
+            let Some(sender) = entry.queued_input.reply else {
+                continue;
+            };
+            let reply = InputReply {
+                verdict,
+                next_commands,
+                recorded: entry.recorded,
+            };
+            replies.push(Reply::Input(sender, Ok(reply)));
         }
-        answers
+        replies
     }
 
     /// Notifies the bus, if there is one, of unassigned commands and of events to publish.
-    fn send_hints(&self, offered: &[OfferedCommand]) {
-        let Some(bus) = &self.shared.bus else { return };
-        self.shared.sweep_signals.outbox.notify_one();
-        for offered in offered {
-            let (bus, pool) = (bus.clone(), offered.pool.clone());
-            tokio::spawn(async move { bus.notify_pool(&pool).await });
+    fn send_hints(&mut self, offers: &[OfferedCommand]) {
+        if !self.settings.has_bus {
+            return;
         }
+        self.effects.push(Effect::Wake(Sweep::Outbox));
+        let pools = offers.iter().map(|offer| offer.pool.clone());
+        self.effects.extend(pools.map(Effect::NotifyPool));
     }
 
     /// Handles a commit that happened although its response was lost: repeats its notifications from the loaded state.
-    pub(super) fn recover_unconfirmed(
-        &mut self,
-        execution: ExecutionId,
-        unseen: Vec<model::event::Event>,
-    ) {
-        let slot = self.executions.get(&execution);
-        let state = slot.and_then(|slot| slot.state.as_ref());
-        let stopping = state.filter(|state| state.stop.is_some());
-        let held = stopping.into_iter().flat_map(|state| state.commands.iter());
-        let held = held.filter(|(_, live)| live.claimed.is_some());
-        let held: Vec<_> = held.map(|(seq, _)| *seq).collect();
-        let held: Vec<_> = held
-            .into_iter()
-            .map(|seq| (seq, self.claim_table.holder(CommandId { execution, seq })))
-            .collect();
+    pub(super) fn recover_unconfirmed(&mut self, execution: ExecutionId, unpublished: Vec<Event>) {
+        let state = self
+            .executions
+            .get(&execution)
+            .and_then(LoadedExecution::state);
         let status = state.map_or(RunStatus::Running, engine::ExecutionState::status);
-        self.notify_stops(execution, &held);
-        self.shared.sweep_signals.messages.notify_one();
-        self.shared.sweep_signals.timers.notify_one();
-        self.publish_events(execution, unseen, status);
+        let stopping = state.filter(|state| state.stop.is_some());
+        let commands = stopping.into_iter().flat_map(|state| state.commands.iter());
+        let claimed = commands.filter(|(_, live)| live.claimed.is_some());
+        let stops = claimed.map(|(seq, _)| {
+            let command = CommandId {
+                execution,
+                seq: *seq,
+            };
+            (*seq, self.claim_table.holder(command))
+        });
+        let stops: Vec<_> = stops.collect();
+        self.notify_stops(execution, &stops);
+        self.effects.push(Effect::Wake(Sweep::Messages));
+        self.effects.push(Effect::Wake(Sweep::Timers));
+        self.publish_events(execution, unpublished, status);
         self.recheck_offers();
     }
 
-    fn publish_events(
-        &mut self,
-        execution: ExecutionId,
-        events: Vec<model::event::Event>,
-        status: RunStatus,
-    ) {
-        if events
-            .iter()
-            .any(|event| matches!(event.body, model::event::EventBody::PlaybookResumed(_)))
-        {
+    fn publish_events(&mut self, execution: ExecutionId, events: Vec<Event>, status: RunStatus) {
+        let has = |is_kind: fn(&EventBody) -> bool| events.iter().any(|event| is_kind(&event.body));
+        if has(|body| matches!(body, EventBody::PlaybookResumed(_))) {
             self.recheck_offers();
         }
-        let Some(slot) = self.executions.get(&execution) else {
+        let Some(loaded) = self.executions.get(&execution) else {
             return;
         };
-        if events
-            .iter()
-            .any(|event| matches!(event.body, model::event::EventBody::PlaybookPaused(_)))
-        {
-            let live = slot.live_commands(execution);
+        if has(|body| matches!(body, EventBody::PlaybookPaused(_))) {
+            let live = loaded
+                .open()
+                .map_or_else(Vec::new, |open| open.live_commands(execution));
             for command in live {
-                self.claim_table.notify_holder(CommandNotice {
-                    command,
-                    verdict: Verdict::Yield,
-                });
+                let verdict = Verdict::Yield;
+                self.notify_holder(CommandNotice { command, verdict });
             }
         }
-        // There may be no subscribers.
-        let _ = self.shared.commit_notices.send(Arc::new(CommitNotice {
+        self.effects.push(Effect::PublishCommit(CommitNotice {
             execution,
             events,
             status,
         }));
-        if status.is_terminal() {
-            let _ = self.shared.ended_executions.send(execution);
-        }
     }
 
     /// Sends a stop notice to the holders of these commands; commands without a holder are withdrawn at once.
@@ -438,18 +390,26 @@ impl ExecutionDriver {
                 execution,
                 seq: *seq,
             };
+            let verdict = Verdict::Stop;
             match holder {
-                Some(worker) => self.claim_table.notify_worker(
-                    worker,
-                    CommandNotice {
-                        command,
-                        verdict: Verdict::Stop,
-                    },
-                ),
+                Some(worker) => self.notify_worker(worker, CommandNotice { command, verdict }),
                 None => self.enqueue(execution, QueuedInput::new(Input::CommandOverdue(*seq))),
             }
         }
     }
+}
+
+/// Marks the inputs of a commit whose outcome is unknown.
+fn mark_unconfirmed(decided: &mut [DecidedInput], post_commit: &PostCommit) -> UnconfirmedCommit {
+    let first = post_commit.events.first();
+    let first = first.map(|event| (event.seq, event.event_id));
+    let assigned = post_commit.assigned.iter();
+    let mut claims: Vec<_> = assigned.map(|(_, seq, epoch)| (*seq, *epoch)).collect();
+    for entry in decided {
+        entry.queued_input.unconfirmed.extend(first);
+        claims.extend(&entry.assigned);
+    }
+    UnconfirmedCommit { first, claims }
 }
 
 /// Why a commit failed; this decides what happens to its inputs.
@@ -464,57 +424,61 @@ enum CommitError {
 }
 
 impl CommitError {
-    /// Sends the error to the caller of an input, or returns the input to be decided again.
-    fn reply_or_requeue(&mut self, waiting: QueuedInput) -> Option<QueuedInput> {
-        let error = match self {
-            Self::Retry => return Some(waiting),
+    /// The error for the caller of an input; `None` if the input is decided again.
+    fn reply_for(&mut self, queued: &QueuedInput) -> Option<Error> {
+        match self {
+            Self::Retry => None,
             Self::Refused(_) => match std::mem::replace(self, Self::Retry) {
-                Self::Refused(error) => error,
-                _ => return Some(waiting),
+                Self::Refused(error) => Some(error),
+                Self::Retry | Self::StoreUnwritable(_) => None,
             },
             // An earlier commit of the input may have happened, so an error could be wrong.
-            Self::StoreUnwritable(_) if !waiting.unconfirmed.is_empty() => return Some(waiting),
+            Self::StoreUnwritable(_) if !queued.unconfirmed.is_empty() => None,
             // The work that the log leaves undone must continue, whether or not a caller waits.
-            Self::StoreUnwritable(_) if matches!(waiting.input, Input::Continue) => {
-                return Some(waiting);
-            }
-            Self::StoreUnwritable(_) if waiting.reply.is_none() => return Some(waiting),
-            Self::StoreUnwritable(error) => match error.as_write_refusal() {
-                Some(error) => error,
-                None => return Some(waiting),
-            },
-        };
-        if let Some(reply) = waiting.reply {
-            // The caller may have stopped waiting.
-            let _ = reply.send(Err(InputError::Failed(error)));
+            Self::StoreUnwritable(_) if matches!(queued.input, Input::Continue) => None,
+            Self::StoreUnwritable(_) if queued.reply.is_none() => None,
+            Self::StoreUnwritable(error) => error.as_write_refusal(),
         }
-        None
     }
 }
 
-impl LoadedExecution {
+impl OpenExecution {
     /// Adds a snapshot if one is due, except to commits that use the reserved space.
     fn add_snapshot_if_due(&mut self) {
-        let (Some(state), Some(gathered)) = (&self.state, &mut self.pending_commit) else {
+        let (Some(progress), Some(pending)) = (&self.progress, self.commit.collected_mut()) else {
             return;
         };
+        let state = &progress.state;
         let is_due = state.seq.0 >= self.snapshot_seq.0 + SNAPSHOT_EVERY;
-        if !is_due || gathered.commit.priority == Priority::Control {
+        if !is_due || pending.commit.priority == Priority::Control {
             return;
         }
         if let Some(bytes) = snapshot::encode_snapshot(state) {
             self.snapshot_seq = state.seq;
-            let snapshot = Snapshot {
+            pending.commit.snapshot = Some(Snapshot {
                 version: SNAPSHOT_VERSION,
                 seq: state.seq,
                 bytes,
-            };
-            gathered.commit.snapshot = Some(snapshot);
+            });
         }
     }
 }
 
 impl PendingCommit {
+    /// The commit for the store, and what follows when it is durable. Its inputs stay with the execution.
+    fn into_batch_entry(self) -> BatchEntry {
+        let post_commit = PostCommit {
+            events: self.commit.events.clone(),
+            commands_to_stop: self.commands_to_stop,
+            assigned: self.assigned,
+            offers: self.offers,
+            status: self.status,
+            has_messages: !self.commit.messages.is_empty(),
+            has_timers: !self.commit.timers.is_empty(),
+        };
+        (self.commit, self.bodies, post_commit)
+    }
+
     /// Adds the events, timers, messages, keys, fences and bodies of a decision. Returns the new state.
     fn add_records(
         &mut self,

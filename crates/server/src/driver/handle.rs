@@ -81,7 +81,7 @@ pub(crate) struct InputAttachments {
 }
 
 impl InputAttachments {
-    /// Extras of an input that arrived in a message.
+    /// Attachments of an input that arrived in a message.
     pub(crate) fn from_message(consumed_message: Option<MessageKey>) -> Self {
         Self {
             consumed_message,
@@ -107,6 +107,12 @@ pub(crate) enum InputError {
     Failed(#[from] Error),
 }
 
+/// A claim request of a worker, with the channel for its reply.
+pub(crate) struct PendingClaim {
+    pub(crate) request: wire::api::ClaimRequest,
+    pub(crate) reply: oneshot::Sender<Result<Vec<ClaimedCommand>, Error>>,
+}
+
 /// A request to the driver.
 pub(crate) enum DriverRequest {
     /// Start an execution.
@@ -124,10 +130,7 @@ pub(crate) enum DriverRequest {
         reply: oneshot::Sender<Result<InputReply, InputError>>,
     },
     /// Claim commands for a worker; the reply is sent when there are some.
-    Claim {
-        request: wire::api::ClaimRequest,
-        reply: oneshot::Sender<Result<Vec<ClaimedCommand>, Error>>,
-    },
+    Claim(PendingClaim),
     /// Wait for notices to a worker.
     Listen {
         worker: WorkerId,
@@ -167,13 +170,16 @@ pub(crate) struct DriverHandle {
 
 /// Creates the request queue of a driver.
 pub(crate) fn driver_channel() -> (DriverHandle, mpsc::Receiver<DriverRequest>) {
-    let (orders, receiver) = mpsc::channel(REQUESTS_MAX);
-    (DriverHandle { requests: orders }, receiver)
+    let (sender, receiver) = mpsc::channel(REQUESTS_MAX);
+    (DriverHandle { requests: sender }, receiver)
 }
 
 impl DriverHandle {
-    pub(crate) async fn send(&self, order: DriverRequest) -> Result<(), Error> {
-        self.requests.send(order).await.map_err(|_| Error::Stopping)
+    pub(crate) async fn send(&self, request: DriverRequest) -> Result<(), Error> {
+        self.requests
+            .send(request)
+            .await
+            .map_err(|_| Error::Stopping)
     }
 
     /// Applies an input to an execution and waits until it is durable.
@@ -181,29 +187,29 @@ impl DriverHandle {
         &self,
         execution: ExecutionId,
         input: Input,
-        extras: InputAttachments,
+        attachments: InputAttachments,
     ) -> Result<InputReply, InputError> {
-        let (reply, answer) = oneshot::channel();
-        let order = DriverRequest::Apply {
+        let (reply, receiver) = oneshot::channel();
+        let request = DriverRequest::Apply {
             execution,
             input,
-            attachments: extras,
+            attachments,
             reply,
         };
-        self.send(order).await?;
-        answer
+        self.send(request).await?;
+        receiver
             .await
             .unwrap_or(Err(InputError::Failed(Error::Stopping)))
     }
 
-    /// Like `post`, but a refusal is not an error: the input then has no effect.
+    /// Like `apply`, but a refusal is not an error: the input then has no effect.
     pub(crate) async fn apply_if_valid(
         &self,
         execution: ExecutionId,
         input: Input,
-        extras: InputAttachments,
+        attachments: InputAttachments,
     ) -> Result<(), Error> {
-        match self.apply(execution, input, extras).await {
+        match self.apply(execution, input, attachments).await {
             Ok(_) | Err(InputError::Refused(_)) => Ok(()),
             Err(InputError::Failed(error)) => Err(error),
         }
@@ -212,12 +218,12 @@ impl DriverHandle {
     /// Lets an execution continue with the work that its log leaves undone; does not wait for it.
     pub(crate) async fn continue_execution(&self, execution: ExecutionId) -> Result<(), Error> {
         let (reply, _) = oneshot::channel();
-        let extras = InputAttachments::default();
+        let attachments = InputAttachments::default();
         let input = Input::Continue;
         self.send(DriverRequest::Apply {
             execution,
             input,
-            attachments: extras,
+            attachments,
             reply,
         })
         .await
@@ -225,7 +231,7 @@ impl DriverHandle {
 
     /// Returns the commands that are assigned to workers; empty if the driver has stopped.
     pub(crate) async fn assignments(&self) -> Assignments {
-        let (reply, answer) = oneshot::channel();
+        let (reply, receiver) = oneshot::channel();
         if self
             .send(DriverRequest::ListAssignments(reply))
             .await
@@ -233,24 +239,24 @@ impl DriverHandle {
         {
             return Assignments::default();
         }
-        answer.await.unwrap_or_default()
+        receiver.await.unwrap_or_default()
     }
 
     /// Returns the commands of executions owned elsewhere that a worker of this server holds.
     pub(crate) async fn remote_claims(&self, worker: &WorkerId) -> Result<Vec<CommandId>, Error> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, receiver) = oneshot::channel();
         let worker = worker.clone();
         self.send(DriverRequest::ListRemoteClaims { worker, reply })
             .await?;
-        answer.await.map_err(|_| Error::Stopping)
+        receiver.await.map_err(|_| Error::Stopping)
     }
 
     /// Waits until everything accepted so far is durable.
     pub(crate) async fn drain(&self) {
-        let (reply, answer) = oneshot::channel();
+        let (reply, receiver) = oneshot::channel();
         if self.send(DriverRequest::Drain(reply)).await.is_ok() {
             // If the driver has stopped, there is nothing to wait for.
-            let _ = answer.await;
+            let _ = receiver.await;
         }
     }
 }

@@ -9,12 +9,12 @@ use model::event::Event;
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Seq, StepRunId};
 use serde_json::{Map, Value};
 use store::Priority;
-use tokio::sync::oneshot;
 use wire::{ExecutionContext, Verdict};
 
-use crate::driver::handle::{InputAttachments, InputError, InputReply, input_priority};
-use crate::driver::pending_commit::PendingCommit;
-use crate::loading::{EventPosition, UnconfirmedCommit};
+use crate::driver::commit_stage::CommitStage;
+use crate::driver::effect::Ticket;
+use crate::driver::queued_input::{DecidedInput, QueuedInput};
+use crate::loading::{FoldedExecution, UnconfirmedCommit};
 
 /// How many recent events stay in memory for templates.
 const RECENT_EVENTS_MAX: usize = 512;
@@ -23,40 +23,41 @@ const RECENT_EVENTS_MAX: usize = 512;
 /// executions.
 const WIDE_STEP_ARCS: usize = 64;
 
-/// One execution in memory.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each flag is independent of the others"
-)]
+/// One execution that the driver works on.
 pub(super) struct LoadedExecution {
-    /// Net of the playbook; `None` until it is loaded.
-    pub(super) net: Option<Arc<PlaybookNet>>,
-    pub(super) state: Option<ExecutionState>,
     /// Inputs not decided yet.
     pub(super) queue: VecDeque<QueuedInput>,
-    /// Data loaded for the first input in the queue.
-    pub(super) loaded: LoadedValues,
-    /// Whether data is being loaded for the first input or for the slot itself.
-    pub(super) is_loading: bool,
-    /// Incremented when the execution is loaded again; results of earlier loads are then ignored.
-    pub(super) load_number: u64,
-    /// Whether the first input must wait for the commit being written, because it may need data of that commit or
-    /// continues it.
-    pub(super) is_waiting_for_commit: bool,
-    /// The decision about the first input, if a thread of its own is making it.
-    pub(super) decision_in_progress: Option<DecisionId>,
-    /// Whether the latest decision was so slow that the next one gets a thread of its own.
-    pub(super) is_slow: bool,
-    /// Decisions that were not passed to the store yet.
-    pub(super) pending_commit: Option<PendingCommit>,
-    /// Inputs of the commit that the store is writing; they are queued again if it fails.
-    pub(super) committing: Option<Vec<DecidedInput>>,
+    pub(super) stage: Stage,
+}
+
+/// What the driver has of an execution.
+pub(super) enum Stage {
+    /// Its log is being loaded, or will be after a pause. Until then, nothing may be decided, assigned or built.
+    Loading(Ticket, Recovery),
+    /// Its inputs can be decided.
+    Open(Box<OpenExecution>),
+}
+
+/// What a load must find out because of commits that failed.
+#[derive(Default)]
+pub(super) struct Recovery {
     /// Whether a commit was rejected because a claim it depends on had expired.
     pub(super) is_fenced: bool,
     /// Commits whose outcome is unknown.
     pub(super) unconfirmed: Vec<UnconfirmedCommit>,
-    /// Whether to check for offered commands after the next load, because a failed commit had assigned some.
+    /// Whether to check for offered commands after the load, because a failed commit had assigned some.
     pub(super) needs_reoffer: bool,
+}
+
+/// An execution whose inputs can be decided.
+#[derive(Default)]
+pub(super) struct OpenExecution {
+    /// `None` until its submission is decided.
+    pub(super) progress: Option<ExecutionProgress>,
+    pub(super) decision: DecisionStage,
+    pub(super) commit: CommitStage,
+    /// Whether the latest decision was so slow that the next one gets a thread of its own.
+    pub(super) is_slow: bool,
     /// Last seq that a snapshot covers.
     pub(super) snapshot_seq: Seq,
     recent_events: VecDeque<Event>,
@@ -64,9 +65,53 @@ pub(super) struct LoadedExecution {
     contexts: [Option<(ContextKey, Arc<ExecutionContext>)>; 2],
 }
 
-/// ID of a decision on a thread of its own. The result is ignored if the slot no longer waits for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct DecisionId(pub(super) u64);
+/// Net and state of an execution, including decisions that are not durable yet.
+pub(super) struct ExecutionProgress {
+    pub(super) net: Arc<PlaybookNet>,
+    pub(super) state: ExecutionState,
+}
+
+/// What happens to the first input in the queue.
+pub(super) enum DecisionStage {
+    /// It can be decided, with these values.
+    Ready(LoadedValues),
+    /// Values for it are being loaded, or will be after a pause.
+    LoadingNeeds(Ticket),
+    /// It waits for the commit that is collected or written, because it may need data of that commit or continues it.
+    WaitingForCommit(LoadedValues),
+    /// A thread of its own decides it, with these values.
+    OnThread(Ticket, LoadedValues),
+}
+
+impl Default for DecisionStage {
+    fn default() -> Self {
+        Self::Ready(LoadedValues::default())
+    }
+}
+
+impl DecisionStage {
+    /// Makes the first input wait for a commit.
+    pub(super) fn wait_for_commit(&mut self) {
+        *self = Self::WaitingForCommit(self.take_values());
+    }
+
+    /// Lets the first input be decided if it waits for a commit.
+    pub(super) fn resume_after_commit(&mut self) {
+        if matches!(self, Self::WaitingForCommit(_)) {
+            *self = Self::Ready(self.take_values());
+        }
+    }
+
+    /// Takes the values loaded for the first input.
+    pub(super) fn take_values(&mut self) -> LoadedValues {
+        match self {
+            Self::Ready(values) | Self::WaitingForCommit(values) | Self::OnThread(_, values) => {
+                std::mem::take(values)
+            }
+            Self::LoadingNeeds(_) => LoadedValues::default(),
+        }
+    }
+}
 
 /// Everything that a context depends on.
 #[derive(PartialEq)]
@@ -76,134 +121,80 @@ struct ContextKey {
     run: Option<StepRunId>,
 }
 
-/// A queued input.
-pub(super) struct QueuedInput {
-    pub(super) input: Input,
-    pub(super) attachments: InputAttachments,
-    pub(super) reply: Option<oneshot::Sender<Result<InputReply, InputError>>>,
-    /// First events of the commits that contained the input and whose outcome is unknown.
-    pub(super) unconfirmed: Vec<EventPosition>,
-    /// Whether the state was loaded after the input arrived.
-    pub(super) is_checked: bool,
-}
-
-/// An input that is decided but not durable yet.
-pub(super) struct DecidedInput {
-    pub(super) queued_input: QueuedInput,
-    /// Commands for the reporting worker; they are sent in the reply.
-    pub(super) assigned: Vec<(Seq, LeaseEpoch)>,
-    /// The reported command, needed for the verdict.
-    pub(super) command: Option<Seq>,
-    /// Seqs of its events whose IDs came from a client.
-    pub(super) recorded: Vec<(EventId, Seq)>,
-}
-
-impl QueuedInput {
-    /// Priority of the input: `Control` for a control request, or for an input that a control request depends on.
-    fn priority(&self) -> Priority {
-        match self.attachments.priority {
-            Priority::Control => Priority::Control,
-            Priority::Normal => input_priority(&self.input),
-        }
-    }
-
-    /// Replies to an input that had no effect.
-    pub(super) fn reply_unchanged(self) {
-        if let Some(reply) = self.reply {
-            // The caller may have stopped waiting.
-            let _ = reply.send(Ok(InputReply {
-                verdict: Verdict::Proceed,
-                next_commands: Vec::new(),
-                recorded: Vec::new(),
-            }));
-        }
-    }
-
-    /// An input with a caller that waits for the reply.
-    pub(super) fn with_reply(
-        input: Input,
-        attachments: InputAttachments,
-        reply: oneshot::Sender<Result<InputReply, InputError>>,
-    ) -> Self {
-        Self {
-            attachments,
-            reply: Some(reply),
-            ..Self::new(input)
-        }
-    }
-
-    /// An input without a caller.
-    pub(super) fn new(input: Input) -> Self {
-        Self {
-            input,
-            attachments: InputAttachments::default(),
-            reply: None,
-            unconfirmed: Vec::new(),
-            is_checked: false,
-        }
-    }
-}
-
 impl LoadedExecution {
-    pub(super) fn new(
-        net: Option<Arc<PlaybookNet>>,
-        state: Option<ExecutionState>,
-        tail: Vec<Event>,
-        snapshot_seq: Seq,
-    ) -> Self {
-        let skip = tail.len().saturating_sub(RECENT_EVENTS_MAX);
+    /// An execution that is submitted for the first time.
+    pub(super) fn unsubmitted(queue: VecDeque<QueuedInput>) -> Self {
         Self {
-            net,
-            state,
-            queue: VecDeque::new(),
-            loaded: LoadedValues::default(),
-            is_loading: false,
-            load_number: 0,
-            is_waiting_for_commit: false,
-            decision_in_progress: None,
-            is_slow: false,
-            pending_commit: None,
-            committing: None,
-            is_fenced: false,
-            unconfirmed: Vec::new(),
-            needs_reoffer: false,
-            snapshot_seq,
-            recent_events: tail.into_iter().skip(skip).collect(),
-            contexts: [None, None],
+            queue,
+            stage: Stage::Open(Box::default()),
+        }
+    }
+
+    /// The open execution, unless its log is being loaded.
+    pub(super) fn open(&self) -> Option<&OpenExecution> {
+        match &self.stage {
+            Stage::Open(open) => Some(open),
+            Stage::Loading(..) => None,
+        }
+    }
+
+    pub(super) fn open_mut(&mut self) -> Option<&mut OpenExecution> {
+        match &mut self.stage {
+            Stage::Open(open) => Some(open),
+            Stage::Loading(..) => None,
+        }
+    }
+
+    /// State of the execution, if it is in memory.
+    pub(super) fn state(&self) -> Option<&ExecutionState> {
+        self.open()?.state()
+    }
+
+    /// Whether the execution waits for this load or decision.
+    pub(super) fn waits_for(&self, ticket: Ticket) -> bool {
+        match &self.stage {
+            Stage::Loading(current, _) => *current == ticket,
+            Stage::Open(open) => match &open.decision {
+                DecisionStage::LoadingNeeds(current) | DecisionStage::OnThread(current, _) => {
+                    *current == ticket
+                }
+                DecisionStage::Ready(_) | DecisionStage::WaitingForCommit(_) => false,
+            },
         }
     }
 
     /// Whether nothing is queued, loading or being committed.
     pub(super) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && !self.has_pending_commit() && !self.is_loading
+        let is_durable = |open: &OpenExecution| open.commit.is_clean();
+        self.queue.is_empty() && self.open().is_some_and(is_durable)
     }
 
-    /// Whether the next decision may be slow enough to delay other executions.
-    pub(super) fn needs_thread(&self) -> bool {
-        let is_wide = |net: &Arc<PlaybookNet>| net.step_arcs_max() > WIDE_STEP_ARCS;
-        self.is_slow || self.net.as_ref().is_some_and(is_wide)
+    /// Whether a thread of its own decides the first input.
+    fn is_deciding_on_thread(&self) -> bool {
+        self.open()
+            .is_some_and(|open| matches!(open.decision, DecisionStage::OnThread(..)))
     }
 
     /// Queues an input. A cancellation is queued before the continuation of a long decision, which may repeat without
     /// end.
-    pub(super) fn enqueue(&mut self, waiting: QueuedInput) {
-        let decided = usize::from(self.decision_in_progress.is_some());
-        let mut undecided = self.queue.iter().skip(decided);
+    pub(super) fn enqueue(&mut self, queued: QueuedInput) {
+        let in_decision = usize::from(self.is_deciding_on_thread());
+        let mut undecided = self.queue.iter().skip(in_decision);
         let continuation = undecided.position(|other| matches!(other.input, Input::Continue));
         match continuation {
-            Some(place) if matches!(waiting.input, Input::Cancel(_)) => {
-                self.queue.insert(decided + place, waiting);
+            Some(position) if matches!(queued.input, Input::Cancel(_)) => {
+                self.queue.insert(in_decision + position, queued);
             }
-            _ => self.queue.push_back(waiting),
+            _ => self.queue.push_back(queued),
         }
     }
 
     /// Queues the continuation of a decision before all other inputs except cancellations.
     pub(super) fn enqueue_continuation(&mut self) {
         let inputs = std::mem::take(&mut self.queue).into_iter();
-        let (stops, others): (Vec<_>, Vec<_>) =
-            inputs.partition(|waiting| matches!(waiting.input, Input::Cancel(_)));
-        self.queue.extend(stops);
+        let (cancellations, others): (Vec<_>, Vec<_>) =
+            inputs.partition(|queued| matches!(queued.input, Input::Cancel(_)));
+        self.queue.extend(cancellations);
         self.queue.push_back(QueuedInput::new(Input::Continue));
         self.queue.extend(others);
     }
@@ -216,90 +207,20 @@ impl LoadedExecution {
         }
         let inputs = std::mem::take(&mut self.queue).into_iter();
         let (control, others): (Vec<_>, Vec<_>) =
-            inputs.partition(|waiting| waiting.priority() == Priority::Control);
+            inputs.partition(|queued| queued.priority() == Priority::Control);
         self.queue.extend(control);
         self.queue.extend(others);
     }
 
-    /// Whether the commit of an input may use the space that is reserved for control requests: a control request may,
-    /// and so may every input of an execution that was cancelled or finalized.
-    pub(super) fn priority(&self, waiting: &QueuedInput) -> Priority {
-        let stop = self.state.as_ref().and_then(|state| state.stop.as_ref());
-        match stop.map(|stop| stop.reason) {
-            Some(StopReason::Cancelled | StopReason::Finalized(_)) => Priority::Control,
-            Some(StopReason::Failed) | None => waiting.priority(),
-        }
-    }
-
-    /// Whether an input may be added to the pending commit: both must have the same priority, because the priority of
-    /// a commit decides which space it may use.
-    pub(super) fn may_join_pending_commit(&self, waiting: &QueuedInput) -> bool {
-        let gathered = self.pending_commit.as_ref();
-        gathered.is_none_or(|gathered| gathered.commit.priority == self.priority(waiting))
-    }
-
-    /// Whether decisions in the state are not durable yet.
-    pub(super) fn has_pending_commit(&self) -> bool {
-        self.committing.is_some() || self.pending_commit.is_some()
-    }
-
     /// Whether the execution is still being submitted.
     pub(super) fn is_new(&self) -> bool {
-        let first = self.queue.front().map(|waiting| &waiting.input);
+        let first = self.queue.front().map(|queued| &queued.input);
         matches!(first, Some(Input::Submit(_)))
-    }
-
-    /// Returns the net and the input for a decision. A submission carries its own net; a retry may switch to another
-    /// one.
-    pub(super) fn decision_input(
-        &self,
-        waiting: &QueuedInput,
-    ) -> Option<(Arc<PlaybookNet>, Input)> {
-        let input = waiting.input.clone();
-        if let Input::Submit(_) = &input {
-            return Some((waiting.attachments.net.clone()?, input));
-        }
-        let net = self.net.clone()?;
-        Some(match (&input, &waiting.attachments.switch) {
-            (Input::Retry { .. }, Some(to)) => {
-                let switch = Box::new(PlaybookSwitch {
-                    version: to.entry.version,
-                    hash: to.entry.hash.clone(),
-                    previous: net.playbook.clone(),
-                });
-                let switch = Some(switch);
-                (to.net.clone(), Input::Retry { switch })
-            }
-            _ => (net, input),
-        })
-    }
-
-    /// Handles a repeated submission: its reply is sent when the first one is durable.
-    pub(super) fn join_submission(&mut self, waiting: QueuedInput) {
-        let decided = DecidedInput {
-            queued_input: waiting,
-            assigned: Vec::new(),
-            command: None,
-            recorded: Vec::new(),
-        };
-        match (&mut self.pending_commit, &mut self.committing) {
-            (Some(gathered), _) => gathered.decided_inputs.push(decided),
-            (None, Some(under_way)) => under_way.push(decided),
-            (None, None) => decided.queued_input.reply_unchanged(),
-        }
-    }
-
-    /// Keeps the events of a decision in memory, because the store does not have them yet.
-    pub(super) fn add_recent_events(&mut self, decision: &Decision) {
-        self.recent_events.extend(decision.events.iter().cloned());
-        while self.recent_events.len() > RECENT_EVENTS_MAX && self.committing.is_none() {
-            self.recent_events.pop_front();
-        }
     }
 
     /// Removes and returns the queued inputs whose claims have expired.
     pub(super) fn take_fenced(&mut self, claims: &[(Seq, LeaseEpoch)]) -> Vec<QueuedInput> {
-        let is_fenced = |waiting: &QueuedInput| match &waiting.input {
+        let is_fenced = |queued: &QueuedInput| match &queued.input {
             Input::Report(report) => !claims.contains(&(report.command, report.lease_epoch)),
             Input::ClaimLost {
                 command,
@@ -308,15 +229,94 @@ impl LoadedExecution {
             } => !claims.contains(&(*command, *lease_epoch)),
             _ => false,
         };
-        let mut fenced = Vec::new();
-        for waiting in std::mem::take(&mut self.queue) {
-            if is_fenced(&waiting) {
-                fenced.push(waiting);
-            } else {
-                self.queue.push_back(waiting);
-            }
-        }
+        let inputs = std::mem::take(&mut self.queue).into_iter();
+        let (fenced, others): (Vec<_>, Vec<_>) = inputs.partition(is_fenced);
+        self.queue.extend(others);
         fenced
+    }
+}
+
+impl OpenExecution {
+    /// An execution that was loaded from its log.
+    pub(super) fn from_log(folded: FoldedExecution) -> Self {
+        let skip = folded.recent_events.len().saturating_sub(RECENT_EVENTS_MAX);
+        Self {
+            progress: Some(ExecutionProgress {
+                net: folded.net,
+                state: folded.state,
+            }),
+            snapshot_seq: folded.snapshot_seq,
+            recent_events: folded.recent_events.into_iter().skip(skip).collect(),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn state(&self) -> Option<&ExecutionState> {
+        Some(&self.progress.as_ref()?.state)
+    }
+
+    /// Whether the next decision may be slow enough to delay other executions.
+    pub(super) fn needs_thread(&self) -> bool {
+        let is_wide = |progress: &ExecutionProgress| progress.net.step_arcs_max() > WIDE_STEP_ARCS;
+        self.is_slow || self.progress.as_ref().is_some_and(is_wide)
+    }
+
+    /// Whether the commit of an input may use the space that is reserved for control requests: a control request may,
+    /// and so may every input of an execution that was cancelled or finalized.
+    pub(super) fn priority(&self, queued: &QueuedInput) -> Priority {
+        let stop = self.state().and_then(|state| state.stop.as_ref());
+        match stop.map(|stop| stop.reason) {
+            Some(StopReason::Cancelled | StopReason::Finalized(_)) => Priority::Control,
+            Some(StopReason::Failed) | None => queued.priority(),
+        }
+    }
+
+    /// Whether an input may be added to the collected commit: both must have the same priority, because the priority
+    /// of a commit decides which space it may use.
+    pub(super) fn may_join_commit(&self, queued: &QueuedInput) -> bool {
+        let collected = self.commit.collected();
+        collected.is_none_or(|collected| collected.commit.priority == self.priority(queued))
+    }
+
+    /// The net that an input is decided with. A submission carries its own net; a retry may switch to another one.
+    pub(super) fn decision_net(&self, queued: &QueuedInput) -> Option<Arc<PlaybookNet>> {
+        let attachments = &queued.attachments;
+        match (&queued.input, &attachments.switch) {
+            (Input::Submit(_), _) => attachments.net.clone(),
+            (Input::Retry { .. }, Some(to)) => Some(to.net.clone()),
+            _ => Some(self.progress.as_ref()?.net.clone()),
+        }
+    }
+
+    /// The input as the engine decides it: a retry with another playbook version names the present one.
+    pub(super) fn decision_input(&self, queued: &QueuedInput) -> Input {
+        let attachments = &queued.attachments;
+        match (&queued.input, &attachments.switch, &self.progress) {
+            (Input::Retry { .. }, Some(to), Some(progress)) => Input::Retry {
+                switch: Some(Box::new(PlaybookSwitch {
+                    version: to.entry.version,
+                    hash: to.entry.hash.clone(),
+                    previous: progress.net.playbook.clone(),
+                })),
+            },
+            (input, ..) => input.clone(),
+        }
+    }
+
+    /// Adds a repeated submission to the commit of the first one. Returns the submission if that commit is durable.
+    pub(super) fn join_submission(&mut self, queued: QueuedInput) -> Option<QueuedInput> {
+        let decided: DecidedInput = queued.into_decided();
+        self.commit
+            .join_latest(decided)
+            .map(|decided| decided.queued_input)
+    }
+
+    /// Retains the events of a decision in memory, because the store does not have them yet.
+    pub(super) fn add_recent_events(&mut self, decision: &Decision) {
+        self.recent_events.extend(decision.events.iter().cloned());
+        while self.recent_events.len() > RECENT_EVENTS_MAX && !self.commit.is_writing() {
+            self.recent_events.pop_front();
+        }
     }
 
     /// Returns a recent event.
@@ -335,7 +335,7 @@ impl LoadedExecution {
     /// Returns the execution's data for the workers of a step run. The value is shared until `ctx` or a step's result
     /// changes.
     pub(super) fn context(&mut self, run: &StepRunId) -> Option<Arc<ExecutionContext>> {
-        let state = self.state.as_ref()?;
+        let state = &self.progress.as_ref()?.state;
         let ctx = state.ctx_of(run);
         // A parallel loop keeps the `ctx` of its start.
         let is_fixed = !Arc::ptr_eq(ctx, &state.ctx);
@@ -357,7 +357,7 @@ impl LoadedExecution {
 
     /// What the holder of a command must do next.
     pub(super) fn verdict(&self, command: Seq) -> Verdict {
-        let Some(state) = &self.state else {
+        let Some(state) = self.state() else {
             return Verdict::Stop;
         };
         if state.stop.is_some() || state.is_ended() {
@@ -379,7 +379,10 @@ impl LoadedExecution {
 
     /// The live commands of this execution.
     pub(super) fn live_commands(&self, execution: ExecutionId) -> Vec<CommandId> {
-        let live = self.state.iter().flat_map(|state| state.commands.keys());
+        let live = self
+            .state()
+            .into_iter()
+            .flat_map(|state| state.commands.keys());
         live.map(|seq| CommandId {
             execution,
             seq: *seq,

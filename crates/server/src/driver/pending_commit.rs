@@ -9,8 +9,8 @@ use model::status::RunStatus;
 use model::time::Time;
 use store::{Commit, ExternalEventKey, IssuedCommand};
 
-use crate::driver::claims::ClaimTable;
-use crate::driver::loaded_execution::DecidedInput;
+use crate::driver::claim_table::ClaimTable;
+use crate::driver::queued_input::DecidedInput;
 
 /// Decisions that will be committed together.
 pub(super) struct PendingCommit {
@@ -39,16 +39,13 @@ pub(super) struct OfferedCommand {
 /// Data needed to issue new commands.
 pub(super) struct IssueContext {
     pub(super) now: Time,
-    pub(super) net: Option<Arc<PlaybookNet>>,
+    pub(super) net: Arc<PlaybookNet>,
 }
 
 impl IssueContext {
     /// Tool kinds that the tasks of a step need.
     fn kinds(&self, step: &Name) -> Arc<[Name]> {
-        let step = self
-            .net
-            .as_ref()
-            .and_then(|net| net.playbook.step(step.as_str()));
+        let step = self.net.playbook.step(step.as_str());
         let tasks = step
             .into_iter()
             .flat_map(language::playbook::Step::all_tasks);
