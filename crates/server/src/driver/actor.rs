@@ -150,11 +150,11 @@ impl ExecutionDriver {
             DriverRequest::RecheckOffers => self.recheck_offers(),
             DriverRequest::BuildCommands {
                 worker,
-                commands,
+                claims,
                 reply,
             } => {
                 // If the caller no longer waits, the claims expire with its session.
-                let _ = reply.send(self.build_commands_for(&worker, &commands));
+                let _ = reply.send(self.build_commands_for(&worker, &claims));
             }
             DriverRequest::ListRemoteClaims { worker, reply } => {
                 let mut held = self.claim_table.remote_claims_of(&worker);

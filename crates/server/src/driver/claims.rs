@@ -6,6 +6,7 @@ use wire::api::ClaimRequest;
 
 use model::cache::BoundedCache;
 use model::command::Command;
+use model::command::{ClaimId, serves_kinds};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
 use tokio::sync::oneshot;
 use wire::{ClaimedCommand, CommandNotice};
@@ -67,13 +68,8 @@ impl WaitingClaim {
         !self.reply.is_closed()
             && self.request.pool == *pool
             && self.assigned.len() + self.ready_commands.len() < self.request.max as usize
-            && serves(self.request.kinds.as_deref(), kinds)
+            && serves_kinds(self.request.kinds.as_deref(), kinds)
     }
-}
-
-/// Whether a worker that calls the kinds `calls` can run a step that needs the kinds `needs`.
-fn serves(calls: Option<&[Name]>, needs: &[Name]) -> bool {
-    calls.is_none_or(|calls| needs.iter().all(|kind| calls.contains(kind)))
 }
 
 #[derive(Default)]
@@ -117,7 +113,7 @@ impl ClaimTable {
         if let Some(hands) = hands
             && hands.pool == command.pool
             && handed < hands.free as usize
-            && serves(hands.kinds.as_deref(), kinds)
+            && serves_kinds(hands.kinds.as_deref(), kinds)
         {
             self.holders.insert(command.id, hands.worker.clone());
             return Some((hands.worker.clone(), true));
@@ -353,7 +349,10 @@ impl ExecutionDriver {
             self.unload_stale(id.execution);
             if self.shared.peer_clients.is_some() {
                 self.claim_table.record_remote_claims(&ask.worker, vec![id]);
-                foreign.push((id, claim.lease_epoch));
+                foreign.push(ClaimId {
+                    command: id,
+                    lease_epoch: claim.lease_epoch,
+                });
             } else {
                 self.release_claim(id, claim.lease_epoch);
             }
@@ -376,7 +375,11 @@ impl ExecutionDriver {
         ask: ClaimRequest,
         reply: oneshot::Sender<Result<Vec<ClaimedCommand>, Error>>,
     ) {
-        for (command, epoch) in fetched.missing {
+        for ClaimId {
+            command,
+            lease_epoch: epoch,
+        } in fetched.missing
+        {
             self.release_claim(command, epoch);
         }
         self.deliver_commands(fetched.commands, ask, reply);
@@ -419,10 +422,10 @@ impl ExecutionDriver {
     }
 
     /// Delivers a command to the waiting worker it was assigned to; the assignment is durable now.
-    pub(super) fn deliver_assigned(&mut self, command: CommandId, epoch: LeaseEpoch) {
-        let position = self.claim_table.take_assigned(command);
+    pub(super) fn deliver_assigned(&mut self, claim: ClaimId) {
+        let position = self.claim_table.take_assigned(claim.command);
         // A command that was closed meanwhile is not delivered.
-        let claimed = self.build_command(command.execution, command.seq, epoch);
+        let claimed = self.build_command(claim);
         match (position, claimed) {
             (Some(position), claimed) => {
                 self.claim_table.waiting_claims[position]
@@ -430,7 +433,7 @@ impl ExecutionDriver {
                     .extend(claimed);
                 self.reply_if_complete(position);
             }
-            (None, Some(_)) => self.release_claim(command, epoch),
+            (None, Some(_)) => self.release_claim(claim.command, claim.lease_epoch),
             (None, None) => {}
         }
     }
@@ -516,14 +519,15 @@ impl ExecutionDriver {
     pub(super) fn build_commands_for(
         &mut self,
         worker: &WorkerId,
-        commands: &[(CommandId, LeaseEpoch)],
+        claims: &[ClaimId],
     ) -> Vec<ClaimedCommand> {
-        let mut built = Vec::with_capacity(commands.len());
-        for (command, epoch) in commands {
+        let mut built = Vec::with_capacity(claims.len());
+        for claim in claims {
+            let command = claim.command;
             // If the execution is not in memory or its state is stale, the next request finds it loaded.
             self.load_if_absent(command.execution);
-            if let Some(claimed) = self.build_command(command.execution, command.seq, *epoch) {
-                self.claim_table.holders.insert(*command, worker.clone());
+            if let Some(claimed) = self.build_command(*claim) {
+                self.claim_table.holders.insert(command, worker.clone());
                 built.push(claimed);
             } else {
                 self.unload_stale(command.execution);

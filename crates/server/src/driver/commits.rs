@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use engine::{Decision, Input};
+use model::command::Fence;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Seq, WorkerId};
 use model::raw::RawJson;
 use model::status::RunStatus;
-use store::{CommitStatus, Fence, Message, MessageKey, Priority, Snapshot};
+use store::{CommitStatus, Message, MessageKey, Priority, Snapshot};
 use wire::{CommandNotice, Verdict};
 
 use crate::driver::actor::{DriverEvent, ExecutionDriver};
@@ -73,13 +74,14 @@ impl ExecutionDriver {
         let stops =
             stops.map(|(seq, _)| (seq, self.claim_table.holder(CommandId { execution, seq })));
         gathered.commands_to_stop.extend(stops);
-        for change in std::mem::take(&mut decision.commands) {
-            let change = gathered.convert_command_change(
-                &mut self.claim_table,
-                &mut decided,
-                change,
-                &issuing,
-            );
+        for seq in std::mem::take(&mut decision.closed) {
+            self.claim_table.forget_holder(CommandId { execution, seq });
+            let change = store::CommandChange::Close { seq };
+            gathered.commit.commands.push(change);
+        }
+        for offer in std::mem::take(&mut decision.issued) {
+            let change =
+                gathered.issue_command(&mut self.claim_table, &mut decided, offer, &issuing);
             gathered.commit.commands.push(change);
         }
         gathered.add_external_event_keys(&mut decided, &decision.events);
@@ -109,7 +111,11 @@ impl ExecutionDriver {
             .pending_commit
             .get_or_insert_with(|| PendingCommit::new(execution, state));
         let (seq, lease_epoch) = (command.seq, LeaseEpoch(1));
-        gathered.assigned.push((worker.clone(), seq, lease_epoch));
+        let claim = Fence {
+            command: seq,
+            lease_epoch,
+        };
+        gathered.assigned.push((worker.clone(), claim));
         gathered.commit.commands.push(store::CommandChange::Assign {
             seq,
             worker,
@@ -193,7 +199,7 @@ impl ExecutionDriver {
     fn on_committed(&mut self, execution: ExecutionId, outcome: FinishedCommit) {
         let Some(slot) = self.executions.get_mut(&execution) else {
             // A slot with a commit in progress is never removed. If it were, its assignments must not leak.
-            for (_, seq, _) in outcome.post_commit.assigned {
+            for (_, Fence { command: seq, .. }) in outcome.post_commit.assigned {
                 self.unassign(CommandId { execution, seq });
             }
             return;
@@ -222,7 +228,7 @@ impl ExecutionDriver {
                 let first = first.map(|event| (event.seq, event.event_id));
                 let mut decided = decided;
                 let handed = outcome.post_commit.assigned.iter();
-                let mut claims: Vec<_> = handed.map(|(_, seq, epoch)| (*seq, *epoch)).collect();
+                let mut claims: Vec<_> = handed.map(|(_, claim)| *claim).collect();
                 for entry in &mut decided {
                     entry.queued_input.unconfirmed.extend(first);
                     claims.extend(&entry.assigned);
@@ -249,12 +255,16 @@ impl ExecutionDriver {
         let Some(slot) = self.executions.get_mut(&execution) else {
             return;
         };
-        let mut assigned: Vec<Seq> = rest.assigned.iter().map(|(_, seq, _)| *seq).collect();
+        let mut assigned: Vec<Seq> = rest
+            .assigned
+            .iter()
+            .map(|(_, claim)| claim.command)
+            .collect();
         self.claim_table
             .restore_holders(execution, &rest.commands_to_stop);
         let gathered = slot.pending_commit.take();
         let gathered = gathered.map_or_else(Vec::new, |gathered| {
-            assigned.extend(gathered.assigned.iter().map(|(_, seq, _)| *seq));
+            assigned.extend(gathered.assigned.iter().map(|(_, claim)| claim.command));
             self.claim_table
                 .restore_holders(execution, &gathered.commands_to_stop);
             gathered.decided_inputs
@@ -262,7 +272,7 @@ impl ExecutionDriver {
         let mut queue: VecDeque<QueuedInput> = VecDeque::new();
         let mut why = why;
         for entry in decided.into_iter().chain(gathered) {
-            assigned.extend(entry.assigned.iter().map(|(seq, _)| *seq));
+            assigned.extend(entry.assigned.iter().map(|claim| claim.command));
             queue.extend(why.reply_or_requeue(entry.queued_input));
         }
         queue.append(&mut slot.queue);
@@ -288,8 +298,8 @@ impl ExecutionDriver {
         decided: Vec<DecidedInput>,
         rest: PostCommit,
     ) {
-        for (_, seq, epoch) in rest.assigned {
-            self.deliver_assigned(CommandId { execution, seq }, epoch);
+        for (_, claim) in rest.assigned {
+            self.deliver_assigned(claim.claim_in(execution));
         }
         let answers = self.collect_replies(execution, decided);
         if let Some(slot) = self.executions.get_mut(&execution) {
@@ -339,8 +349,7 @@ impl ExecutionDriver {
         let mut answers = Vec::with_capacity(decided.len());
         for entry in decided {
             let handed = entry.assigned.iter();
-            let next =
-                handed.filter_map(|(seq, epoch)| self.build_command(execution, *seq, *epoch));
+            let next = handed.filter_map(|claim| self.build_command(claim.claim_in(execution)));
             let next = next.collect();
             let verdict = match (entry.command, self.executions.get(&execution)) {
                 (Some(command), Some(slot)) => slot.verdict(command),
@@ -527,23 +536,10 @@ impl PendingCommit {
         let messages = decision.messages.iter();
         let messages = messages.map(|message| to_store_message(execution, message));
         commit.messages.extend(messages);
-        let keys = decision.unique_keys.into_iter().map(to_store_key);
-        commit.keys.extend(keys);
-        let fence = |(command, lease_epoch)| Fence {
-            command,
-            lease_epoch,
-        };
-        let fences = decision.fences.into_iter().map(fence);
-        commit.fences.extend(fences);
+        commit.keys.extend(decision.unique_keys);
+        commit.fences.extend(decision.fences);
         self.bodies.extend(decision.bodies);
         decision.state
-    }
-}
-
-fn to_store_key(key: engine::Key) -> store::UniqueKey {
-    match key {
-        engine::Key::Terminal { generation } => store::UniqueKey::Terminal { generation },
-        engine::Key::Boundary { run, generation } => store::UniqueKey::Boundary { run, generation },
     }
 }
 

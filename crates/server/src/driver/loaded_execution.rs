@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use engine::{Decision, ExecutionState, Input, PlaybookNet, PlaybookSwitch, StopReason};
 use language::template::LoadedValues;
+use model::command::Fence;
 use model::event::Event;
-use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Seq, StepRunId};
+use model::id::{CommandId, EventId, ExecutionId, Seq, StepRunId};
 use serde_json::{Map, Value};
 use store::Priority;
 use tokio::sync::oneshot;
@@ -91,7 +92,7 @@ pub(super) struct QueuedInput {
 pub(super) struct DecidedInput {
     pub(super) queued_input: QueuedInput,
     /// Commands for the reporting worker; they are sent in the reply.
-    pub(super) assigned: Vec<(Seq, LeaseEpoch)>,
+    pub(super) assigned: Vec<Fence>,
     /// The reported command, needed for the verdict.
     pub(super) command: Option<Seq>,
     /// Seqs of its events whose IDs came from a client.
@@ -298,14 +299,20 @@ impl LoadedExecution {
     }
 
     /// Removes and returns the queued inputs whose claims have expired.
-    pub(super) fn take_fenced(&mut self, claims: &[(Seq, LeaseEpoch)]) -> Vec<QueuedInput> {
+    pub(super) fn take_fenced(&mut self, claims: &[Fence]) -> Vec<QueuedInput> {
+        let is_expired = |command, lease_epoch| {
+            !claims.contains(&Fence {
+                command,
+                lease_epoch,
+            })
+        };
         let is_fenced = |waiting: &QueuedInput| match &waiting.input {
-            Input::Report(report) => !claims.contains(&(report.command, report.lease_epoch)),
+            Input::Report(report) => is_expired(report.command, report.lease_epoch),
             Input::ClaimLost {
                 command,
                 lease_epoch,
                 ..
-            } => !claims.contains(&(*command, *lease_epoch)),
+            } => is_expired(*command, *lease_epoch),
             _ => false,
         };
         let mut fenced = Vec::new();
