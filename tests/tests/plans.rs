@@ -8,13 +8,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::command::Fence;
 use model::id::{EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::time::Time;
 use store::contract::{
     FinishedLoop, LOOP_APPEND_ITERATIONS, PlainStep, creation_commit, finish_loop,
 };
 use store::{
-    ClaimQuery, CommandChange, Commit, CommitStatus, Fence, KeychainRow, OldRows, OutcomeRange,
+    ClaimQuery, CommandChange, Commit, CommitStatus, KeychainRow, OldRows, OutcomeRange,
     PostgresOptions, PostgresStore, PostgresUrl, Priority, SealedValue, Store,
 };
 use tests::peers::{self, TestDatabase};

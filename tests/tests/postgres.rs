@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::command::Fence;
 use model::id::{ExecutionId, LeaseEpoch, Seq, WorkerId};
 use serde_json::Value;
 use store::contract::{PlainStep, StoreFixture, creation_commit};
 use store::{
-    Adoption, CommandChange, Commit, CommitStatus, Error, Fence, OldRows, OwnerId, PostgresOptions,
+    Adoption, CommandChange, Commit, CommitStatus, Error, OldRows, OwnerId, PostgresOptions,
     PostgresStore, PostgresUrl, Priority, SessionHolder, Snapshot, Store,
 };
 use tests::peers::{self, FaultProxy, TestDatabase};

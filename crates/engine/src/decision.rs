@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use model::command::{Command, TimerChange};
-use model::event::{Event, ParentTask, StopRequest};
-use model::id::{ExecutionId, LeaseEpoch, Name, Seq, StepRunId, WorkerId};
+use model::command::{Command, Fence, TimerChange};
+use model::event::{Event, ParentTask, StopRequest, UniqueKey};
+use model::id::{ExecutionId, Name, Seq, WorkerId};
 use model::outcome::Outcome;
 use model::raw::RawJson;
 use model::result_ref::ResultRef;
@@ -19,8 +19,10 @@ pub struct Decision {
     pub state: ExecutionState,
     /// The events of the input and of the decision, in order, with their sequence numbers.
     pub events: Vec<Event>,
-    /// Commands to offer and to withdraw.
-    pub commands: Vec<CommandChange>,
+    /// Commands to withdraw, by their `command.issued` events: they ended, or their runs did.
+    pub closed: Vec<Seq>,
+    /// Commands to offer, after `closed` is applied.
+    pub issued: Vec<CommandOffer>,
     /// Timers to set and to clear.
     pub timers: Vec<TimerChange>,
     /// Messages to other executions.
@@ -28,9 +30,9 @@ pub struct Decision {
     /// Bodies that must be durable before the events are committed.
     pub bodies: Vec<BodyToStore>,
     /// Keys that must be unique in the store.
-    pub unique_keys: Vec<Key>,
+    pub unique_keys: Vec<UniqueKey>,
     /// The claims that the reports of the input depend on.
-    pub fences: Vec<(Seq, LeaseEpoch)>,
+    pub fences: Vec<Fence>,
     /// Whether more decisions follow from this input: decide `Input::Continue` next.
     pub has_more: bool,
     /// Commands that workers should stop.
@@ -41,7 +43,8 @@ impl Decision {
     /// Whether there is nothing to commit.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
-            && self.commands.is_empty()
+            && self.closed.is_empty()
+            && self.issued.is_empty()
             && self.timers.is_empty()
             && self.messages.is_empty()
     }
@@ -56,21 +59,13 @@ pub struct BodyToStore {
     pub text: RawJson,
 }
 
-/// A change to the offered commands.
+/// A command to offer to workers.
 #[derive(Debug, Clone)]
-pub enum CommandChange {
-    /// Offers a command.
-    Issue {
-        /// What to run.
-        command: Box<Command>,
-        /// Maximum time that it waits for a worker.
-        schedule_to_start: Duration,
-    },
-    /// Withdraws a command: it ended, or its run did.
-    Close {
-        /// The `command.issued` event.
-        seq: Seq,
-    },
+pub struct CommandOffer {
+    /// What to run.
+    pub command: Command,
+    /// Maximum time that it waits for a worker.
+    pub schedule_to_start: Duration,
 }
 
 /// A message to another execution, unique by its event and number.
@@ -141,22 +136,5 @@ pub enum ExecutionMessage {
         name: Name,
         /// The payload.
         payload: Option<RawJson>,
-    },
-}
-
-/// Keys that must be unique in the store, besides event IDs and sequence numbers.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Key {
-    /// One terminal event per generation.
-    Terminal {
-        /// The generation.
-        generation: u32,
-    },
-    /// One boundary per step run and generation.
-    Boundary {
-        /// The step run.
-        run: StepRunId,
-        /// The generation.
-        generation: u32,
     },
 }

@@ -13,7 +13,7 @@ mod reuse;
 mod state;
 
 pub use decide::{DecideError, ExecutionLimits, PlaybookNet, Refusal, decide, needs};
-pub use decision::{BodyToStore, CommandChange, Decision, ExecutionMessage, Key, OutgoingMessage};
+pub use decision::{BodyToStore, CommandOffer, Decision, ExecutionMessage, OutgoingMessage};
 pub use graph::Graph;
 pub use input::{CommandReport, ExecutionRequest, Input, PlaybookSwitch, Stamp};
 pub use reuse::{ReusePlan, ReusePlanner, ReusedState};

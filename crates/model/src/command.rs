@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{CommandId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId};
+use crate::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId};
 use crate::raw::RawJson;
 use crate::time::Time;
 
@@ -38,6 +38,31 @@ pub struct ClaimId {
     pub command: CommandId,
     /// The lease epoch of the claim.
     pub lease_epoch: LeaseEpoch,
+}
+
+/// A claim inside one execution. What depends on it is valid only while the claim is current.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fence {
+    /// The `command.issued` event.
+    pub command: Seq,
+    /// The lease epoch of the claim.
+    pub lease_epoch: LeaseEpoch,
+}
+
+impl Fence {
+    /// The claim, named together with its execution.
+    pub fn claim_in(self, execution: ExecutionId) -> ClaimId {
+        let seq = self.command;
+        ClaimId {
+            command: CommandId { execution, seq },
+            lease_epoch: self.lease_epoch,
+        }
+    }
+}
+
+/// Whether a worker serves every tool kind that a command needs. A worker with `None` serves all kinds.
+pub fn serves_kinds(served: Option<&[Name]>, needed: &[Name]) -> bool {
+    served.is_none_or(|served| needed.iter().all(|kind| served.contains(kind)))
 }
 
 /// The part of a step run that a command covers.

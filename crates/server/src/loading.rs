@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use engine::{ExecutionState, PlaybookNet};
 use language::template::{LazyValue, LoadedValues, Need, UnavailableBody};
+use model::command::Fence;
 use model::event::{Event, EventBody, LoopStats, ReusedIterationSet, ReusedPart, ReusedRecord};
-use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Seq};
+use model::id::{EventId, ExecutionId, Seq};
 use model::manifest::outcome_from_event;
 use model::step_pointer::LoopPointer;
 use serde_json::{Value, json};
@@ -26,7 +27,7 @@ pub(crate) struct FoldedExecution {
     pub(crate) recent_events: Vec<Event>,
     pub(crate) snapshot_seq: Seq,
     /// Current claims, if they were requested.
-    pub(crate) claims: Option<Vec<(Seq, LeaseEpoch)>>,
+    pub(crate) claims: Option<Vec<Fence>>,
     /// The events of `ReloadChecks` that are in the log.
     pub(crate) confirmed: Vec<EventPosition>,
 }
@@ -50,7 +51,7 @@ pub(crate) struct UnconfirmedCommit {
     /// Its first event; `None` if it has no events.
     pub(crate) first: Option<EventPosition>,
     /// Claims in the commit. The workers never received them.
-    pub(crate) claims: Vec<(Seq, LeaseEpoch)>,
+    pub(crate) claims: Vec<Fence>,
 }
 
 /// What must be determined when an execution is loaded again.
@@ -162,7 +163,10 @@ pub(crate) async fn reload_execution(
     if is_fenced {
         let commands = shared.store.open_commands(execution).await?;
         let claims = commands.iter();
-        let claims = claims.map(|open| (open.command.id.seq, open.lease_epoch));
+        let claims = claims.map(|open| Fence {
+            command: open.command.id.seq,
+            lease_epoch: open.lease_epoch,
+        });
         opened.claims = Some(claims.collect());
     }
     Ok(LoadResult::Loaded(opened))
@@ -172,14 +176,12 @@ pub(crate) async fn reload_execution(
 async fn release_unreceived_claims(
     shared: &ServerShared,
     execution: ExecutionId,
-    claims: &[(Seq, LeaseEpoch)],
+    claims: &[Fence],
 ) -> Result<(), Error> {
-    for (seq, lease_epoch) in claims {
-        let command = CommandId {
-            execution,
-            seq: *seq,
-        };
-        shared.store.release_claim(command, *lease_epoch).await?;
+    for fence in claims {
+        let claim = fence.claim_in(execution);
+        let (command, lease_epoch) = (claim.command, claim.lease_epoch);
+        shared.store.release_claim(command, lease_epoch).await?;
     }
     Ok(())
 }

@@ -5,7 +5,8 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use model::id::{CommandId, LeaseEpoch, WorkerId};
+use model::command::ClaimId;
+use model::id::WorkerId;
 use store::OwnerId;
 use wire::api::{BuildCommandsRequest, BuildCommandsResponse};
 use wire::{
@@ -91,11 +92,14 @@ pub(crate) async fn forward_report(
 pub(crate) async fn fetch_commands(
     client: &Client,
     worker: &WorkerId,
-    commands: Vec<(CommandId, LeaseEpoch)>,
+    claims: &[ClaimId],
 ) -> Result<Vec<ClaimedCommand>, CallError> {
+    let claims = claims.iter();
     let request = BuildCommandsRequest {
         worker: worker.clone(),
-        commands,
+        commands: claims
+            .map(|claim| (claim.command, claim.lease_epoch))
+            .collect(),
     };
     let answer: BuildCommandsResponse = client.post("/api/cluster/build", &request).await?;
     Ok(answer.commands)

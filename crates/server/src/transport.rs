@@ -144,12 +144,9 @@ impl InProcessTransport {
         let known: HashSet<ClaimId> = request.claims.iter().copied().collect();
         let now = self.shared.store.now();
         for held in self.shared.store.worker_claims(&request.worker).await? {
-            let claim = ClaimId {
-                command: held.command,
-                lease_epoch: held.lease_epoch,
-            };
-            if !known.contains(&claim) && now.since(held.claimed_at) > UNACKNOWLEDGED_MAX {
-                self.release_claim(held.command, held.lease_epoch).await?;
+            if !known.contains(&held.claim) && now.since(held.claimed_at) > UNACKNOWLEDGED_MAX {
+                self.release_claim(held.claim.command, held.claim.lease_epoch)
+                    .await?;
             }
         }
         Ok(())
@@ -162,7 +159,8 @@ impl InProcessTransport {
         holder: &SessionHolder,
     ) -> Result<(), Error> {
         for held in self.shared.store.worker_claims(worker).await? {
-            self.release_claim(held.command, held.lease_epoch).await?;
+            self.release_claim(held.claim.command, held.claim.lease_epoch)
+                .await?;
         }
         let ended = self
             .shared
@@ -196,7 +194,8 @@ impl InProcessTransport {
                 continue;
             };
             let mut told: Vec<CommandNotice> = held.iter().filter_map(notice_for).collect();
-            let is_held = |command: &CommandId| held.iter().any(|held| held.command == *command);
+            let is_held =
+                |command: &CommandId| held.iter().any(|held| held.claim.command == *command);
             for command in taken.into_iter().filter(|command| !is_held(command)) {
                 // The command was withdrawn, or it has ended and its holder knows.
                 told.push(CommandNotice {
@@ -363,7 +362,7 @@ pub(crate) fn notice_for(held: &store::WorkerClaim) -> Option<CommandNotice> {
         (false, false) => return None,
     };
     Some(CommandNotice {
-        command: held.command,
+        command: held.claim.command,
         verdict,
     })
 }

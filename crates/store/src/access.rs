@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq};
+use model::command::ClaimId;
+use model::id::{ExecutionId, Name, Seq};
 use model::raw::RawJson;
 use model::time::Time;
 use serde::{Deserialize, Serialize};
@@ -111,10 +112,8 @@ pub(crate) fn chain_hash(before: &[u8; 32], text: &str) -> [u8; 32] {
 /// A command that a worker has claimed, and the status of its execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerClaim {
-    /// The command.
-    pub command: CommandId,
     /// The claim.
-    pub lease_epoch: LeaseEpoch,
+    pub claim: ClaimId,
     /// Whether its execution is paused.
     pub is_paused: bool,
     /// Whether its execution is being cancelled or has ended.

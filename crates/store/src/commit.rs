@@ -1,11 +1,10 @@
 //! One commit: the events of one decision, and all changes that are written atomically with them.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use model::command::{Command, TimerChange};
-use model::event::{Event, EventBody};
-use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, Seq, StepRunId, WorkerId};
+use model::command::{Command, Fence, TimerChange};
+use model::event::{Event, EventBody, UniqueKey};
+use model::id::{EventId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
 use model::raw::RawJson;
 use model::time::Time;
 
@@ -118,38 +117,6 @@ pub struct MessageKey {
     pub n: u32,
 }
 
-/// A key that may be in a log only once.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum UniqueKey {
-    /// The end of a generation.
-    Terminal {
-        /// The generation.
-        generation: u32,
-    },
-    /// The end of a step run.
-    Boundary {
-        /// The step run.
-        run: StepRunId,
-        /// The generation.
-        generation: u32,
-    },
-    /// An event whose ID came from a client.
-    Event(EventId),
-    /// A unit of work, which two open commands must not share.
-    Work(CommandId),
-}
-
-impl fmt::Display for UniqueKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Terminal { generation } => write!(f, "terminal:{generation}"),
-            Self::Boundary { run, generation } => write!(f, "boundary:{generation}:{run}"),
-            Self::Event(id) => write!(f, "event:{id}"),
-            Self::Work(id) => write!(f, "work:{id}"),
-        }
-    }
-}
-
 /// An event whose ID came from a client. It is looked up by ID and compared by hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExternalEventKey {
@@ -159,15 +126,6 @@ pub struct ExternalEventKey {
     pub seq: Seq,
     /// The sha256 of its canonical content.
     pub hash: [u8; 32],
-}
-
-/// The claim that a report belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fence {
-    /// The `command.issued` event.
-    pub command: Seq,
-    /// The claim.
-    pub lease_epoch: LeaseEpoch,
 }
 
 /// The result of a well-formed commit.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::commit::UniqueKey;
+use model::event::UniqueKey;
 
 /// The cause of an error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -33,8 +33,8 @@ pub use access::{
     WorkerClaim,
 };
 pub use commit::{
-    CommandChange, Commit, CommitStatus, ExecutionCreation, ExternalEventKey, Fence, IssuedCommand,
-    Message, MessageKey, Priority, UniqueKey,
+    CommandChange, Commit, CommitStatus, ExecutionCreation, ExternalEventKey, IssuedCommand,
+    Message, MessageKey, Priority,
 };
 pub use error::{BoxError, Error};
 pub use memory::{ClockFn, MemoryStore};

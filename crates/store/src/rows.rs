@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use model::command::Command;
+use model::command::{Command, serves_kinds};
 use model::event::{Event, EventStatus};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
 use model::raw::RawJson;
@@ -161,8 +161,7 @@ pub struct ClaimQuery {
 impl ClaimQuery {
     /// Whether this worker serves every kind that a command needs.
     pub(crate) fn serves(&self, needed: &[Name]) -> bool {
-        let served = self.kinds.as_deref();
-        served.is_none_or(|served| needed.iter().all(|kind| served.contains(kind)))
+        serves_kinds(self.kinds.as_deref(), needed)
     }
 }
 

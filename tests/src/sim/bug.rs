@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::{CommandChange, Decision, ExecutionState, Input, Phase};
+use engine::{Decision, ExecutionState, Input, Phase};
 use language::playbook::Playbook;
 use language::template::Tree;
 use model::command::Command;
@@ -232,9 +232,7 @@ impl Tamper for Mutant {
     fn decision(&mut self, before: Option<&ExecutionState>, decision: &mut Decision) {
         match self.bug {
             Bug::LoseCommand => {
-                decision
-                    .commands
-                    .retain(|change| matches!(change, CommandChange::Close { .. }));
+                decision.issued.clear();
             }
             Bug::LoseTimer => decision
                 .timers

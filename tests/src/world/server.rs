@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use engine::{
-    CommandChange, DecideError, Decision, ExecutionLimits, ExecutionRequest, ExecutionState, Input,
-    PlaybookNet, Refusal, Stamp,
+    DecideError, Decision, ExecutionLimits, ExecutionRequest, ExecutionState, Input, PlaybookNet,
+    Refusal, Stamp,
 };
 use language::template::LoadedValues;
 use model::event::Event;
@@ -17,7 +17,8 @@ use model::raw::RawJson;
 use model::time::Time;
 use results::BodyStore as _;
 use store::{
-    Commit, CommitStatus, Fence, IssuedCommand, MemoryStore, Message, MessageKey, Store as _,
+    CommandChange, Commit, CommitStatus, IssuedCommand, MemoryStore, Message, MessageKey,
+    Store as _,
 };
 
 use crate::world::load::{block_on_ready, load_needs, read_log};
@@ -363,22 +364,19 @@ impl WorldServer {
         consumed: Option<MessageKey>,
     ) -> Commit {
         let mut commit = Commit::new(execution, expected, decision.events.clone());
-        for change in &decision.commands {
-            commit.commands.push(match change {
-                CommandChange::Close { seq } => store::CommandChange::Close { seq: *seq },
-                CommandChange::Issue {
-                    command,
-                    schedule_to_start,
-                } => {
-                    self.pools.insert(command.pool.clone());
-                    store::CommandChange::Issue(Box::new(IssuedCommand {
-                        command: (**command).clone(),
-                        claimed: None,
-                        start_by: Some(self.store.now().after(*schedule_to_start)),
-                        kinds: Vec::new(),
-                    }))
-                }
-            });
+        for seq in &decision.closed {
+            commit.commands.push(CommandChange::Close { seq: *seq });
+        }
+        for offer in &decision.issued {
+            self.pools.insert(offer.command.pool.clone());
+            commit
+                .commands
+                .push(CommandChange::Issue(Box::new(IssuedCommand {
+                    command: offer.command.clone(),
+                    claimed: None,
+                    start_by: Some(self.store.now().after(offer.schedule_to_start)),
+                    kinds: Vec::new(),
+                })));
         }
         commit.timers.clone_from(&decision.timers);
         commit.messages = decision
@@ -395,27 +393,8 @@ impl WorldServer {
             })
             .collect();
         commit.consumed = consumed.into_iter().collect();
-        commit.keys = decision
-            .unique_keys
-            .iter()
-            .map(|key| match key {
-                engine::Key::Terminal { generation } => store::UniqueKey::Terminal {
-                    generation: *generation,
-                },
-                engine::Key::Boundary { run, generation } => store::UniqueKey::Boundary {
-                    run: run.clone(),
-                    generation: *generation,
-                },
-            })
-            .collect();
-        commit.fences = decision
-            .fences
-            .iter()
-            .map(|(command, lease_epoch)| Fence {
-                command: *command,
-                lease_epoch: *lease_epoch,
-            })
-            .collect();
+        commit.keys.clone_from(&decision.unique_keys);
+        commit.fences.clone_from(&decision.fences);
         commit
     }
 

@@ -10,7 +10,7 @@ use model::playbook::LoopMode;
 
 use crate::decide::DecideError;
 use crate::decide::decision_builder::{DecisionBuilder, run_location};
-use crate::decision::CommandChange;
+use crate::decision::CommandOffer;
 use crate::state::{LiveCommand, LoopRun, SharedMap, StateIndex, StepRun, is_waiting};
 
 /// Maximum number of indices in a range.
@@ -108,17 +108,20 @@ impl DecisionBuilder<'_> {
         own.unwrap_or_else(|| self.net.playbook.executor.pool.clone())
     }
 
-    /// The commands that this turn issued or closed.
-    pub(super) fn command_changes(
-        &self,
-        before: &SharedMap<Seq, LiveCommand>,
-    ) -> Vec<CommandChange> {
-        let mut changes = Vec::new();
+    /// The commands that were live before this turn and are not any more.
+    pub(super) fn closed_commands(&self, before: &SharedMap<Seq, LiveCommand>) -> Vec<Seq> {
+        let mut closed = Vec::new();
         before.for_each_change(&self.state.commands, |change| {
             if change.after.is_none() {
-                changes.push(CommandChange::Close { seq: *change.key });
+                closed.push(*change.key);
             }
         });
+        closed
+    }
+
+    /// The commands that this turn issued and that are still live.
+    pub(super) fn issued_commands(&self) -> Vec<CommandOffer> {
+        let mut offers = Vec::new();
         for event in &self.events {
             let EventBody::CommandIssued(issued) = &event.body else {
                 continue;
@@ -148,12 +151,12 @@ impl DecisionBuilder<'_> {
             let schedule_to_start = step
                 .and_then(|step| step.schedule_to_start)
                 .unwrap_or(self.net.limits.schedule_to_start);
-            changes.push(CommandChange::Issue {
-                command: Box::new(command),
+            offers.push(CommandOffer {
+                command,
                 schedule_to_start,
             });
         }
-        changes
+        offers
     }
 }
 

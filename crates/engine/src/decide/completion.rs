@@ -6,6 +6,7 @@ use language::template::Envelope;
 use language::template::{EnvelopeContent, Need};
 use model::event::{
     ChildEnd, EmptyPayload, EndStatus, EventBody, EventLocation, ExecutionFinished, ResultPointer,
+    UniqueKey,
 };
 use model::id::Name;
 use model::outcome::{ErrorKind, Outcome, Success, TaskError};
@@ -13,7 +14,7 @@ use serde_json::Value;
 
 use crate::decide::DecideError;
 use crate::decide::decision_builder::{DecisionBuilder, fatal_error};
-use crate::decision::{ExecutionMessage, Key};
+use crate::decision::ExecutionMessage;
 use crate::state::StopReason;
 
 impl DecisionBuilder<'_> {
@@ -78,7 +79,7 @@ impl DecisionBuilder<'_> {
             EventLocation::default(),
             EventBody::WorkflowFinished(Box::new(finished.clone())),
         );
-        self.unique_keys.push(Key::Terminal { generation });
+        self.unique_keys.push(UniqueKey::Terminal { generation });
         self.emit(
             EventLocation::default(),
             EventBody::PlaybookFinished(Box::new(finished)),

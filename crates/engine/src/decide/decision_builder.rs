@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use language::template::LoadedValues;
-use model::command::TimerChange;
-use model::event::{Event, EventBody, EventLocation, EventSource};
-use model::id::{LeaseEpoch, Seq, StepRunId, WorkerId};
+use model::command::{Fence, TimerChange};
+use model::event::{Event, EventBody, EventLocation, EventSource, UniqueKey};
+use model::id::{Seq, StepRunId, WorkerId};
 use model::outcome::{ErrorKind, TaskError};
 
 use crate::decide::PlaybookNet;
 use crate::decide::scope::ScopeCache;
-use crate::decision::{BodyToStore, Decision, ExecutionMessage, Key, OutgoingMessage};
+use crate::decision::{BodyToStore, Decision, ExecutionMessage, OutgoingMessage};
 use crate::input::Stamp;
 use crate::state::{ExecutionState, LiveCommand, LiveTimer, SharedMap, StateIndex, fold};
 
@@ -25,9 +25,9 @@ pub(super) struct DecisionBuilder<'n> {
     pub(super) stamp: Stamp,
     pub(super) loaded: Arc<LoadedValues>,
     pub(super) events: Vec<Event>,
-    pub(super) unique_keys: Vec<Key>,
+    pub(super) unique_keys: Vec<UniqueKey>,
     pub(super) bodies: Vec<BodyToStore>,
-    pub(super) fences: Vec<(Seq, LeaseEpoch)>,
+    pub(super) fences: Vec<Fence>,
     pub(super) commands_to_stop: Vec<(Seq, WorkerId)>,
     pub(super) scopes: ScopeCache,
     /// For each step, the length of `events` when the rules for its parked tokens were last evaluated.
@@ -138,7 +138,7 @@ impl<'n> DecisionBuilder<'n> {
         if event.kind().is_boundary()
             && let Some(run) = event.location.step_run_id()
         {
-            self.unique_keys.push(Key::Boundary {
+            self.unique_keys.push(UniqueKey::Boundary {
                 run,
                 generation: self.state.generation,
             });
@@ -246,11 +246,13 @@ impl<'n> DecisionBuilder<'n> {
             }
         });
         timers.append(&mut set);
-        let commands = self.command_changes(&self.commands_before);
+        let closed = self.closed_commands(&self.commands_before);
+        let issued = self.issued_commands();
         let more = (self.is_full() || self.defers_rest) && !self.state.is_ended();
         Decision {
             has_more: more,
-            commands,
+            closed,
+            issued,
             timers,
             events: self.events,
             messages: self.messages,

@@ -1,6 +1,6 @@
 //! Reports: the events that a worker sends for a claimed command, and the decisions that follow immediately.
 
-use model::command::{PipelineStage, ReportEnd};
+use model::command::{Fence, PipelineStage, ReportEnd};
 use model::event::{
     AwaitTarget, CommandClaimed, CommandExpired, CommandFailed, Event, EventBody, FailurePayload,
     TimerPurpose,
@@ -33,7 +33,10 @@ impl DecisionBuilder<'_> {
     pub(super) fn apply_report(&mut self, report: CommandReport) -> Result<(), DecideError> {
         self.check_claim(report.command, report.lease_epoch)?;
         self.check_holder(&report)?;
-        self.fences.push((report.command, report.lease_epoch));
+        self.fences.push(Fence {
+            command: report.command,
+            lease_epoch: report.lease_epoch,
+        });
         self.record_claim(report.command, &report.worker, report.lease_epoch);
         let mut before = EventCoverage::New;
         for event in report.events {
@@ -237,7 +240,10 @@ impl DecisionBuilder<'_> {
         is_strike: bool,
     ) -> Result<(), DecideError> {
         self.check_claim(command, lease_epoch)?;
-        self.fences.push((command, lease_epoch));
+        self.fences.push(Fence {
+            command,
+            lease_epoch,
+        });
         let suspect = self.find_suspect(command);
         self.record_claim(command, worker, lease_epoch);
         if self.state.stop.is_some() {

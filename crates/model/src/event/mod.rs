@@ -7,6 +7,7 @@ mod envelope;
 mod event_json;
 mod kind;
 mod reuse;
+mod unique_key;
 
 pub use body::*;
 pub use codec::{CodecError, EventHead, PackedAppend, Unpacked, pack, unpack, unpack_wanted};
@@ -18,3 +19,4 @@ pub use reuse::{
     InitialToken, RerunOrigin, ReusedIterationSet, ReusedIterations, ReusedPart, ReusedRecord,
     ReusedStep, TokenOrigin,
 };
+pub use unique_key::UniqueKey;

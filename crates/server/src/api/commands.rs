@@ -112,7 +112,7 @@ pub(crate) async fn keep(
     let held = api.store().worker_claims(&request.worker).await?;
     let claim = held
         .iter()
-        .find(|held| held.command == command && held.lease_epoch == lease_epoch);
+        .find(|held| held.claim.command == command && held.claim.lease_epoch == lease_epoch);
     let claim = claim.ok_or_else(|| fenced_error(command))?;
     let notices = crate::transport::notice_for(claim).into_iter().collect();
     Ok(Json(NoticesResponse { notices }))
@@ -361,9 +361,15 @@ pub(crate) async fn build(
     JsonBody(request): JsonBody<BuildCommandsRequest>,
 ) -> ApiResult<BuildCommandsResponse> {
     let (reply, answer) = tokio::sync::oneshot::channel();
+    let claims = request.commands.into_iter();
     let order = DriverRequest::BuildCommands {
         worker: request.worker,
-        commands: request.commands,
+        claims: claims
+            .map(|(command, lease_epoch)| ClaimId {
+                command,
+                lease_epoch,
+            })
+            .collect(),
         reply,
     };
     api.server.shared.driver.send(order).await?;

@@ -1,24 +1,20 @@
 //! Builds commands for workers: the work, its data, and its progress so far.
 
-use model::command::{Command, CommandWork};
-use model::id::{CommandId, ExecutionId, LeaseEpoch, Seq};
+use model::command::{ClaimId, Command, CommandWork};
+use model::id::{CommandId, LeaseEpoch};
 use wire::{ClaimedCommand, ResumePoint};
 
 use crate::driver::machine::DriverMachine;
 
 impl DriverMachine {
     /// Builds a live command for a worker.
-    pub(super) fn build_command(
-        &mut self,
-        execution: ExecutionId,
-        seq: Seq,
-        epoch: LeaseEpoch,
-    ) -> Option<ClaimedCommand> {
+    pub(super) fn build_command(&mut self, claim: ClaimId) -> Option<ClaimedCommand> {
+        let CommandId { execution, seq } = claim.command;
         let state = self.executions.get(&execution)?.state()?;
         let live = state.commands.get(&seq)?;
         let run = state.run(&live.run)?;
         let command = Command {
-            id: CommandId { execution, seq },
+            id: claim.command,
             playbook: state.hash.clone(),
             run: live.run.clone(),
             work: live.work_left(),
@@ -30,7 +26,7 @@ impl DriverMachine {
                 .as_ref()
                 .map(|loop_| loop_.elements_event_of(live.work)),
         };
-        self.build_claimed(&command, epoch)
+        self.build_claimed(&command, claim.lease_epoch)
     }
 
     pub(super) fn build_claimed(

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use model::cache::BoundedCache;
-use model::command::Command;
+use model::command::{Command, serves_kinds};
 use model::id::{CommandId, ExecutionId, Name, Seq, WorkerId};
 use tokio::sync::oneshot;
 use wire::{ClaimedCommand, CommandNotice};
@@ -65,13 +65,8 @@ impl WaitingClaim {
         !self.claim.reply.is_closed()
             && request.pool == *pool
             && self.assigned.len() + self.ready_commands.len() < request.max as usize
-            && serves(request.kinds.as_deref(), kinds)
+            && serves_kinds(request.kinds.as_deref(), kinds)
     }
-}
-
-/// Whether a worker that calls the kinds `calls` can run a step that needs the kinds `needs`.
-fn serves(calls: Option<&[Name]>, needs: &[Name]) -> bool {
-    calls.is_none_or(|calls| needs.iter().all(|kind| calls.contains(kind)))
 }
 
 #[derive(Default)]
@@ -115,7 +110,7 @@ impl ClaimTable {
         if let Some(reporter) = reporter
             && reporter.pool == command.pool
             && assigned_to_reporter < reporter.free as usize
-            && serves(reporter.kinds.as_deref(), kinds)
+            && serves_kinds(reporter.kinds.as_deref(), kinds)
         {
             self.holders.insert(command.id, reporter.worker.clone());
             return Some((reporter.worker.clone(), true));

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use model::id::{CommandId, LeaseEpoch, Name, WorkerId};
+use model::command::ClaimId;
+use model::id::{CommandId, Name, WorkerId};
 use wire::{ClaimedCommand, CommandNotice};
 
 use crate::driver::claim_table::WaitingClaim;
@@ -62,6 +63,10 @@ impl DriverMachine {
         } in commands
         {
             let id = command.id;
+            let claim_id = ClaimId {
+                command: id,
+                lease_epoch,
+            };
             let worker = &claim.request.worker;
             if let Some(claimed) = self.build_claimed(&command, lease_epoch) {
                 self.claim_table.holders.insert(id, worker.clone());
@@ -71,9 +76,9 @@ impl DriverMachine {
             self.unload_stale(id.execution);
             if self.settings.has_peers {
                 self.claim_table.record_remote_claims(worker, vec![id]);
-                missing.push((id, lease_epoch));
+                missing.push(claim_id);
             } else {
-                self.release_claim(id, lease_epoch);
+                self.release_claim(claim_id);
             }
         }
         if missing.is_empty() {
@@ -102,8 +107,8 @@ impl DriverMachine {
 
     /// Handles the commands fetched from other servers.
     pub(super) fn on_commands_fetched(&mut self, claim: PendingClaim, fetched: RemoteCommands) {
-        for (command, epoch) in fetched.missing {
-            self.release_claim(command, epoch);
+        for claim in fetched.missing {
+            self.release_claim(claim);
         }
         self.deliver_commands(claim, fetched.commands);
     }
@@ -118,10 +123,10 @@ impl DriverMachine {
     }
 
     /// Releases a claim that cannot be used, and loads the execution for the next claim request.
-    pub(super) fn release_claim(&mut self, command: CommandId, epoch: LeaseEpoch) {
-        self.claim_table.forget_holder(command);
-        self.load_if_absent(command.execution);
-        self.effects.push(Effect::ReleaseClaim(command, epoch));
+    pub(super) fn release_claim(&mut self, claim: ClaimId) {
+        self.claim_table.forget_holder(claim.command);
+        self.load_if_absent(claim.command.execution);
+        self.effects.push(Effect::ReleaseClaim(claim));
     }
 
     /// Sends a notice to the holder of a command.
@@ -138,10 +143,10 @@ impl DriverMachine {
     }
 
     /// Delivers a command to the waiting worker it was assigned to; the assignment is durable now.
-    pub(super) fn deliver_assigned(&mut self, command: CommandId, epoch: LeaseEpoch) {
-        let position = self.claim_table.take_assigned(command);
+    pub(super) fn deliver_assigned(&mut self, claim: ClaimId) {
+        let position = self.claim_table.take_assigned(claim.command);
         // A command that was closed meanwhile is not delivered.
-        let claimed = self.build_command(command.execution, command.seq, epoch);
+        let claimed = self.build_command(claim);
         match (position, claimed) {
             (Some(position), claimed) => {
                 self.claim_table.waiting_claims[position]
@@ -149,7 +154,7 @@ impl DriverMachine {
                     .extend(claimed);
                 self.reply_if_complete(position);
             }
-            (None, Some(_)) => self.release_claim(command, epoch),
+            (None, Some(_)) => self.release_claim(claim),
             (None, None) => {}
         }
     }
@@ -232,14 +237,15 @@ impl DriverMachine {
     pub(super) fn build_commands_for(
         &mut self,
         worker: &WorkerId,
-        commands: &[(CommandId, LeaseEpoch)],
+        claims: &[ClaimId],
     ) -> Vec<ClaimedCommand> {
-        let mut built = Vec::with_capacity(commands.len());
-        for (command, epoch) in commands {
+        let mut built = Vec::with_capacity(claims.len());
+        for claim in claims {
+            let command = claim.command;
             // If the execution is not in memory or its state is stale, the next request finds it loaded.
             self.load_if_absent(command.execution);
-            if let Some(claimed) = self.build_command(command.execution, command.seq, *epoch) {
-                self.claim_table.holders.insert(*command, worker.clone());
+            if let Some(claimed) = self.build_command(*claim) {
+                self.claim_table.holders.insert(command, worker.clone());
                 built.push(claimed);
             } else {
                 self.unload_stale(command.execution);

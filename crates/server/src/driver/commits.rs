@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 
 use engine::{Decision, Input};
+use model::command::Fence;
 use model::event::{Event, EventBody};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Seq, WorkerId};
 use model::raw::RawJson;
 use model::status::RunStatus;
-use store::{CommitStatus, Fence, Message, MessageKey, Priority, Snapshot};
+use store::{CommitStatus, Message, MessageKey, Priority, Snapshot};
 use wire::{CommandNotice, Verdict};
 
 use crate::driver::effect::{Effect, Reply, Sweep};
@@ -67,13 +68,14 @@ impl DriverMachine {
         let stops =
             stops.map(|(seq, _)| (seq, self.claim_table.holder(CommandId { execution, seq })));
         pending.commands_to_stop.extend(stops);
-        for change in std::mem::take(&mut decision.commands) {
-            let change = pending.convert_command_change(
-                &mut self.claim_table,
-                &mut decided,
-                change,
-                &issuing,
-            );
+        for seq in std::mem::take(&mut decision.closed) {
+            self.claim_table.forget_holder(CommandId { execution, seq });
+            let change = store::CommandChange::Close { seq };
+            pending.commit.commands.push(change);
+        }
+        for offer in std::mem::take(&mut decision.issued) {
+            let change =
+                pending.issue_command(&mut self.claim_table, &mut decided, offer, &issuing);
             pending.commit.commands.push(change);
         }
         pending.add_external_event_keys(&mut decided, &decision.events);
@@ -108,7 +110,11 @@ impl DriverMachine {
             return;
         };
         let (seq, lease_epoch) = (command.seq, LeaseEpoch(1));
-        pending.assigned.push((worker.clone(), seq, lease_epoch));
+        let claim = Fence {
+            command: seq,
+            lease_epoch,
+        };
+        pending.assigned.push((worker.clone(), claim));
         pending.commit.commands.push(store::CommandChange::Assign {
             seq,
             worker,
@@ -162,8 +168,8 @@ impl DriverMachine {
         let loaded = self.executions.get_mut(&execution);
         let Some(open) = loaded.and_then(LoadedExecution::open_mut) else {
             // An execution with a commit in progress is never removed. If it were, its assignments must not leak.
-            for (_, seq, _) in post_commit.assigned {
-                self.unassign(CommandId { execution, seq });
+            for (_, claim) in post_commit.assigned {
+                self.unassign(claim.claim_in(execution).command);
             }
             return;
         };
@@ -214,7 +220,7 @@ impl DriverMachine {
         let mut assigned: Vec<Seq> = post_commit
             .assigned
             .iter()
-            .map(|(_, seq, _)| *seq)
+            .map(|(_, claim)| claim.command)
             .collect();
         self.claim_table
             .restore_holders(execution, &post_commit.commands_to_stop);
@@ -222,14 +228,14 @@ impl DriverMachine {
             .open_mut()
             .and_then(|open| open.commit.take_collected());
         let collected = collected.map_or_else(Vec::new, |pending| {
-            assigned.extend(pending.assigned.iter().map(|(_, seq, _)| *seq));
+            assigned.extend(pending.assigned.iter().map(|(_, claim)| claim.command));
             self.claim_table
                 .restore_holders(execution, &pending.commands_to_stop);
             pending.decided_inputs
         });
         let mut queue: VecDeque<QueuedInput> = VecDeque::new();
         for entry in decided.into_iter().chain(collected) {
-            assigned.extend(entry.assigned.iter().map(|(seq, _)| *seq));
+            assigned.extend(entry.assigned.iter().map(|claim| claim.command));
             match error.reply_for(&entry.queued_input) {
                 Some(error) => {
                     let reply = entry
@@ -258,8 +264,8 @@ impl DriverMachine {
         decided: Vec<DecidedInput>,
         post_commit: PostCommit,
     ) {
-        for (_, seq, epoch) in post_commit.assigned {
-            self.deliver_assigned(CommandId { execution, seq }, epoch);
+        for (_, claim) in post_commit.assigned {
+            self.deliver_assigned(claim.claim_in(execution));
         }
         let replies = self.collect_replies(execution, decided);
         let loaded = self.executions.get_mut(&execution);
@@ -301,7 +307,7 @@ impl DriverMachine {
         for entry in decided {
             let assigned = entry.assigned.iter();
             let next_commands =
-                assigned.filter_map(|(seq, epoch)| self.build_command(execution, *seq, *epoch));
+                assigned.filter_map(|claim| self.build_command(claim.claim_in(execution)));
             let next_commands = next_commands.collect();
             let open = self
                 .executions
@@ -404,7 +410,7 @@ fn mark_unconfirmed(decided: &mut [DecidedInput], post_commit: &PostCommit) -> U
     let first = post_commit.events.first();
     let first = first.map(|event| (event.seq, event.event_id));
     let assigned = post_commit.assigned.iter();
-    let mut claims: Vec<_> = assigned.map(|(_, seq, epoch)| (*seq, *epoch)).collect();
+    let mut claims: Vec<_> = assigned.map(|(_, claim)| *claim).collect();
     for entry in decided {
         entry.queued_input.unconfirmed.extend(first);
         claims.extend(&entry.assigned);
@@ -491,23 +497,10 @@ impl PendingCommit {
         let messages = decision.messages.iter();
         let messages = messages.map(|message| to_store_message(execution, message));
         commit.messages.extend(messages);
-        let keys = decision.unique_keys.into_iter().map(to_store_key);
-        commit.keys.extend(keys);
-        let fence = |(command, lease_epoch)| Fence {
-            command,
-            lease_epoch,
-        };
-        let fences = decision.fences.into_iter().map(fence);
-        commit.fences.extend(fences);
+        commit.keys.extend(decision.unique_keys);
+        commit.fences.extend(decision.fences);
         self.bodies.extend(decision.bodies);
         decision.state
-    }
-}
-
-fn to_store_key(key: engine::Key) -> store::UniqueKey {
-    match key {
-        engine::Key::Terminal { generation } => store::UniqueKey::Terminal { generation },
-        engine::Key::Boundary { run, generation } => store::UniqueKey::Boundary { run, generation },
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use engine::{ExecutionState, Input, PlaybookNet, Stamp};
 use language::template::{LoadedValues, Need};
-use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, WorkerId};
+use model::command::ClaimId;
+use model::id::{CommandId, EventId, ExecutionId, Name, WorkerId};
 use model::time::Time;
 use tokio::sync::oneshot;
 use wire::{ClaimedCommand, CommandNotice};
@@ -77,10 +78,10 @@ pub(super) enum Effect {
     FetchCommands {
         claim: PendingClaim,
         ready: Vec<ClaimedCommand>,
-        missing: Vec<(CommandId, LeaseEpoch)>,
+        missing: Vec<ClaimId>,
     },
     /// Release a claim. Leads to `ClaimReleased`.
-    ReleaseClaim(CommandId, LeaseEpoch),
+    ReleaseClaim(ClaimId),
     /// Wait. Leads to `TimerDue`.
     ArmTimer(Duration, DriverTimer),
     /// Send a reply.

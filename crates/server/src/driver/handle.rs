@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use engine::{ExecutionRequest, Input, PlaybookNet, Refusal};
+use model::command::ClaimId;
 use model::event::Event;
-use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
+use model::id::{CommandId, EventId, ExecutionId, Name, Seq, WorkerId};
 use model::status::RunStatus;
 use store::{MessageKey, Priority};
 use tokio::sync::{mpsc, oneshot};
@@ -141,7 +142,7 @@ pub(crate) enum DriverRequest {
     /// Build commands of executions owned here for a worker of another server that holds them.
     BuildCommands {
         worker: WorkerId,
-        commands: Vec<(CommandId, LeaseEpoch)>,
+        claims: Vec<ClaimId>,
         reply: oneshot::Sender<Vec<ClaimedCommand>>,
     },
     /// Return the commands of executions owned elsewhere that a worker of this server holds.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use engine::{Decision, ExecutionState, Input, PlaybookNet, PlaybookSwitch, StopReason};
 use language::template::LoadedValues;
+use model::command::Fence;
 use model::event::Event;
-use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Seq, StepRunId};
+use model::id::{CommandId, EventId, ExecutionId, Seq, StepRunId};
 use serde_json::{Map, Value};
 use store::Priority;
 use wire::{ExecutionContext, Verdict};
@@ -219,14 +220,20 @@ impl LoadedExecution {
     }
 
     /// Removes and returns the queued inputs whose claims have expired.
-    pub(super) fn take_fenced(&mut self, claims: &[(Seq, LeaseEpoch)]) -> Vec<QueuedInput> {
+    pub(super) fn take_fenced(&mut self, claims: &[Fence]) -> Vec<QueuedInput> {
+        let is_expired = |command, lease_epoch| {
+            !claims.contains(&Fence {
+                command,
+                lease_epoch,
+            })
+        };
         let is_fenced = |queued: &QueuedInput| match &queued.input {
-            Input::Report(report) => !claims.contains(&(report.command, report.lease_epoch)),
+            Input::Report(report) => is_expired(report.command, report.lease_epoch),
             Input::ClaimLost {
                 command,
                 lease_epoch,
                 ..
-            } => !claims.contains(&(*command, *lease_epoch)),
+            } => is_expired(*command, *lease_epoch),
             _ => false,
         };
         let inputs = std::mem::take(&mut self.queue).into_iter();

@@ -5,6 +5,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use engine::Input;
+use model::command::ClaimId;
 use model::id::ExecutionId;
 use store::OwnerId;
 use tokio::sync::oneshot;
@@ -81,7 +82,10 @@ impl DriverMachine {
             }
             DriverInput::CommandsUndelivered(commands) => {
                 for claimed in commands {
-                    self.release_claim(claimed.command.id, claimed.lease_epoch);
+                    self.release_claim(ClaimId {
+                        command: claimed.command.id,
+                        lease_epoch: claimed.lease_epoch,
+                    });
                 }
             }
             DriverInput::NoticesUndelivered(worker, notices) => {
@@ -138,10 +142,10 @@ impl DriverMachine {
             DriverRequest::RecheckOffers => self.recheck_offers(),
             DriverRequest::BuildCommands {
                 worker,
-                commands,
+                claims,
                 reply,
             } => {
-                let built = self.build_commands_for(&worker, &commands);
+                let built = self.build_commands_for(&worker, &claims);
                 self.send(Reply::BuiltCommands(reply, built));
             }
             DriverRequest::ListRemoteClaims { worker, reply } => {

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use engine::{BodyToStore, CommandChange, ExecutionState, PlaybookNet};
+use engine::{BodyToStore, CommandOffer, ExecutionState, PlaybookNet};
+use model::command::Fence;
 use model::event::Event;
-use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
+use model::id::{ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
 use model::status::RunStatus;
 use model::time::Time;
-use store::{Commit, ExternalEventKey, IssuedCommand};
+use store::{CommandChange, Commit, ExternalEventKey, IssuedCommand};
 
 use crate::driver::claim_table::ClaimTable;
 use crate::driver::queued_input::DecidedInput;
@@ -19,7 +20,7 @@ pub(super) struct PendingCommit {
     pub(super) decided_inputs: Vec<DecidedInput>,
     pub(super) commands_to_stop: Vec<(Seq, Option<WorkerId>)>,
     /// Commands assigned to workers that were waiting for work.
-    pub(super) assigned: Vec<(WorkerId, Seq, LeaseEpoch)>,
+    pub(super) assigned: Vec<(WorkerId, Fence)>,
     /// Commands without a worker, offered to the next claim.
     pub(super) offers: Vec<OfferedCommand>,
     /// Status of the execution after this commit; later decisions may already have changed it in memory.
@@ -92,26 +93,19 @@ impl PendingCommit {
         }
     }
 
-    /// Converts a command change for the store. A new command is assigned to a worker if one is waiting for work.
-    pub(super) fn convert_command_change(
+    /// Converts an offered command for the store. It is assigned to a worker if one is waiting for work.
+    pub(super) fn issue_command(
         &mut self,
         claims: &mut ClaimTable,
         decided: &mut DecidedInput,
-        change: CommandChange,
+        offer: CommandOffer,
         issuing: &IssueContext,
-    ) -> store::CommandChange {
-        let (command, schedule_to_start) = match change {
-            CommandChange::Close { seq } => {
-                let execution = self.commit.execution;
-                claims.forget_holder(CommandId { execution, seq });
-                return store::CommandChange::Close { seq };
-            }
-            CommandChange::Issue {
-                command,
-                schedule_to_start,
-            } => (command, schedule_to_start),
+    ) -> CommandChange {
+        let command = offer.command;
+        let claim = Fence {
+            command: command.id.seq,
+            lease_epoch: LeaseEpoch(1),
         };
-        let (seq, epoch) = (command.id.seq, LeaseEpoch(1));
         let kinds = issuing.kinds(&command.run.step);
         let holder = claims.assign(
             &command,
@@ -121,19 +115,19 @@ impl PendingCommit {
         );
         let kinds_needed = kinds.to_vec();
         match &holder {
-            Some((_, true)) => decided.assigned.push((seq, epoch)),
-            Some((worker, false)) => self.assigned.push((worker.clone(), seq, epoch)),
+            Some((_, true)) => decided.assigned.push(claim),
+            Some((worker, false)) => self.assigned.push((worker.clone(), claim)),
             None => self.offers.push(OfferedCommand {
                 pool: command.pool.clone(),
                 kinds,
-                seq,
+                seq: claim.command,
             }),
         }
-        store::CommandChange::Issue(Box::new(IssuedCommand {
-            command: *command,
-            claimed: holder.map(|(worker, _)| (worker, epoch)),
+        CommandChange::Issue(Box::new(IssuedCommand {
+            command,
+            claimed: holder.map(|(worker, _)| (worker, claim.lease_epoch)),
             kinds: kinds_needed,
-            start_by: Some(issuing.now.after(schedule_to_start)),
+            start_by: Some(issuing.now.after(offer.schedule_to_start)),
         }))
     }
 }

@@ -1,7 +1,8 @@
 //! The inputs of an execution: queued, and decided but not durable yet.
 
 use engine::Input;
-use model::id::{EventId, LeaseEpoch, Seq};
+use model::command::Fence;
+use model::id::{EventId, Seq};
 use store::Priority;
 use tokio::sync::oneshot;
 use wire::Verdict;
@@ -25,7 +26,7 @@ pub(super) struct QueuedInput {
 pub(super) struct DecidedInput {
     pub(super) queued_input: QueuedInput,
     /// Commands for the reporting worker; they are sent in the reply.
-    pub(super) assigned: Vec<(Seq, LeaseEpoch)>,
+    pub(super) assigned: Vec<Fence>,
     /// The reported command, needed for the verdict.
     pub(super) command: Option<Seq>,
     /// Seqs of its events whose IDs came from a client.

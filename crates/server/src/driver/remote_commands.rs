@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use model::id::{CommandId, LeaseEpoch, WorkerId};
+use model::command::ClaimId;
+use model::id::{CommandId, WorkerId};
 use store::{OwnerId, Priority};
 use wire::ClaimedCommand;
 
@@ -14,22 +15,19 @@ use crate::peers::{self, OwnerStatus};
 /// Pause before the next claim if no owner returned a command.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// A command and the epoch of its claim.
-type Claim = (CommandId, LeaseEpoch);
-
 /// Result of the requests to the owners.
 pub(super) struct RemoteCommands {
     /// Commands with their data.
     pub(super) commands: Vec<ClaimedCommand>,
     /// Commands whose owners did not respond, or that have ended.
-    pub(super) missing: Vec<Claim>,
+    pub(super) missing: Vec<ClaimId>,
 }
 
 /// Requests the data of claimed commands from the servers that own their executions.
 pub(super) async fn fetch_remote_commands(
     shared: &ServerShared,
     worker: &WorkerId,
-    commands: Vec<Claim>,
+    commands: Vec<ClaimId>,
 ) -> RemoteCommands {
     let mut fetched = RemoteCommands {
         commands: Vec::new(),
@@ -45,7 +43,7 @@ pub(super) async fn fetch_remote_commands(
         let missed = commands.into_iter();
         fetched
             .missing
-            .extend(missed.filter(|(command, _)| !is_ready(command)));
+            .extend(missed.filter(|claim| !is_ready(&claim.command)));
         fetched.commands.extend(ready);
     }
     if fetched.commands.is_empty() {
@@ -57,14 +55,14 @@ pub(super) async fn fetch_remote_commands(
 /// Groups the commands by owner; `None` for executions without another owner.
 async fn group_by_owner(
     shared: &ServerShared,
-    commands: Vec<Claim>,
-) -> HashMap<Option<OwnerId>, Vec<Claim>> {
-    let mut by_owner: HashMap<Option<OwnerId>, Vec<Claim>> = HashMap::new();
-    for (command, epoch) in commands {
-        let row = shared.store.execution(command.execution).await;
+    commands: Vec<ClaimId>,
+) -> HashMap<Option<OwnerId>, Vec<ClaimId>> {
+    let mut by_owner: HashMap<Option<OwnerId>, Vec<ClaimId>> = HashMap::new();
+    for claim in commands {
+        let row = shared.store.execution(claim.command.execution).await;
         let owner = row.ok().flatten().and_then(|row| row.owner);
         let owner = owner.filter(|owner| *owner != shared.owner);
-        by_owner.entry(owner).or_default().push((command, epoch));
+        by_owner.entry(owner).or_default().push(claim);
     }
     by_owner
 }
@@ -74,18 +72,18 @@ async fn request_from_owner(
     shared: &ServerShared,
     owner: &OwnerId,
     worker: &WorkerId,
-    commands: &[Claim],
+    commands: &[ClaimId],
 ) -> Vec<ClaimedCommand> {
     match peers::owner_status(shared, owner).await {
         Ok(OwnerStatus::Reachable(client)) => {
-            let built = peers::fetch_commands(&client, worker, commands.to_vec()).await;
+            let built = peers::fetch_commands(&client, worker, commands).await;
             built.unwrap_or_else(|error| {
                 tracing::warn!(%owner, %error, "failed to fetch commands from peer server");
                 Vec::new()
             })
         }
         Ok(OwnerStatus::Dead) => {
-            for (command, _) in commands {
+            for ClaimId { command, .. } in commands {
                 if let Err(error) =
                     control::adopt(shared, command.execution, Priority::Normal).await
                 {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use model::id::{CommandId, EventId, LeaseEpoch};
+use model::command::ClaimId;
+use model::id::EventId;
 use model::time::Time;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -131,7 +132,7 @@ impl DriverShell {
                     DriverInput::CommandsFetched(claim, fetched)
                 });
             }
-            Effect::ReleaseClaim(command, lease_epoch) => self.release_claim(command, lease_epoch),
+            Effect::ReleaseClaim(claim) => self.release_claim(claim),
             Effect::ArmTimer(after, timer) => self.await_input(async move {
                 tokio::time::sleep(after).await;
                 DriverInput::TimerDue(timer)
@@ -184,8 +185,12 @@ impl DriverShell {
         });
     }
 
-    fn release_claim(&mut self, command: CommandId, lease_epoch: LeaseEpoch) {
+    fn release_claim(&mut self, claim: ClaimId) {
         let shared = self.shared.clone();
+        let ClaimId {
+            command,
+            lease_epoch,
+        } = claim;
         self.await_input(async move {
             if let Err(error) = shared.store.release_claim(command, lease_epoch).await {
                 tracing::warn!(%command, %error, "failed to release command; its lease will expire");

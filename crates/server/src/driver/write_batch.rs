@@ -1,6 +1,7 @@
 //! Writes a batch of commits: first the bodies that its events refer to, then the events.
 
-use model::id::{ExecutionId, LeaseEpoch, Seq, WorkerId};
+use model::command::Fence;
+use model::id::{ExecutionId, Seq, WorkerId};
 use model::status::RunStatus;
 use store::{Commit, CommitStatus};
 use tokio::time::Instant;
@@ -19,7 +20,7 @@ pub(super) struct FinishedCommit {
 pub(super) struct PostCommit {
     pub(super) events: Vec<model::event::Event>,
     pub(super) commands_to_stop: Vec<(Seq, Option<WorkerId>)>,
-    pub(super) assigned: Vec<(WorkerId, Seq, LeaseEpoch)>,
+    pub(super) assigned: Vec<(WorkerId, Fence)>,
     pub(super) offers: Vec<OfferedCommand>,
     pub(super) status: RunStatus,
     pub(super) has_messages: bool,

@@ -116,8 +116,8 @@ async fn claimed_command(
 ) -> Result<Command, SecretsError> {
     let held = shared.store.worker_claims(&request.worker).await?;
     let is_held = held.iter().any(|held| {
-        held.command == request.command
-            && held.lease_epoch == request.lease_epoch
+        held.claim.command == request.command
+            && held.claim.lease_epoch == request.lease_epoch
             && !held.is_cancelling
     });
     if !is_held {

@@ -174,7 +174,13 @@ pub async fn a_worker_sees_what_it_holds(site: &dyn StoreFixture) {
     let held = expect_ok(site.join().worker_claims(&WorkerId("w".into())).await);
     let standing: Vec<_> = held
         .iter()
-        .map(|held| (held.command.execution, held.is_paused, held.is_cancelling))
+        .map(|held| {
+            (
+                held.claim.command.execution,
+                held.is_paused,
+                held.is_cancelling,
+            )
+        })
         .collect();
     let expected = [
         (ids[0], false, false),
@@ -185,11 +191,11 @@ pub async fn a_worker_sees_what_it_holds(site: &dyn StoreFixture) {
     assert_eq!(standing, expected);
     assert!(
         held.iter()
-            .all(|held| held.claimed_at >= before && held.lease_epoch == LeaseEpoch(1))
+            .all(|held| held.claimed_at >= before && held.claim.lease_epoch == LeaseEpoch(1))
     );
     expect_ok(
         store
-            .release_claim(held[3].command, held[3].lease_epoch)
+            .release_claim(held[3].claim.command, held[3].claim.lease_epoch)
             .await,
     );
     assert_eq!(
@@ -214,7 +220,7 @@ pub async fn a_command_issued_to_a_worker_is_held_by_it(site: &dyn StoreFixture)
     let held = expect_ok(store.worker_claims(&worker).await);
     assert_eq!(held.len(), 1);
     assert_eq!(
-        (held[0].command.execution, held[0].lease_epoch),
+        (held[0].claim.command.execution, held[0].claim.lease_epoch),
         (id, LeaseEpoch(1))
     );
 }
@@ -229,7 +235,7 @@ pub async fn work_withdrawn_first_may_be_offered_again_in_one_commit(site: &dyn 
     let refused = store.commit(late).await;
     let is_named = matches!(
         &refused,
-        Err(crate::Error::Invariant(crate::UniqueKey::Work(_)))
+        Err(crate::Error::Invariant(model::event::UniqueKey::Work(_)))
     );
     assert!(is_named, "{refused:?}");
     let mut again = PlainStep::new("a", 1).schedule(&*store, id, Seq(4));

@@ -10,9 +10,9 @@ use super::build::{PlainStep, creation_commit, next_commit};
 use super::{StoreFixture, expect_ok};
 use model::command::TimerChange;
 
-use crate::{
-    ClaimQuery, CommandChange, CommitStatus, Error, Fence, SessionHolder, Store, UniqueKey,
-};
+use crate::{ClaimQuery, CommandChange, CommitStatus, Error, SessionHolder, Store};
+use model::command::Fence;
+use model::event::UniqueKey;
 
 const LONG_TTL: Duration = Duration::from_secs(3600);
 

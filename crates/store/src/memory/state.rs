@@ -5,17 +5,16 @@ mod sessions;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::command::TimerChange;
+use model::command::{ClaimId, TimerChange};
 use model::event::{Event, EventBody};
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, WorkerId};
 use model::raw::RawJson;
 use model::status::RunStatus;
 use model::time::Time;
 
-use crate::access::{StoreProcess, WorkerClaim as InHand};
+use crate::access::{StoreProcess, WorkerClaim};
 use crate::commit::{
     CommandChange, Commit, CommitStatus, ExternalEventKey, IssuedCommand, Message, MessageKey,
-    UniqueKey,
 };
 use crate::error::Error;
 use crate::memory::access::AdminTables;
@@ -25,6 +24,7 @@ use crate::rows::{
     Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow, LostClaim,
     OpenCommand, OwnerId, RebuildStats, ResultRow, Snapshot, StepState,
 };
+use model::event::UniqueKey;
 
 pub(super) use sessions::SessionRow;
 
@@ -345,23 +345,25 @@ impl MemoryState {
             .collect()
     }
 
-    pub(super) fn worker_claims(&self, worker: &WorkerId) -> Vec<InHand> {
-        let mut found: Vec<InHand> = Vec::new();
+    pub(super) fn worker_claims(&self, worker: &WorkerId) -> Vec<WorkerClaim> {
+        let mut found: Vec<WorkerClaim> = Vec::new();
         for run in self.executions.values() {
             let mine = run
                 .commands
                 .values()
                 .filter(|held| held.worker.as_ref() == Some(worker))
                 .filter(|held| held.claimed_at != REPLACED_CLAIM_TIME);
-            found.extend(mine.map(|held| InHand {
-                command: held.issue.command.id,
-                lease_epoch: held.lease_epoch,
+            found.extend(mine.map(|held| WorkerClaim {
+                claim: ClaimId {
+                    command: held.issue.command.id,
+                    lease_epoch: held.lease_epoch,
+                },
                 is_paused: run.row.status == RunStatus::Paused,
                 is_cancelling: run.row.cancelling || run.row.status.is_terminal(),
                 claimed_at: held.claimed_at,
             }));
         }
-        found.sort_by_key(|held| (held.claimed_at, held.command));
+        found.sort_by_key(|held| (held.claimed_at, held.claim.command));
         found
     }
 

@@ -1,5 +1,6 @@
 //! Access tokens, the audit log, settings, the outbox, claimed commands and owners. Each operation is one statement.
 
+use model::command::ClaimId;
 use model::id::{ExecutionId, LeaseEpoch, WorkerId};
 use model::time::Time;
 use postgres::{QueryError, RetrySafety, SqlValues};
@@ -184,15 +185,17 @@ pub(super) async fn worker_claims(
         WHERE c.worker >= $1 AND c.worker <= $1 AND c.claimed_at IS DISTINCT FROM 0 ORDER BY c.worker";
     let read = |row: &Row| {
         Ok(WorkerClaim {
-            command: read_command_id(row)?,
-            lease_epoch: LeaseEpoch(u64::from(read_count(row, 2)?)),
+            claim: ClaimId {
+                command: read_command_id(row)?,
+                lease_epoch: LeaseEpoch(u64::from(read_count(row, 2)?)),
+            },
             is_paused: row.try_get(3)?,
             is_cancelling: row.try_get(4)?,
             claimed_at: Time(row.try_get(5)?),
         })
     };
     let mut held = query_rows(pool, HELD, &[&&*worker.0], read).await?;
-    held.sort_by_key(|held| (held.claimed_at, held.command));
+    held.sort_by_key(|held| (held.claimed_at, held.claim.command));
     Ok(held)
 }
 

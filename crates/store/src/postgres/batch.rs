@@ -11,7 +11,7 @@ use model::id::{Name, Seq};
 use model::raw::RawJson;
 use tokio_postgres::types::{Json, ToSql};
 
-use crate::commit::{CommandChange, Commit, IssuedCommand, UniqueKey};
+use crate::commit::{CommandChange, Commit, IssuedCommand};
 use crate::error::Error;
 use crate::iterations::IterationDelta;
 use crate::postgres::iterations::IterationChanges;
@@ -21,6 +21,7 @@ use crate::postgres::json_params::{
 use crate::postgres::rows::{checksum, to_i32, to_i64};
 use crate::projections::{CurrentStep, ExecutionPatch, ProjectionDelta};
 use crate::rows::ExecutionRow;
+use model::event::UniqueKey;
 
 type Column<T> = Vec<T>;
 

@@ -8,7 +8,7 @@ use model::time::Time;
 use postgres::{QueryError, RetrySafety, SqlValues};
 use tokio_postgres::Row;
 
-use crate::commit::{ExternalEventKey, Message, MessageKey, UniqueKey};
+use crate::commit::{ExternalEventKey, Message, MessageKey};
 use crate::damage::LogRowReader;
 use crate::error::Error;
 use crate::postgres::pool::SessionPool;
@@ -18,6 +18,7 @@ use crate::rows::{
     CatalogEntry, ExecutionFilter, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow,
     SessionHolder, Snapshot, StepState, StoredExecution, WorkerSession,
 };
+use model::event::UniqueKey;
 
 /// Rows of the log read at a time.
 const PAGE: i64 = 1_000;

@@ -1,5 +1,6 @@
 //! Access tokens, the audit log, settings, the outbox, claimed commands and owners.
 
+use model::command::ClaimId;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Seq, WorkerId};
 use model::time::Time;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -171,11 +172,13 @@ pub(super) fn worker_claims(
     )?;
     let found = statement.query_map([&*worker.0], |row| {
         Ok(WorkerClaim {
-            command: CommandId {
-                execution: ExecutionId(row.get(0)?),
-                seq: Seq(read_unsigned(row, 1)?),
+            claim: ClaimId {
+                command: CommandId {
+                    execution: ExecutionId(row.get(0)?),
+                    seq: Seq(read_unsigned(row, 1)?),
+                },
+                lease_epoch: LeaseEpoch(u64::from(row.get::<_, u32>(2)?)),
             },
-            lease_epoch: LeaseEpoch(u64::from(row.get::<_, u32>(2)?)),
             is_paused: row.get(3)?,
             is_cancelling: row.get(4)?,
             claimed_at: Time(row.get(5)?),

@@ -10,8 +10,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::sync::oneshot;
 
 use crate::commit::{
-    CommandChange, Commit, CommitStatus, Fence, IssuedCommand, Message, MessageKey, Priority,
-    UniqueKey,
+    CommandChange, Commit, CommitStatus, IssuedCommand, Message, MessageKey, Priority,
 };
 use crate::error::Error;
 use crate::iterations::IterationDelta;
@@ -21,6 +20,8 @@ use crate::sqlite::iterations;
 use crate::sqlite::rows::{execution_row, to_i64, to_json_text, write_projection};
 use crate::sqlite::writer::{WriteError, WriteJob};
 use crate::sqlite::writes::withdraw_message;
+use model::command::Fence;
+use model::event::UniqueKey;
 
 /// A commit in the write queue. All values are computed in advance, outside the writer thread.
 pub(super) struct CommitJob {

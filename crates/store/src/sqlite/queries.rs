@@ -8,7 +8,7 @@ use model::time::Time;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 
-use crate::commit::{ExternalEventKey, Message, MessageKey, UniqueKey};
+use crate::commit::{ExternalEventKey, Message, MessageKey};
 use crate::damage::{DamagedRow, LogRowReader};
 use crate::error::BoxError;
 use crate::rows::{
@@ -18,6 +18,7 @@ use crate::rows::{
 use crate::sqlite::owner_locks::OwnerLocks;
 use crate::sqlite::rows::{self, EXECUTION_COLUMNS, read_json, read_unsigned, to_i64};
 use crate::verify::Damage;
+use model::event::UniqueKey;
 
 /// Why a read failed.
 #[derive(Debug)]
